@@ -1,0 +1,52 @@
+"""The score by source length."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headtohead.analysis.figures import style
+from headtohead.analysis.figures.panels import most_telling, panels_figure
+from headtohead.analysis.metrics import readable
+from headtohead.analysis.study import Analysis
+
+
+def buckets_figure(analysis: Analysis) -> Figure | None:
+    """Draw each variant's mean over seeds per length bucket, seeds' range as a band."""
+    table = bucket_scores(analysis)
+    if table.empty:
+        return None
+    places = {bucket: x for x, bucket in enumerate(dict.fromkeys(table["bucket"]))}
+    slugs = most_telling(analysis, list(dict.fromkeys(table["variant"])))
+    groups = dict(tuple(table.groupby("variant", sort=False)))
+
+    def draw(axes: Axes, slug: str, colour: str) -> None:
+        rows = groups[slug]
+        x = [places[bucket] for bucket in rows["bucket"]]
+        axes.fill_between(x, rows["min"], rows["max"], color=colour, alpha=0.18, linewidth=0)
+        axes.plot(x, rows["mean"], "o-", color=colour, linewidth=1.5, markersize=3.5)
+
+    figure = panels_figure(analysis, slugs, draw)
+    counts = table.groupby("bucket", sort=False)["n"].first()
+    with style.drawing():
+        for axes in figure.axes:
+            names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in places]
+            axes.set_xticks(list(places.values()), names, fontsize=7.5)
+        figure.supxlabel("tokens of the source sentence, and test sentences of that length",
+                         fontsize=9)  # fmt: skip
+        figure.supylabel(readable(analysis.metric), fontsize=9)
+    return figure
+
+
+def bucket_scores(analysis: Analysis) -> pd.DataFrame:
+    """Return variant, bucket, n, mean, min, max of the primary metric, short sentences first."""
+    frames, leaf = analysis.frames, analysis.metric.rsplit("/", 1)[-1]
+    buckets = frames.buckets
+    if leaf not in buckets or buckets.empty:
+        return pd.DataFrame(columns=["variant", "bucket", "n", "mean", "min", "max"])
+    rows = buckets.dropna(subset=[leaf])
+    rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"]).to_numpy())
+    grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
+    table = grouped.agg(n=("n", "first"), mean=(leaf, "mean"), min=(leaf, "min"), max=(leaf, "max"))
+    return table.reset_index().sort_values(["low", "variant"], kind="stable")

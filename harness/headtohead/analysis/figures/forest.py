@@ -1,0 +1,65 @@
+"""The contrasts: every seed's difference as a point, with mean, interval and zero."""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.figure import Figure
+
+from headtohead.analysis.contrasts import Contrast, factor_differences
+from headtohead.analysis.figures import style
+from headtohead.analysis.figures.strip import MOST_ROWS
+from headtohead.analysis.metrics import readable, show
+from headtohead.analysis.study import Analysis
+
+
+def forest_figure(analysis: Analysis) -> Figure | None:
+    """Draw the factor contrasts, or those with the baseline where there are none."""
+    contrasts = [c for c in analysis.factors.contrasts if c.paired is not None]
+    if not contrasts:
+        contrasts = [c for c in analysis.variants.contrasts if c.paired is not None]
+    if not contrasts:
+        return None
+    contrasts = contrasts[:MOST_ROWS]
+    with style.drawing():
+        figure = Figure(figsize=(style.WIDTH, 0.85 + 0.34 * len(contrasts)), layout="constrained")
+        axes = figure.add_subplot()
+        style.bare_left(axes)
+        axes.axvline(0, color=style.INK, linewidth=1.0, zorder=1)
+        for row, contrast in enumerate(contrasts):
+            _row(figure, analysis, contrast, row)
+        names = [contrast_name(analysis, contrast) for contrast in contrasts]
+        axes.set_yticks(range(len(contrasts)), style.shortened(names, 60))
+        axes.set_ylim(len(contrasts) - 0.4, -0.6)
+        axes.set_xlabel(f"difference in {readable(analysis.metric)}, paired by seed")
+    return figure
+
+
+def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
+    """Return the contrast in words: ``none against sinusoidal``."""
+    if contrast.kind == "factor":
+        return f"{contrast.left} against {contrast.right}"
+    return str(analysis.frames.variants[contrast.left]["title"])
+
+
+def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> None:
+    axes = figure.axes[0]
+    assert contrast.paired is not None
+    colour = style.PALETTE[0] if contrast.found else style.MUTED
+    frames, metric = analysis.frames, contrast.metric
+    scores = {slug: frames.scores(slug, metric) for pair in contrast.pairs for slug in pair}
+    seeds, differences = factor_differences(scores, contrast.pairs)
+    for place, (seed, value) in enumerate(zip(seeds, differences.mean(axis=0), strict=True)):
+        lift = (place - (len(seeds) - 1) / 2) * 0.34 / max(len(seeds) - 1, 1)
+        (point,) = axes.plot(value, row + lift, "o", color=colour, markersize=4.6, alpha=0.6,
+                             markeredgewidth=0, zorder=3)  # fmt: skip
+        style.tip(figure, point, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
+    paired = contrast.paired
+    if math.isfinite(paired.low):
+        axes.plot([paired.low, paired.high], [row, row], color=colour, linewidth=2.4,
+                  solid_capstyle="butt", zorder=2)  # fmt: skip
+    axes.plot(paired.mean, row, "|", color=style.INK, markersize=14, markeredgewidth=1.8, zorder=4)
+    words = contrast.verdict or contrast.reason or ""
+    axes.annotate(f"{show(paired.mean, metric, signed=True)}  {words}", (1.005, row),
+                  xycoords=axes.get_yaxis_transform(), va="center", fontsize=8.5,
+                  color=style.INK if contrast.found else style.MUTED)  # fmt: skip

@@ -1,0 +1,115 @@
+"""An experiment, analysed: who is ranked, in which order, and every declared contrast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headtohead.analysis.contrasts import (
+    Family,
+    factor_family,
+    incomplete,
+    unranked,
+    variant_family,
+)
+from headtohead.analysis.frames import Frames
+from headtohead.analysis.metrics import alone, higher_is_better
+from headtohead.analysis.statistics import Summary, summarise
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a report says of the primary metric; computed once, drawn and printed many times.
+
+    ``order`` lists the variants best first, those that are not ranked last. ``ceiling`` is the
+    exact match that no encoder blind to word order can pass, where the data states one.
+    """
+
+    frames: Frames
+    metric: str
+    allow_partial: bool
+    summaries: Mapping[str, Summary]
+    unranked: Mapping[str, str]
+    incomplete: Mapping[str, str]
+    order: tuple[str, ...]
+    factors: Family
+    variants: Family
+    noise_floor: float
+    ceiling: float | None
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """The variants whose means are shown, best first."""
+        return tuple(slug for slug in self.order if slug not in self.withheld)
+
+    @property
+    def withheld(self) -> Mapping[str, str]:
+        """The variants whose means are not shown, and why."""
+        if self.allow_partial:
+            return {s: why for s, why in self.unranked.items() if not self.summaries[s].n}
+        return self.unranked
+
+
+def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
+    """Analyse an experiment by its primary metric."""
+    metric = str(frames.experiment["metrics"]["primary"])
+    summaries = {slug: summarise(list(frames.scores(slug, metric).values()))
+                 for slug in frames.variants}  # fmt: skip
+    missing = {slug: reason for slug in frames.variants
+               if (reason := unranked(frames, slug, metric))}  # fmt: skip
+    sign = -1.0 if higher_is_better(metric) else 1.0
+
+    def place(slug: str) -> tuple[bool, bool, float]:
+        mean = summaries[slug].mean
+        withheld = slug in missing and not allow_partial
+        return withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
+
+    return Analysis(
+        frames=frames,
+        metric=metric,
+        allow_partial=allow_partial,
+        summaries=summaries,
+        unranked=missing,
+        incomplete=incomplete(frames),
+        order=tuple(sorted(frames.variants, key=place)),
+        factors=factor_family(frames, metric, allow_partial=allow_partial),
+        variants=variant_family(frames, metric, allow_partial=allow_partial),
+        noise_floor=summaries[frames.baseline].sd,
+        ceiling=_ceiling(frames.experiment.get("data", {}), metric),
+    )
+
+
+def blind_to_order(variant: Mapping[str, Any]) -> bool:
+    """Return whether a variant's encoder is told nothing of word order."""
+    try:
+        return bool(variant["config"]["positional"]["encoder"]["name"] == "none")
+    except (KeyError, TypeError):
+        return False
+
+
+def ceiling_verdicts(analysis: Analysis) -> dict[str, str]:
+    """Return, for variants blind to word order, whether they stay under the ceiling.
+
+    Judged on the score of one sentence at a time where it was taken: pads that a mask leaves
+    visible tell an encoder its sentence's length, which a bag of words does not.
+    """
+    if analysis.ceiling is None:
+        return {}
+    found = {}
+    for slug, variant in analysis.frames.variants.items():
+        if not blind_to_order(variant):
+            continue
+        scores = analysis.frames.scores(slug, alone(analysis.metric)) or analysis.frames.scores(
+            slug, analysis.metric
+        )
+        if scores:
+            over = max(scores.values()) > analysis.ceiling + 1e-9
+            found[slug] = "passes the ceiling: suspect" if over else "stays under the ceiling"
+    return found
+
+
+def _ceiling(data: Mapping[str, Any], metric: str) -> float | None:
+    ceiling = data.get("bag_of_words_ceiling")
+    return float(ceiling) if ceiling is not None and "exact_match" in metric else None

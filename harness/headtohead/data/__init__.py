@@ -1,0 +1,35 @@
+"""Corpora, splits, vocabularies: everything between a dataset's name and the ids of a batch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headtohead.data.ceiling import bag_of_words_ceiling
+from headtohead.data.corpus import fingerprint_pairs
+from headtohead.data.prepared import PreparedData, Side, Split
+from headtohead.data.preparing import prepare, prepare_corpus
+from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
+
+__all__ = [
+    "EOS",
+    "PAD",
+    "SOS",
+    "SPECIALS",
+    "UNK",
+    "PreparedData",
+    "Side",
+    "Split",
+    "Vocabulary",
+    "bag_of_words_ceiling",
+    "cache_root",
+    "fingerprint_pairs",
+    "prepare",
+    "prepare_corpus",
+]
+
+
+def cache_root() -> Path:
+    """Return the folder for downloads and prepared data: H2H_CACHE, or ~/.cache/headtohead."""
+    named = os.environ.get("H2H_CACHE")
+    return Path(named) if named else Path.home() / ".cache" / "headtohead"

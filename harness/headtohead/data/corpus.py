@@ -1,0 +1,52 @@
+"""Reading a corpus by name, and the fingerprint of its pairs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead.families.dataset import Dataset, Pair
+from headtohead.families.entry import Options
+
+
+def fingerprint_pairs(pairs: Iterable[Pair]) -> str:
+    """Return a sha256 over text, group and split of the pairs, in order."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        fields = (pair.source, pair.target, pair.group, pair.split or "")
+        digest.update("\x1f".join(fields).encode("utf-8", "surrogatepass") + b"\x1e")
+    return digest.hexdigest()
+
+
+def dataset_options(name: str, dataset: type[Dataset], given: dict[str, object]) -> Options:
+    """Validate a dataset's options.
+
+    Raises:
+        HeadToHeadError: For an unknown option, with the nearest name, or a wrong value.
+    """
+    try:
+        return dataset.Options(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            hint = nearest(field, dataset.Options.model_fields) or "; it has no options"
+            raise HeadToHeadError(f"{name} has no option '{field}'{hint}") from error
+        wrong = first["msg"][:1].lower() + first["msg"][1:]
+        raise HeadToHeadError(f"{name}: {field} is {first['input']!r}: {wrong}") from error
+
+
+def split_name(name: str, dataset: type[Dataset], asked: str | None) -> str:
+    """Return the split that is asked for, or the dataset's first.
+
+    Raises:
+        HeadToHeadError: If the dataset does not offer it, with the nearest name.
+    """
+    if asked is None:
+        return dataset.splits[0]
+    if asked not in dataset.splits:
+        raise HeadToHeadError(f"{name} has no split '{asked}'{nearest(asked, dataset.splits)}")
+    return asked

@@ -1,0 +1,104 @@
+"""What training gets: splits as ids and text, vocabularies, and the record of the data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headtohead.data.normalise import normaliser
+from headtohead.data.vocabulary import EOS, SOS, Vocabulary
+
+Ids = NDArray[np.int32]
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part. Source ids end with <eos>, target ids run from <sos> to <eos>.
+
+    ``references`` holds, for each pair, its own translation first and then every other translation
+    of the same source sentence in the whole corpus; in train only its own.
+    """
+
+    source: list[Ids]
+    target: list[Ids]
+    source_text: list[str]
+    target_text: list[str]
+    references: list[tuple[str, ...]]
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Tokeniser:
+    """How the text of one side becomes words or pieces: a normalisation, and merges if subwords."""
+
+    normalise: str
+    subwords: str | None = None
+
+    def words(self, text: str) -> list[str]:
+        """Return the words, or the pieces of words, of a raw text."""
+        return self.split(normaliser(self.normalise)(text))
+
+    def split(self, normalised: str) -> list[str]:
+        """Return the words, or the pieces of words, of a normalised text."""
+        if self.subwords is None:
+            return normalised.split()
+        from headtohead.data.subwords import pieces
+
+        return pieces(self.subwords, normalised)
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A corpus, ready to train on; ``record`` is the ``data`` block of run records."""
+
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    splits: Mapping[str, Split]
+    record: dict[str, Any]
+    fingerprint: str
+    tokenisers: Mapping[str, Tokeniser]
+
+    def tokenise(self, text: str, side: Side) -> list[int]:
+        """Return the ids of a raw text as the splits hold them, boundary tokens included."""
+        vocabulary = self.source_vocabulary if side == "source" else self.target_vocabulary
+        return with_boundaries(vocabulary.encode(self.tokenisers[side].words(text)), side)
+
+
+def with_boundaries(ids: list[int], side: Side) -> list[int]:
+    """Return ids with <eos> behind and, on the target side, <sos> before."""
+    return [*ids, EOS] if side == "source" else [SOS, *ids, EOS]
+
+
+def fingerprint(
+    splits: Mapping[str, Split],
+    vocabularies: Mapping[Side, Vocabulary],
+    tokenisers: Mapping[Side, Tokeniser],
+) -> str:
+    """Return a sha256 over everything that a result can depend on: words, ids and texts."""
+    digest = hashlib.sha256()
+
+    def add(*texts: str) -> None:
+        for text in texts:
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\x1e")
+        digest.update(b"\x1d")
+
+    for side in SIDES:
+        add(*vocabularies[side].words)
+        add(tokenisers[side].normalise, tokenisers[side].subwords or "")
+    for part in sorted(splits):
+        split = splits[part]
+        add(part, *split.source_text)
+        add(*split.target_text)
+        add(*("\x1f".join(accepted) for accepted in split.references))
+        for ids in (*split.source, *split.target):
+            digest.update(ids.tobytes() + b"\x1d")
+    return digest.hexdigest()

@@ -1,0 +1,292 @@
+"""From a data configuration to prepared data: read, normalise, drop, divide, count, encode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headtohead.data.ceiling import bag_of_words_ceiling
+from headtohead.data.corpus import dataset_options, split_name
+from headtohead.data.normalise import normaliser
+from headtohead.data.prepared import (
+    SIDES,
+    PreparedData,
+    Side,
+    Split,
+    Tokeniser,
+    fingerprint,
+    with_boundaries,
+)
+from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
+from headtohead.data.store import PreparedStore
+from headtohead.data.vocabulary import SPECIALS, UNK, Vocabulary, build_vocabulary
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import DataConfig
+from headtohead.families.dataset import Corpus
+from headtohead.plugins import Registry, current
+
+LARGE_GROUP = 0.05
+"""Share of the pairs from which the largest group is worth a note: it can only be in train."""
+
+Words = dict[Side, list[list[str]]]
+
+
+def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData:
+    """Return the data of a configuration, from the cache of prepared data where it is there.
+
+    Args:
+        config: The ``data`` section.
+        cache: Folder for downloads and prepared data, shared by all experiments.
+        registry: Where the dataset is looked up; default: that of this process.
+
+    Raises:
+        HeadToHeadError: For every fault of options, file, network or content, in one line.
+    """
+    registry = registry or current()
+    dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
+    options = dataset_options(config.dataset, dataset, config.options)
+    split = split_name(config.dataset, dataset, config.split)
+    resolved = config.model_copy(
+        update={
+            "options": options.model_dump(mode="json"),
+            "split": split,
+            "normalise": config.normalise or dataset.normalise,
+        }
+    )
+    source = registry.find("dataset", config.dataset).source_sha256
+    store = PreparedStore(cache / "prepared", resolved, source)
+    stamp: Callable[..., str | None] = getattr(dataset, "stamp", lambda *_: None)
+    mark = stamp(options, split, downloads)
+    ready = store.load(mark) if mark else None
+    if ready is None:
+        corpus = dataset.load(options, split, downloads)
+        mark = stamp(options, split, downloads) or corpus.fingerprint
+        ready = store.load(mark)
+    if ready is None:
+        ready = prepare_corpus(corpus, resolved)
+        store.save(mark, ready)
+    return ready
+
+
+def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
+    """Prepare a corpus under a configuration whose split and normalisation are named."""
+    table = _Table.read(corpus, config)
+    parts = _divide(table, config)
+    tokenisers = _tokenisers(table, parts["train"], config)
+    words = {
+        part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()]
+               for side in SIDES}
+        for part, rows in parts.items()
+    }  # fmt: skip
+    vocabularies = _vocabularies(words["train"], config)
+    splits = {
+        part: _split(table, rows, words[part], vocabularies, every_reference=part != "train")
+        for part, rows in parts.items()
+    }
+    digest = fingerprint(splits, vocabularies, tokenisers)
+    return PreparedData(
+        vocabularies["source"],
+        vocabularies["target"],
+        splits,
+        _record(table, corpus, config, splits, vocabularies, digest),
+        digest,
+        tokenisers,
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The usable pairs of a corpus, normalised, with the group of each and what was dropped."""
+
+    text: dict[Side, list[str]]
+    named: list[str | None]
+    labels: Labels
+    references: Mapping[str, list[str]]
+    dropped: dict[str, int]
+
+    @classmethod
+    def read(cls, corpus: Corpus, config: DataConfig) -> _Table:
+        normalise = normaliser(config.normalise or "none")
+        dropped = {"empty": 0, "one_sided": 0, "too_long": 0}
+        text: dict[Side, list[str]] = {"source": [], "target": []}
+        named, groups = [], []
+        for pair in corpus.pairs:
+            source, target = normalise(pair.source), normalise(pair.target)
+            if source and target:
+                text["source"].append(source)
+                text["target"].append(target)
+                named.append(pair.split)
+                groups.append(pair.group)
+            else:
+                dropped["one_sided" if source or target else "empty"] += 1
+        _refuse_none(text["source"], dropped, config)
+        if config.split == "row":
+            labels = np.arange(len(named), dtype=np.int64)
+        else:
+            labels = components(text["source"], text["target"], groups)
+        return cls(text, named, labels, _references(text), dropped)
+
+
+def _references(text: Mapping[Side, list[str]]) -> dict[str, list[str]]:
+    found: dict[str, dict[str, None]] = {}
+    for source, target in zip(text["source"], text["target"], strict=True):
+        found.setdefault(source, {})[target] = None
+    return {source: list(targets) for source, targets in found.items()}
+
+
+def _refuse_none(left: Sequence[str], dropped: Mapping[str, int], config: DataConfig) -> None:
+    if left:
+        return
+    counts = ", ".join(f"{n} {reason.replace('_', '-')}" for reason, n in dropped.items() if n)
+    raise HeadToHeadError(
+        f"{config.dataset} has no usable pair under normalise: {config.normalise} "
+        f"({f'dropped: {counts}' if counts else 'it is empty'}); check the file and max_words"
+    )
+
+
+def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
+    """Drop what is too long, keep ``limit`` shuffled pairs, and divide them."""
+    rows = np.arange(len(table.named), dtype=np.int64)
+    if config.max_words is not None:
+        longest = [
+            max(len(source.split()), len(target.split()))
+            for source, target in zip(table.text["source"], table.text["target"], strict=True)
+        ]
+        rows = rows[np.array(longest) <= config.max_words]
+        table.dropped["too_long"] = len(longest) - len(rows)
+        _refuse_none([table.text["source"][row] for row in rows[:1]], table.dropped, config)
+    if config.limit is not None and config.limit < len(rows):
+        rows = np.sort(rows[shuffled(len(rows), config.seed)[: config.limit]])
+    named = [table.named[row] for row in rows]
+    parts = divide(
+        table.labels[rows], named, valid=config.valid, test=config.test, seed=config.seed
+    )
+    return {part: rows[parts[part]] for part in PARTS}
+
+
+def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, Tokeniser]:
+    name = config.normalise or "none"
+    if config.tokens == "word":
+        return {side: Tokeniser(name) for side in SIDES}
+    from headtohead.data.subwords import learn
+
+    texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
+    if config.vocabulary.shared:
+        merges = learn([*texts["source"], *texts["target"]], config.vocabulary)
+        return {side: Tokeniser(name, merges) for side in SIDES}
+    return {side: Tokeniser(name, learn(texts[side], config.vocabulary)) for side in SIDES}
+
+
+def _vocabularies(train: Words, config: DataConfig) -> dict[Side, Vocabulary]:
+    asked, pieces = config.vocabulary, config.tokens == "subword"
+
+    def build(sentences: list[list[str]]) -> Vocabulary:
+        return build_vocabulary(
+            sentences, min_count=asked.min_count, max_size=asked.max_size, pieces=pieces
+        )
+
+    if asked.shared:
+        both = build([*train["source"], *train["target"]])
+        return {"source": both, "target": both}
+    return {side: build(train[side]) for side in SIDES}
+
+
+def _split(
+    table: _Table,
+    rows: Labels,
+    words: Words,
+    vocabularies: Mapping[Side, Vocabulary],
+    *,
+    every_reference: bool,
+) -> Split:
+    ids = {
+        side: [
+            np.array(with_boundaries(vocabularies[side].encode(said), side), dtype=np.int32)
+            for said in words[side]
+        ]
+        for side in SIDES
+    }
+    text = {side: [table.text[side][row] for row in rows.tolist()] for side in SIDES}
+    references = [
+        _own_first(own, table.references[source] if every_reference else ())
+        for source, own in zip(text["source"], text["target"], strict=True)
+    ]
+    return Split(ids["source"], ids["target"], text["source"], text["target"], references)
+
+
+def _own_first(own: str, every: Sequence[str]) -> tuple[str, ...]:
+    return (own, *(other for other in every if other != own))
+
+
+def _record(
+    table: _Table,
+    corpus: Corpus,
+    config: DataConfig,
+    splits: Mapping[str, Split],
+    vocabularies: Mapping[Side, Vocabulary],
+    digest: str,
+) -> dict[str, Any]:
+    test = splits["test"]
+    leaked = leak(splits["train"].source_text, test.source_text)
+    return {
+        "dataset": config.dataset,
+        "fingerprint": digest,
+        "corpus_fingerprint": corpus.fingerprint,
+        "licence": corpus.licence,
+        "citation": corpus.citation,
+        "languages": list(corpus.languages),
+        "split": config.split,
+        "normalise": config.normalise,
+        "tokens": config.tokens,
+        "counts": {part: len(split) for part, split in splits.items()},
+        "dropped": dict(table.dropped),
+        "vocabulary": {side: len(vocabularies[side]) for side in SIDES},
+        "longest": {
+            side: max(len(ids) for split in splits.values() for ids in _ids(split, side))
+            for side in SIDES
+        },
+        "leak": leaked,
+        "leaky": config.split == "row" or leaked > 0,
+        "bag_of_words_ceiling": bag_of_words_ceiling(test.source_text, test.references),
+        "unk_rate": {
+            part: {side: _unk_rate(_ids(split, side)) for side in SIDES}
+            for part, split in splits.items()
+        },
+        "notes": [*corpus.notes, *_notes(table, config, splits, leaked)],
+    }
+
+
+def _notes(
+    table: _Table, config: DataConfig, splits: Mapping[str, Split], leaked: float
+) -> list[str]:
+    notes = []
+    if config.split == "row" or leaked > 0:
+        notes.append(
+            f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence "
+            "that is also in train"
+        )
+    for reason, count in table.dropped.items():
+        if count:
+            notes.append(f"{count} {reason.replace('_', '-')} pairs were dropped")
+    largest, total = int(np.bincount(table.labels).max()), len(table.labels)
+    if largest >= LARGE_GROUP * total and len(splits["test"]) < largest:
+        notes.append(
+            f"the largest group of connected sentences holds {largest / total:.1%} of the pairs; "
+            "it was too large for valid and test and is in train"
+        )
+    return notes
+
+
+def _ids(split: Split, side: Side) -> list[Any]:
+    return split.source if side == "source" else split.target
+
+
+def _unk_rate(sequences: Sequence[Any]) -> float:
+    """Share of <unk> among the words, boundary tokens left out of both counts."""
+    ids = np.concatenate(sequences)
+    words = ids[(ids == UNK) | (ids >= len(SPECIALS))]
+    return float((words == UNK).mean()) if len(words) else 0.0

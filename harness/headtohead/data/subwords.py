@@ -1,0 +1,66 @@
+"""Subwords by byte-pair encoding, learned on the training part only (extra ``subwords``).
+
+Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from headtohead.data.vocabulary import SPECIALS, WORD_START
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import VocabularyConfig
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+DEFAULT_SIZE = 8000
+
+
+def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
+    """Return the merges learned on normalised texts, as the JSON of a ``tokenizers`` tokeniser.
+
+    ``max_size`` bounds the pieces, special tokens included (8,000 where it is not given), and
+    pairs of pieces seen less than ``min_count`` times are not merged.
+
+    Raises:
+        HeadToHeadError: If the package tokenizers is not installed.
+    """
+    package = _package()
+    tokenizer = package.Tokenizer(package.models.BPE())
+    tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(
+        replacement=WORD_START, prepend_scheme="always"
+    )
+    trainer = package.trainers.BpeTrainer(
+        vocab_size=(asked.max_size or DEFAULT_SIZE) - len(SPECIALS),
+        min_frequency=asked.min_count,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    merges: str = tokenizer.to_str()
+    return merges
+
+
+def pieces(merges: str, text: str) -> list[str]:
+    """Return the pieces of a normalised text; joined, with ▁ read as a space, they give it back."""
+    found: list[str] = _tokenizer(merges).encode(text).tokens
+    return found
+
+
+@lru_cache(maxsize=8)
+def _tokenizer(merges: str) -> Tokenizer:
+    tokenizer: Tokenizer = _package().Tokenizer.from_str(merges)
+    return tokenizer
+
+
+def _package():  # type: ignore[no-untyped-def]
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise HeadToHeadError(
+            "data.tokens: subword needs the package tokenizers; "
+            "pip install 'headtohead[subwords]', or use tokens: word"
+        ) from error
+    return tokenizers

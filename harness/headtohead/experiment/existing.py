@@ -1,0 +1,143 @@
+"""What the runs folder already holds: each directory is listed once, each record read once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.places import dotted
+from headtohead.runs import states
+
+_DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
+
+INTERRUPTED = "INTERRUPTED"
+"""Shown for a run whose status says RUNNING or CLAIMED while its process is gone."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run directory that holds a wanted key."""
+
+    experiment: str
+    directory: str
+    path: Path
+    record: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+    @property
+    def state(self) -> str:
+        """The state, a dead process told from a live one."""
+        state = str(self.status.get("state", states.PLANNED))
+        gone = state in (states.CLAIMED, states.RUNNING) and not is_alive(self.status)
+        return INTERRUPTED if gone else state
+
+    @property
+    def reference(self) -> str:
+        return f"{self.experiment}/{self.directory}"
+
+
+class ExistingRuns:
+    """Run directories under one root, by the start of their key."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._names: dict[str, list[tuple[str, str]]] = {}
+        for experiment in _folders(root):
+            for name in _folders(root / experiment):
+                match = _DIRECTORY.search(name)
+                if match:
+                    self._names.setdefault(match.group(2), []).append((experiment, name))
+
+    def find(self, key: str, experiment: str) -> Found | None:
+        """Return the run of this experiment with the key, else a result in another experiment."""
+        found = [one for one in map(self._read, self._names.get(key[:8], ())) if one]
+        found = [one for one in found if one.record.get("key") == key]
+        own = [one for one in found if one.experiment == experiment]
+        if own:
+            return own[0]
+        results = [one for one in found if one.state in states.RESULTS]
+        return min(results, key=lambda one: (one.state != states.DONE, one.reference), default=None)
+
+    def _read(self, name: tuple[str, str]) -> Found | None:
+        path = self.root.joinpath(*name)
+        record = read_json(path / "run.json")
+        if record is None:
+            return None
+        return Found(*name, path, record, read_json(path / "status.json") or {})
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the content of a record; None if there is none yet.
+
+    Raises:
+        HeadToHeadError: If the file is there and is not a JSON mapping.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (ValueError, OSError) as error:
+        raise HeadToHeadError(
+            f"cannot read '{path}': {error}; move its directory away and run again"
+        ) from error
+    if not isinstance(value, dict):
+        raise HeadToHeadError(f"'{path}' is not a record; move its directory away and run again")
+    return value
+
+
+def refuse_difference(found: Found, identity: Mapping[str, Any]) -> None:
+    """Compare the stored configuration with the planned one, which has the same key.
+
+    Raises:
+        HeadToHeadError: If they differ, naming the first field.
+    """
+    where = _difference(identity["config"], found.record.get("config"), ())
+    if where is None and found.record.get("data", {}).get("fingerprint") != identity["fingerprint"]:
+        where = ("data", "fingerprint")
+    if where is not None:
+        raise HeadToHeadError(
+            f"{found.path / 'run.json'} has the key of the planned run but another "
+            f"{dotted(where)}; it was changed by hand or damaged, move its directory away"
+        )
+
+
+def is_alive(status: Mapping[str, Any]) -> bool:
+    """Tell whether the process that wrote a status lives; of another host it is assumed."""
+    if status.get("host") not in (None, socket.gethostname()):
+        return True
+    pid = status.get("pid")
+    return isinstance(pid, int) and psutil.pid_exists(pid)
+
+
+def _difference(
+    planned: Any, stored: Any, path: tuple[str | int, ...]
+) -> tuple[str | int, ...] | None:
+    """Return the first planned field that is stored otherwise; further stored fields are free."""
+    if isinstance(planned, Mapping) and isinstance(stored, Mapping):
+        for name, value in planned.items():
+            found = _difference(value, stored.get(name), (*path, name))
+            if found is not None:
+                return found
+        return None
+    return None if planned == stored else path
+
+
+def _folders(path: Path) -> list[str]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted(one.name for one in entries if one.is_dir() and one.name[0] != ".")
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise HeadToHeadError(f"runs folder '{path}' is not a folder; name another") from error
+    except PermissionError as error:
+        raise HeadToHeadError(f"runs folder '{path}' cannot be read: {error.strerror}") from error

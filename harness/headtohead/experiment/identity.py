@@ -1,0 +1,91 @@
+"""What a run's result depends on, and the key made of it.
+
+Left out are fields marked ``Runtime`` or ``Shorthand``, and fields marked ``Neutral`` while they
+have their neutral value; everything else counts, defaults included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from headtohead import plugins
+from headtohead.experiment.draft import FAMILIES
+from headtohead.experiment.schema import Neutral, RunConfig, Runtime, Shorthand
+from headtohead.families.entry import ROLES
+from headtohead.plugins import Registry
+
+
+def canonical(
+    config: RunConfig, fingerprint: str, registry: Registry | None = None
+) -> dict[str, Any]:
+    """Return the identity fields of a resolved configuration, and the data's fingerprint.
+
+    Args:
+        config: As ``resolve`` returns it, every option and default filled in.
+        fingerprint: Of the prepared data.
+        registry: Tells which options of an entry are left out; default: that of this process.
+    """
+    known = registry or plugins.current()
+    identity = identity_fields(config)
+    for family in FAMILIES:
+        for role in ROLES:
+            entry = identity[family][role]
+            options = known.find(family, entry["name"]).entry.Options
+            entry["options"] = _options(options, entry["options"])
+    dataset = known.find("dataset", config.data.dataset).entry.Options
+    identity["data"]["options"] = _options(dataset, identity["data"]["options"])
+    return {"config": identity, "fingerprint": fingerprint}
+
+
+def run_key(
+    config: RunConfig, seed: int, fingerprint: str, registry: Registry | None = None
+) -> str:
+    """Return the full sha256, in hexadecimal digits, of one run's identity."""
+    return key_of(canonical(config, fingerprint, registry), seed)
+
+
+def key_of(identity: dict[str, Any], seed: int) -> str:
+    """Return the key of a canonical identity with one seed."""
+    text = json.dumps(
+        identity | {"seed": seed},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def identity_fields(section: BaseModel) -> dict[str, Any]:
+    """Return the fields of a section that count, sections within it included."""
+    result: dict[str, Any] = {}
+    plain = section.model_dump(mode="json")
+    for name, info in type(section).model_fields.items():
+        value = getattr(section, name)
+        if counts(info, plain[name]):
+            result[name] = identity_fields(value) if isinstance(value, BaseModel) else plain[name]
+    return result
+
+
+def counts(info: FieldInfo, value: Any) -> bool:
+    """Tell whether a field with this value is part of the identity."""
+    for mark in info.metadata:
+        if isinstance(mark, Runtime | Shorthand):
+            return False
+        if isinstance(mark, Neutral) and mark.value == value and type(mark.value) is type(value):
+            return False
+    return True
+
+
+def _options(options: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
+    fields = options.model_fields
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in fields or counts(fields[name], value)
+    }

@@ -1,0 +1,168 @@
+"""An experiment file, read and checked: every error says file, line and field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.places import FieldPath, Place, Source, shown
+from headtohead.experiment.schema import ExperimentFile
+from headtohead.experiment.wording import problem
+from headtohead.experiment.yaml_text import parse
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Override:
+    """One ``--set path=value``, applied to what every variant starts from."""
+
+    path: tuple[str, ...]
+    value: Any
+    place: Place
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """A checked experiment file, with the text it came from and the line of every field."""
+
+    name: str
+    path: Path
+    text: str
+    file: ExperimentFile
+    source: Source
+    seeds: tuple[int, ...]
+    overrides: tuple[Override, ...] = ()
+
+    def place(self, *parts: str | int) -> Place:
+        return Place(self.source, parts)
+
+
+def load_file(
+    path: Path | str, overrides: Sequence[str] = (), seeds: str | int | Sequence[int] | None = None
+) -> LoadedExperiment:
+    """Read an experiment file and apply ``--set`` and ``--seeds``.
+
+    Args:
+        path: The file; its stem names the experiment.
+        overrides: ``"model.d_model=64"``, the value in YAML.
+        seeds: Replaces the file's seeds: a number, a list, or either as YAML text.
+
+    Raises:
+        HeadToHeadError: For every fault of the file, in one line.
+    """
+    return load_text(_read(Path(path)), Path(path), overrides, seeds)
+
+
+def load_mapping(
+    content: Mapping[str, Any],
+    name: str,
+    overrides: Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+) -> LoadedExperiment:
+    """Check an experiment given from Python, as if it stood in a file of that name."""
+    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
+    return load_text(text, Path(f"{name}.yaml"), overrides, seeds)
+
+
+def load_text(
+    text: str,
+    path: Path,
+    overrides: Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+) -> LoadedExperiment:
+    """Check the text of an experiment file."""
+    value, lines = parse(text, str(path))
+    source = Source(str(path), lines)
+    if value is None:
+        raise HeadToHeadError(f"{path}: the file is empty; it needs at least 'question'")
+    root = Place(source)
+    if not isinstance(value, dict):
+        raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
+    file = checked(ExperimentFile, value, lambda path: root.child(*path))
+    given = _seeds_option(seeds) if seeds is not None else (file.seeds, root.child("seeds"))
+    return LoadedExperiment(
+        name=experiment_name(path),
+        path=path,
+        text=text,
+        file=file,
+        source=source,
+        seeds=seed_list(*given),
+        overrides=tuple(_override(text) for text in overrides),
+    )
+
+
+def checked(
+    model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], Place]
+) -> Model:
+    """Validate without guessing at types; a problem is raised with its place."""
+    try:
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        path, message = problem(error, model, value)
+        raise locate(path).error(message) from error
+
+
+def seed_list(seeds: int | Sequence[int], place: Place) -> tuple[int, ...]:
+    """Turn a number of replicates, or a list of seeds, into the list; seeds start at 1."""
+    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers:
+        raise place.error(f"at least one seed is needed, got {shown(seeds)}")
+    for position, seed in enumerate(numbers):
+        if seed < 1:
+            raise place.child(position).error(f"seeds are whole numbers from 1, got {seed}")
+        if seed in numbers[:position]:
+            raise place.child(position).error(f"seed {seed} stands twice; each is one replicate")
+    return numbers
+
+
+def experiment_name(path: Path) -> str:
+    """Name the experiment after its file, in characters that any file system takes."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")
+    if not name:
+        raise HeadToHeadError(f"{path}: the file's name has no letters to name the experiment by")
+    return name
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise HeadToHeadError(f"experiment file '{path}' does not exist") from error
+    except OSError as error:
+        raise HeadToHeadError(f"cannot read '{path}': {error.strerror or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise HeadToHeadError(
+            f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x}); save the file as UTF-8"
+        ) from error
+
+
+def _override(text: str) -> Override:
+    label = f"--set {text}"
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
+    parsed, _ = parse(value, label)
+    return Override(tuple(name.strip().split(".")), parsed, Place(Source(label)))
+
+
+def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], Place]:
+    place = Place(Source(f"--seeds {seeds}"))
+    value: Any = seeds
+    if isinstance(seeds, str):
+        value, _ = parse(f"[{seeds}]" if "," in seeds and "[" not in seeds else seeds, str(place))
+    numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+        raise place.error("expected a number of seeds, or a list such as 1,2,5")
+    return value, place

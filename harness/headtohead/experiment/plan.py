@@ -1,0 +1,469 @@
+"""The plan of an experiment: what would run, what is done, what is refused and why, what it costs.
+
+Nothing is written here but the cache of prepared data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from headtohead import data
+from headtohead.data import PreparedData
+from headtohead.experiment.costs import (
+    DataSizes,
+    Estimate,
+    count,
+    estimate,
+    seconds_of,
+    steps,
+    work,
+)
+from headtohead.experiment.design import Design, Match, Variant, expand
+from headtohead.experiment.equality import Equal, equal_variants
+from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
+from headtohead.experiment.identity import canonical, key_of
+from headtohead.experiment.loading import LoadedExperiment
+from headtohead.experiment.matching import match_variants, widths
+from headtohead.experiment.power import Power, power_of, typical_sd
+from headtohead.experiment.probes import choose_probes
+from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.experiment.versions import drift, plugins_of, versions
+from headtohead.model.counting import Counts
+from headtohead.plugins import Registry
+from headtohead.runs import states
+
+MISSING = "MISSING"
+"""Shown for a planned run that has no directory yet."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One variant with one seed, and what the runs folder says about it.
+
+    ``directory`` is relative to the experiment's folder. ``reused_from`` names the run of another
+    experiment, ``<experiment>/<directory>``, whose result stands for this one. ``stale`` lists what
+    changed since a finished run was recorded.
+    """
+
+    variant: str
+    seed: int
+    key: str
+    directory: str
+    state: str = MISSING
+    reason: str | None = None
+    reused_from: str | None = None
+    stale: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        return self.state in states.RESULTS
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "variant": self.variant,
+            "seed": self.seed,
+            "key": self.key,
+            "directory": self.directory,
+            "reused_from": self.reused_from,
+        }
+
+
+@dataclass(frozen=True)
+class PlannedVariant:
+    """A variant with its costs; ``d_ff_asked`` differs from its d_ff where that was widened."""
+
+    variant: Variant
+    counts: Counts
+    steps: int
+    d_ff_asked: int
+    fingerprint: str
+    identity: Mapping[str, Any]
+    equal: Equal | None = None
+
+    @property
+    def slug(self) -> str:
+        return self.variant.slug
+
+    @property
+    def config(self) -> RunConfig:
+        return self.variant.config
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "slug": self.slug,
+            "title": self.variant.title,
+            "axes": dict(self.variant.axes),
+            "equal_to": self.equal.to if self.equal else None,
+            "equal_reason": self.equal.reason if self.equal else None,
+            "parameters": {
+                "total": self.counts.total,
+                "non_embedding": self.counts.non_embedding,
+                "attention": self.counts.attention,
+            },
+            "flops_per_token": self.counts.flops_per_token,
+            "inner_width": self.counts.inner_width,
+            "d_ff": self.config.model.d_ff,
+            "d_ff_asked": self.d_ff_asked,
+            "match": self.variant.match,
+            "path": dict(self.counts.path),
+            "config": self.config.model_dump(mode="json"),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment, resolved against its data and the runs folder."""
+
+    loaded: LoadedExperiment
+    design: Design
+    variants: tuple[PlannedVariant, ...]
+    runs: tuple[PlannedRun, ...]
+    runs_root: Path
+    data: PreparedData
+    estimate: Estimate
+    power: tuple[Power, ...]
+    notes: tuple[str, ...]
+    probes: tuple[Mapping[str, str | None], ...]
+    contrasts: tuple[Mapping[str, Any], ...]
+    prepared: Mapping[str, PreparedData] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.loaded.name
+
+    @property
+    def directory(self) -> Path:
+        """The experiment's folder of runs."""
+        return self.runs_root / self.name
+
+    @cached_property
+    def by_slug(self) -> Mapping[str, PlannedVariant]:
+        return {one.slug: one for one in self.variants}
+
+    def with_state(self, *wanted: str) -> list[PlannedRun]:
+        return [run for run in self.runs if run.state in wanted]
+
+    @property
+    def remaining(self) -> list[PlannedRun]:
+        """Runs that the same command would start: not a result, not failed, not running."""
+        idle = {*states.FINAL, states.RUNNING, states.CLAIMED}
+        return [run for run in self.runs if run.state not in idle]
+
+    @property
+    def stacks(self) -> list[list[PlannedRun]]:
+        """Remaining runs, those of one variant together."""
+        stacks: dict[str, list[PlannedRun]] = {}
+        for run in self.remaining:
+            stacks.setdefault(run.variant, []).append(run)
+        return list(stacks.values())
+
+    def data_of(self, slug: str) -> PreparedData:
+        """Return the prepared data of one variant."""
+        return self.prepared[self.by_slug[slug].fingerprint]
+
+    def to_experiment_json(self, command: str = "") -> dict[str, Any]:
+        """Return the plan as data: the content of ``experiment.json``."""
+        file = self.loaded.file
+        return {
+            "format": 1,
+            "name": self.name,
+            "question": file.question,
+            "description": file.description,
+            "file": str(self.loaded.path),
+            "text": self.loaded.text,
+            "command": command or f"h2h run {self.loaded.path}",
+            "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "axes": list(self.design.axes),
+            "baseline": self.design.baseline,
+            "seeds": list(self.design.seeds),
+            "variants": [one.to_json() for one in self.variants],
+            "excluded": [one.to_json() for one in self.design.excluded],
+            "contrasts": [dict(one) for one in self.contrasts],
+            "match": file.match,
+            "metrics": file.metrics.model_dump(mode="json"),
+            "probes": [dict(probe) for probe in self.probes],
+            "notes": list(self.notes),
+            "data": self.data.record,
+            "runs": [run.to_json() for run in self.runs],
+            "versions": versions(),
+        }
+
+
+def make_plan(
+    loaded: LoadedExperiment,
+    registry: Registry,
+    runs_root: Path,
+    cache: Path | None = None,
+    *,
+    fresh: bool = False,
+) -> Plan:
+    """Plan a checked experiment.
+
+    Args:
+        loaded: The experiment file.
+        registry: Of this process; counting looks entries up in it too.
+        runs_root: Folder that holds one folder per experiment; it may not exist yet.
+        cache: Of data; default: H2H_CACHE or ~/.cache/headtohead.
+        fresh: Take no run that exists for done.
+
+    Raises:
+        HeadToHeadError: If the baseline is not defined, or data or runs folder cannot be read.
+    """
+    prepared = _Data(registry, cache or data.cache_root())
+    design = _defined(expand(loaded, registry), loaded, prepared, registry)
+    asked = widths(design.variants)
+    matched = match_variants(design.variants, prepared.count)
+    design = replace(design, variants=matched.variants)
+    equal = equal_variants(
+        design.variants, design.baseline, prepared.longest(design.variants), registry
+    )
+    variants = tuple(_planned(one, asked, equal, prepared, registry) for one in design.variants)
+    found = {} if fresh else _find_runs(variants, design.seeds, runs_root, loaded.name)
+    runs = tuple(
+        _run(one, seed, found.get((one.slug, seed)), loaded.name, registry)
+        for one in variants
+        if one.equal is None
+        for seed in design.seeds
+    )
+    contrasts = tuple(design.contrasts())
+    results = _Results(runs, found, variants, prepared)
+    baseline = next(one for one in variants if one.slug == design.baseline)
+    plan = Plan(
+        loaded=loaded,
+        design=design,
+        variants=variants,
+        runs=runs,
+        runs_root=runs_root,
+        data=prepared.of(baseline.config),
+        estimate=Estimate(0.0, ""),
+        power=_power(contrasts, equal, len(design.seeds), results, loaded.file.metrics.primary),
+        notes=(),
+        probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
+        contrasts=contrasts,
+        prepared=prepared.by_fingerprint,
+    )
+    plan = replace(plan, estimate=results.estimate(plan.remaining))
+    return replace(plan, notes=_notes(plan, matched.notes))
+
+
+class _Data:
+    """Prepared data, read once per distinct data section."""
+
+    def __init__(self, registry: Registry, cache: Path) -> None:
+        self.registry, self.cache = registry, cache
+        self._prepared: dict[str, PreparedData] = {}
+        self._sizes: dict[str, DataSizes] = {}
+
+    @property
+    def by_fingerprint(self) -> dict[str, PreparedData]:
+        return {one.fingerprint: one for one in self._prepared.values()}
+
+    def of(self, config: RunConfig) -> PreparedData:
+        text = config.data.model_dump_json()
+        if text not in self._prepared:
+            self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
+        return self._prepared[text]
+
+    def sizes(self, config: RunConfig) -> DataSizes:
+        ready = self.of(config)
+        if ready.fingerprint not in self._sizes:
+            self._sizes[ready.fingerprint] = DataSizes.of(ready)
+        return self._sizes[ready.fingerprint]
+
+    def count(self, config: RunConfig) -> Counts:
+        return count(config, self.sizes(config))
+
+    def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
+        """Return the longest sequence that training or decoding can meet, by side."""
+        longest = {"source": 1, "target": 1}
+        for one in variants:
+            here = self.of(one.config).record["longest"]
+            written = one.config.evaluate.max_length or math.ceil(1.5 * here["target"])
+            longest["source"] = max(longest["source"], here["source"])
+            longest["target"] = max(longest["target"], here["target"], written + 1)
+        return longest
+
+
+def _defined(
+    design: Design, loaded: LoadedExperiment, prepared: _Data, registry: Registry
+) -> Design:
+    reasons = {}
+    for one in design.variants:
+        longest = prepared.of(one.config).record["longest"]
+        reason = undefined_reason(one.config, longest, registry)
+        if reason is not None:
+            reasons[one.slug] = reason
+    if design.baseline in reasons:
+        place = loaded.place("baseline" if loaded.file.baseline else "base")
+        raise place.error(reasons[design.baseline])
+    return design.without(reasons)
+
+
+def _planned(
+    variant: Variant,
+    asked: Mapping[str, int],
+    equal: Mapping[str, Equal],
+    prepared: _Data,
+    registry: Registry,
+) -> PlannedVariant:
+    fingerprint = prepared.of(variant.config).fingerprint
+    return PlannedVariant(
+        variant=variant,
+        counts=prepared.count(variant.config),
+        steps=steps(variant.config, prepared.sizes(variant.config)),
+        d_ff_asked=asked[variant.slug],
+        fingerprint=fingerprint,
+        identity=canonical(variant.config, fingerprint, registry),
+        equal=equal.get(variant.slug),
+    )
+
+
+def _find_runs(
+    variants: Sequence[PlannedVariant], seeds: Sequence[int], root: Path, experiment: str
+) -> dict[tuple[str, int], Found]:
+    existing = ExistingRuns(root)
+    found = {}
+    for variant in (one for one in variants if one.equal is None):
+        for seed in seeds:
+            run = existing.find(key_of(dict(variant.identity), seed), experiment)
+            if run is not None:
+                refuse_difference(run, variant.identity)
+                found[variant.slug, seed] = run
+    return found
+
+
+def _run(
+    variant: PlannedVariant, seed: int, found: Found | None, experiment: str, registry: Registry
+) -> PlannedRun:
+    key = key_of(dict(variant.identity), seed)
+    run = PlannedRun(variant.slug, seed, key, f"{variant.slug}-s{seed}-{key[:8]}")
+    if found is None:
+        return run
+    own = found.experiment == experiment
+    run = replace(run, state=found.state, reason=found.status.get("reason"))
+    if run.is_done:
+        run = replace(run, stale=drift(found.record, plugins_of(variant.config, registry)))
+    if own:
+        return replace(run, directory=found.directory)
+    return replace(run, reused_from=found.reference)
+
+
+class _Results:
+    """Finished runs: what they took and what they scored."""
+
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        found: Mapping[tuple[str, int], Found],
+        variants: Sequence[PlannedVariant],
+        prepared: _Data,
+    ) -> None:
+        self.variants = {one.slug: one for one in variants}
+        self.prepared = prepared
+        done = [run for run in runs if run.state == states.DONE]
+        self.found = [(run, found[run.variant, run.seed]) for run in done]
+
+    @cached_property
+    def _results(self) -> list[tuple[PlannedRun, Found, dict[str, Any]]]:
+        read = ((run, found, read_json(found.path / "results.json")) for run, found in self.found)
+        return [(run, found, results) for run, found, results in read if results]
+
+    def scores(self, metric: str) -> dict[str, dict[int, float]]:
+        """Return finite scores by variant and seed."""
+        table: dict[str, dict[int, float]] = {}
+        for run, _, results in self._results:
+            value = results.get("metrics", {}).get(metric)
+            if value is not None and math.isfinite(value):
+                table.setdefault(run.variant, {})[run.seed] = value
+        return table
+
+    def estimate(self, remaining: Sequence[PlannedRun]) -> Estimate:
+        finished = [
+            (self._work(run.variant), seconds_of(results, found.record))
+            for run, found, results in self._results
+        ]
+        return estimate([self._work(run.variant) for run in remaining], finished)
+
+    def _work(self, slug: str) -> float:
+        one = self.variants[slug]
+        return work(one.config, one.counts.flops_per_token, self.prepared.sizes(one.config))
+
+
+def _power(
+    contrasts: Sequence[Mapping[str, Any]],
+    equal: Mapping[str, Equal],
+    seeds: int,
+    results: _Results,
+    metric: str,
+) -> tuple[Power, ...]:
+    """Compute what each family of contrasts can see; pairs equal by construction are no test."""
+    scores = results.scores(metric)
+
+    def trained(slug: str) -> str:
+        return equal[slug].to if slug in equal else slug
+
+    found = []
+    for family in ("variant", "factor"):
+        tested = []
+        for contrast in (one for one in contrasts if one["kind"] == family):
+            pairs = contrast.get("pairs") or [[contrast.get("variant"), contrast.get("baseline")]]
+            distinct = [(trained(left), trained(right)) for left, right in pairs]
+            if any(left != right for left, right in distinct):
+                tested.append(_averaged(distinct, scores))
+        if tested:
+            sides = {f"{number}{side}": values for number, both in enumerate(tested)
+                     for side, values in zip("+-", both, strict=True)}  # fmt: skip
+            names = [(f"{number}+", f"{number}-") for number in range(len(tested))]
+            found.append(power_of(family, len(tested), seeds, typical_sd(names, sides)))
+    return tuple(found)
+
+
+def _averaged(
+    pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Average both sides of a contrast over its pairs, within each seed that all of them have."""
+    sides = [[scores.get(pair[number], {}) for pair in pairs] for number in (0, 1)]
+    shared = set.intersection(*(set(one) for side in sides for one in side))
+    left, right = (
+        {seed: sum(one[seed] for one in side) / len(side) for seed in shared} for side in sides
+    )
+    return left, right
+
+
+def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
+    notes = [*plan.design.notes, *matching]
+    widened = [one for one in plan.variants if one.config.model.d_ff != one.d_ff_asked]
+    for one in widened:
+        kind: Match = one.variant.match
+        notes.append(
+            f"match: {kind} widened d_ff of {one.slug} from {one.d_ff_asked} "
+            f"to {one.config.model.d_ff}"
+        )
+    for contrast in plan.contrasts:
+        if contrast.get("pairs_missing"):
+            notes.append(
+                f"{contrast['name']} is averaged over {len(contrast['pairs'])} complete pairs; "
+                f"{contrast['pairs_missing']} are incomplete and left out"
+            )
+    reused = [run for run in plan.runs if run.reused_from]
+    if reused:
+        notes.append(f"{len(reused)} runs are reused from other experiments")
+    stale = [run for run in plan.runs if run.stale]
+    if stale:
+        what = "; ".join(sorted({item for run in stale for item in run.stale}))
+        notes.append(f"{len(stale)} finished runs are STALE: {what}; --fresh trains them anew")
+    if len(plan.prepared) > 1:
+        notes.append(f"{len(plan.prepared)} different data sets; the baseline's is described")
+    seeds = len(plan.design.seeds)
+    if seeds < 6:
+        notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")
+    notes.extend(family.words for family in plan.power)
+    return tuple(notes)
+

@@ -1,0 +1,77 @@
+"""The smallest difference that a design can detect, before and after the first runs."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headtohead.analysis.statistics import (
+    ALPHA,
+    POWER,
+    seeds_needed,
+    sign_flip_floor,
+    smallest_detectable,
+)
+
+
+@dataclass(frozen=True)
+class Power:
+    """What one family of contrasts can see.
+
+    ``effect`` is the detectable difference in standard deviations of the paired difference, at
+    Holm's first step; ``difference`` the same in the metric, once finished runs give that
+    deviation. ``floor`` is the smallest Holm-adjusted sign-flip p that these seeds can reach.
+    """
+
+    family: str
+    contrasts: int
+    seeds: int
+    effect: float
+    floor: float
+    seeds_needed: int
+    sd: float | None
+    difference: float | None
+
+    @property
+    def words(self) -> str:
+        """Tell a reader in one line."""
+        what = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
+        if self.seeds < 2:
+            return f"{what}: one seed gives a difference but no test; use at least 2, better 6"
+        seen = f"{what} on {self.seeds} seeds detect {self.effect:.2f} sd of the paired difference"
+        if self.difference is not None:
+            seen += f", here {self.difference:.3g}"
+        seen += f" ({POWER:.0%} power, Holm at {ALPHA})"
+        floor = f"sign-flip p after Holm cannot go below {self.floor:.2g}"
+        if self.floor > ALPHA:
+            floor += f"; {self.seeds_needed} seeds are needed for {ALPHA}"
+        return f"{seen}; {floor}"
+
+
+def power_of(family: str, contrasts: int, seeds: int, sd: float | None) -> Power:
+    """Compute the power of a paired t-test over a family of that many contrasts."""
+    effect = smallest_detectable(1.0, seeds, alpha=ALPHA / max(1, contrasts))
+    return Power(
+        family=family,
+        contrasts=contrasts,
+        seeds=seeds,
+        effect=effect,
+        floor=sign_flip_floor(contrasts, seeds),
+        seeds_needed=seeds_needed(contrasts),
+        sd=sd,
+        difference=None if sd is None else effect * sd,
+    )
+
+
+def typical_sd(
+    pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]
+) -> float | None:
+    """Return the median, over contrasts, of the sd of differences paired by seed."""
+    found = []
+    for left, right in pairs:
+        ours, theirs = scores.get(left, {}), scores.get(right, {})
+        differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+        if len(differences) > 1:
+            found.append(statistics.stdev(differences))
+    return statistics.median(found) if found else None

@@ -1,0 +1,267 @@
+"""One full configuration, as typed sections. Every field says what it means; nothing else is allowed.
+
+A field belongs to a run's identity unless it is marked ``Runtime`` (the result does not depend on
+it). A field added after the first release is marked ``Neutral(value)``: while it has that value it
+is left out of the identity, so that keys of older runs stay what they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Marks a field that the result does not depend on."""
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """Marks a field added later: with this value it is left out of the identity."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Shorthand:
+    """Marks a field that only gives other fields their default; those stand in the identity."""
+
+
+class Section(BaseModel):
+    """A mapping in an experiment file; what it does not declare is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _fill_name(value: object) -> object:
+    """Read the number -1e9, which YAML makes of the unquoted name, as that name."""
+    return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
+
+
+def _seeds(value: object) -> object:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole or isinstance(value, list):
+        return value
+    raise ValueError(f"expected a number of seeds, or a list of seeds, got {value!r}")
+
+
+class VocabularyConfig(Section):
+    min_count: int = Field(1, ge=1, description="words seen less often in training become <unk>")
+    max_size: int | None = Field(
+        None, ge=5, description="largest vocabulary of a side, the 4 special tokens included"
+    )
+    shared: bool = Field(False, description="one vocabulary for both sides")
+
+
+class DataConfig(Section):
+    dataset: str = Field("toy-grammar", description="name of a registered dataset")
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="the dataset's own options; in a file they stand beside `dataset`",
+    )
+    split: str | None = Field(
+        None,
+        description="grouped (no group on both sides), row (leaky, labelled so), or a split of "
+        "the dataset's own; default: the dataset's first",
+    )
+    limit: int | None = Field(None, ge=1, description="pairs kept, after shuffling")
+    valid: float = Field(
+        0.05, gt=0, description="validation part: a fraction below 1, or a number of pairs"
+    )
+    test: float = Field(0.05, gt=0, description="test part: a fraction below 1, or a number")
+    seed: int = Field(1, ge=1, description="seed of the shuffle and the split, not of the runs")
+    normalise: Literal["none", "unicode", "ascii-fold"] | None = Field(
+        None,
+        description="none: split on spaces; unicode: NFC, lower case, letters of any script and "
+        "digits kept, punctuation to spaces; ascii-fold: as notebook 3, á é í ó ú folded and "
+        "everything outside a-z to a space; default: the dataset's own",
+    )
+    tokens: Literal["word", "subword"] = Field(
+        "word", description="subword needs the extra `subwords` (tokenizers)"
+    )
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    max_words: int | None = Field(
+        None, ge=1, description="pairs with a longer side are dropped and counted"
+    )
+
+
+class ModelConfig(Section):
+    d_model: int = Field(128, ge=1, description="width of embeddings and residual stream")
+    heads: int = Field(4, ge=1, description="attention heads")
+    layers: Annotated[int, Shorthand()] = Field(
+        2, ge=1, description="layers of encoder and decoder, unless one is named"
+    )
+    encoder_layers: int | None = Field(None, ge=1, description="default: layers")
+    decoder_layers: int | None = Field(None, ge=1, description="default: layers")
+    d_ff: int = Field(512, ge=1, description="inner width of the feed-forward")
+    dropout: Annotated[float, Shorthand()] = Field(
+        0.1, ge=0, lt=1, description="at every place below, unless one is named"
+    )
+    dropout_embedding: float | None = Field(None, ge=0, lt=1, description="after embedding")
+    dropout_attention: float | None = Field(None, ge=0, lt=1, description="on attention weights")
+    dropout_ffn: float | None = Field(None, ge=0, lt=1, description="inside the feed-forward")
+    dropout_residual: float | None = Field(None, ge=0, lt=1, description="on each residual branch")
+    embedding_scale: Literal["one", "sqrt-d_model"] = Field(
+        "sqrt-d_model", description="factor on embeddings before positions are added"
+    )
+    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each branch")
+    final_norm: bool | None = Field(
+        None, description="LayerNorm after each stack; default: only with norm: pre"
+    )
+    norm_eps: float = Field(1e-5, gt=0, description="added to the variance in LayerNorm")
+    activation: Literal["relu", "gelu"] = Field("relu", description="inside the feed-forward")
+    bias: bool = Field(True, description="biases in projections and feed-forward")
+    tied: Literal["none", "output", "all"] = Field(
+        "none",
+        description="output: projection to words shares the target embedding; all: the source "
+        "embedding too, which needs data.vocabulary.shared",
+    )
+    init: Literal["xavier", "torch"] = Field(
+        "xavier",
+        description="xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of "
+        "torch.nn, embeddings N(0, 1)",
+    )
+    fill: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_fill_name)] = Field(
+        "-inf",
+        description="masked scores: -inf; replaced by -1e9; or -1e9 added to them",
+    )
+
+
+class EntryConfig(Section):
+    name: str = Field(description="name of a registered entry")
+    options: dict[str, Any] = Field(default_factory=dict, description="all its options, resolved")
+
+
+class PerRole(Section):
+    encoder: EntryConfig = Field(description="encoder self-attention")
+    decoder: EntryConfig = Field(description="decoder self-attention")
+    cross: EntryConfig = Field(description="target queries over source keys")
+
+    def role(self, role: str) -> EntryConfig:
+        entry: EntryConfig = getattr(self, role)
+        return entry
+
+
+class EarlyStopping(Section):
+    metric: str = Field("valid/loss", description="validation metric that is watched")
+    patience: int = Field(3, ge=1, description="evaluations without a better value before stopping")
+
+
+class TrainConfig(Section):
+    epochs: float | None = Field(None, gt=0, description="passes over the training pairs")
+    steps: int | None = Field(None, ge=1, description="optimizer steps; instead of epochs")
+    batch_tokens: int = Field(
+        2048, ge=1, description="tokens of a batch on its longer side, padding included, per run"
+    )
+    optimizer: Literal["adam", "adamw"] = Field("adamw", description="Adam, or decoupled decay")
+    lr: float = Field(1e-3, gt=0, description="peak learning rate")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="Adam's decay rates")
+    eps: float = Field(1e-9, gt=0, description="Adam's epsilon")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled with adamw, L2 with adam")
+    schedule: Literal["constant", "inverse-sqrt", "cosine"] = Field(
+        "inverse-sqrt", description="of the learning rate, after warm-up"
+    )
+    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up from 0 to lr")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="as torch.nn.CrossEntropyLoss")
+    clip_norm: float | None = Field(1.0, gt=0, description="largest gradient norm of a run")
+    early_stopping: EarlyStopping | None = Field(None, description="stop on validation")
+    evaluate_every: int | None = Field(
+        None, ge=1, description="steps between evaluations; default: a tenth of the steps"
+    )
+    precision: Literal["float32", "bfloat16", "float64"] = Field(
+        "float32", description="bfloat16: autocast, on CUDA only"
+    )
+    device: Annotated[Literal["auto", "cpu", "cuda"], Runtime()] = Field(
+        "auto", description="auto: cuda where there is one"
+    )
+    micro_batch: Annotated[int, Runtime()] = Field(
+        1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"
+    )
+    checkpoint_seconds: Annotated[float, Runtime()] = Field(
+        30.0, ge=0, description="seconds between resume points"
+    )
+
+
+class EvaluateConfig(Section):
+    batch_size: int = Field(128, ge=1, description="sentences of an evaluation batch, padded")
+    max_length: int | None = Field(
+        None, ge=1, description="longest translation; default: 1.5 times the longest in training"
+    )
+    buckets: tuple[int, ...] = Field(
+        (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without eos"
+    )
+    test_limit: int | None = Field(
+        None, ge=1, description="test sentences that are translated; default: all"
+    )
+    alone: bool = Field(True, description="score a second time without padding (batches of one)")
+
+
+class RunConfig(Section):
+    """One full configuration, seed left out: what a variant is."""
+
+    data: DataConfig = DataConfig()
+    positional: PerRole
+    attention: PerRole
+    masking: PerRole
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+
+
+class Probe(Section):
+    source: str = Field(description="sentence whose attention is recorded")
+    target: str | None = Field(
+        None, description="default: its reference in the corpus, else the run's own translation"
+    )
+
+
+class Metrics(Section):
+    primary: str = Field("test/exact_match", description="the metric the answer speaks of")
+    report: tuple[str, ...] = Field(
+        ("valid/loss", "test/bleu", "test/chrf"), description="further columns of the report"
+    )
+
+
+class Exclusion(Section):
+    when: dict[str, Any] = Field(description="axis values that must all hold")
+    reason: str = Field(description="shown in the plan and the report")
+
+
+class PathDesign(Section):
+    start: str = Field(alias="from", description="recipe/NAME")
+    end: str = Field(alias="to", description="recipe/NAME")
+
+
+class DesignBlock(Section):
+    """One block of a design; exactly one of its fields is set."""
+
+    product: dict[str, list[Any]] | None = Field(None, description="every combination of values")
+    one_at_a_time: dict[str, list[Any]] | None = Field(
+        None, description="each value alone, the baseline included"
+    )
+    zip: dict[str, list[Any]] | None = Field(None, description="values side by side")
+    path: PathDesign | None = Field(None, description="one difference at a time between recipes")
+
+
+class ExperimentFile(Section):
+    """An experiment file, as written: sugar not yet expanded."""
+
+    question: str = Field(description="the question, as a reader would ask it")
+    description: str | None = Field(None, description="Markdown for the report and MLflow")
+    base: dict[str, Any] = Field(default_factory=dict, description="what every variant shares")
+    baseline: dict[str, Any] = Field(default_factory=dict, description="the variant to compare with")
+    design: list[DesignBlock] = Field(default_factory=list, description="what varies")
+    exclude: list[Exclusion] = Field(default_factory=list, description="combinations left out")
+    seeds: Annotated[int | list[int], BeforeValidator(_seeds)] = Field(
+        6, description="replicates: a number n (seeds 1 to n), or a list"
+    )
+    match: Literal["none", "parameters", "flops"] = Field(
+        "none", description="widen d_ff of smaller variants until they match the largest, to 1 %"
+    )
+    metrics: Metrics = Metrics()
+    probes: list[str | Probe] | None = Field(
+        None, description="sentences for attention maps; default: two of the test set"
+    )

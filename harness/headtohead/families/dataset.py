@@ -1,0 +1,64 @@
+"""Datasets: options in, sentence pairs with a group key out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from headtohead.families.entry import Entry, Options
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One source sentence and one translation of it, as raw text.
+
+    Pairs that share ``group`` never end up on both sides of a grouped split. ``split`` is set by a
+    dataset that offers named splits of its own: ``"train"``, ``"valid"`` or ``"test"``.
+    """
+
+    source: str
+    target: str
+    group: str
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What a dataset returns: pairs in a fixed order, and where they came from.
+
+    ``fingerprint`` is a sha256 over the pairs (text, group and split, in order). ``notes`` are
+    facts for the report, one sentence each (rows skipped, ceiling of a bag-of-words encoder).
+    """
+
+    pairs: Sequence[Pair]
+    fingerprint: str
+    licence: str
+    citation: str
+    languages: tuple[str, str]
+    notes: tuple[str, ...] = field(default=())
+
+
+class Dataset(Entry):
+    """A source of sentence pairs, looked up by ``data.dataset``; its options stand beside it."""
+
+    splits: ClassVar[tuple[str, ...]] = ("grouped", "row")
+    """Names that ``data.split`` may take with this dataset; the first one is the default."""
+
+    normalise: ClassVar[str] = "unicode"
+    """The value of ``data.normalise`` when the file does not name one."""
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        """Read or generate the corpus.
+
+        Args:
+            options: A validated instance of ``cls.Options``.
+            split: One of ``cls.splits``; named splits other than grouped and row set ``Pair.split``.
+            cache: Folder for downloads, shared by all experiments; it may not exist yet.
+
+        Raises:
+            HeadToHeadError: For every fault of file, network or content, in one line.
+        """
+        raise NotImplementedError

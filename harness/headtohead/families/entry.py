@@ -1,0 +1,56 @@
+"""What every registered entry has in common: options, a summary and a say in what is undefined."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from headtohead.experiment.schema import RunConfig
+
+ROLES: tuple[str, ...] = ("encoder", "decoder", "cross")
+"""Where attention happens: encoder self, decoder self, and target queries over source keys."""
+
+
+class Options(BaseModel):
+    """The settings of one entry; subclass it with one annotated, defaulted field per option."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The place in a configuration where an entry is asked whether it is defined.
+
+    ``longest`` counts tokens, boundary tokens included, per side (``"source"``, ``"target"``); a
+    side is absent while the data has not been read.
+    """
+
+    config: RunConfig
+    role: str
+    longest: Mapping[str, int]
+
+
+class Entry:
+    """Base of everything a plugin registers. An entry is a class; the registry holds the class."""
+
+    Options: ClassVar[type[Options]] = Options
+    """Options of the entry, validated before anything runs."""
+
+    bare: ClassVar[Mapping[str, str]] = {}
+    """Which entry a bare name means in the roles where it does not mean itself."""
+
+    @classmethod
+    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+        """Return the reason why this entry has no meaning in ``setting``, or None."""
+        return None
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first line of the entry's module or class docstring."""
+        text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""
+        return text.strip().splitlines()[0] if text.strip() else ""

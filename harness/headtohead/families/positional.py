@@ -1,0 +1,170 @@
+"""Positional encodings: how a token's place reaches the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from headtohead.families.entry import Entry, Options
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Shape of one multi-head attention: numbers of heads and widths of one head.
+
+    ``kv_heads`` divides ``heads``; query head i reads key/value head ``i // (heads // kv_heads)``.
+    ``scale`` multiplies the dot products, usually ``key_width ** -0.5``.
+    """
+
+    heads: int
+    kv_heads: int
+    key_width: int
+    value_width: int
+    scale: float
+
+    def parameters(self, d_model: int, bias: bool) -> int:
+        """Number of weights of the four projections of one attention, biases counted if present."""
+        outputs = self.heads * self.key_width + self.kv_heads * (self.key_width + self.value_width)
+        weights = d_model * (outputs + self.heads * self.value_width)
+        return weights + (outputs + d_model if bias else 0)
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What an entry may know when it is built: sizes, its role, and one generator per member.
+
+    ``layer`` is None for what all layers of a role share. Parameters are drawn on the CPU, member
+    by member, so that a member of a stack starts where the same run alone starts. A generator that
+    is None stands for the meta device: shapes without numbers.
+    """
+
+    role: str
+    layers: int
+    d_model: int
+    geometry: Geometry
+    generators: Sequence[torch.Generator | None]
+    layer: int | None = None
+
+    @property
+    def members(self) -> int:
+        return len(self.generators)
+
+
+Draw = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def normal(std: float, mean: float = 0.0) -> Draw:
+    """Return a draw from a normal distribution."""
+    return lambda out, generator: out.normal_(mean, std, generator=generator)
+
+
+def uniform(bound: float) -> Draw:
+    """Return a draw from a uniform distribution on ``[-bound, bound]``."""
+    return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
+
+
+def draw(
+    generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Draw
+) -> Tensor:
+    """Return ``[member, *shape]``, each member filled from its own generator."""
+    if generators[0] is None:
+        return torch.empty(len(generators), *shape, device="meta")
+    out = torch.empty(len(generators), *shape)
+    for member, generator in zip(out, generators, strict=True):
+        assert generator is not None
+        fill(member, generator)
+    return out
+
+
+class Part(nn.Module, Entry):
+    """A registered entry that is part of the model: a module with a leading member axis."""
+
+    def __init__(self, options: Options, context: BuildContext) -> None:
+        super().__init__()
+        self.options = options
+        self.context = context
+        self.build()
+
+    def build(self) -> None:
+        """Create parameters and buffers; the default entry has none."""
+
+    def parameter(self, *shape: int, std: float = 1.0, mean: float = 0.0) -> nn.Parameter:
+        """Return a parameter ``[member, *shape]``, normal with ``std``, each member its own draw."""
+        return nn.Parameter(draw(self.context.generators, shape, normal(std, mean)))
+
+    @classmethod
+    def parameter_count(cls, options: Options, context: BuildContext) -> int:
+        """Closed-form number of weights per member, beyond the four projections of attention."""
+        return 0
+
+
+class Positional(Part):
+    """A positional encoding, set per role; override only the ways in which it acts.
+
+    Positions are integer tensors ``[batch or 1, time]``, increasing along time. One object serves
+    all layers of its role.
+    """
+
+    bare: ClassVar[dict[str, str]] = {"cross": "none"}
+
+    @classmethod
+    def limit(cls, options: Options) -> int | None:
+        """Largest number of positions that the encoding is defined for, or None if unbounded."""
+        return None
+
+    def remember(self, compute: Callable[..., Result], *arguments: Any) -> Result:
+        """Return ``compute(*arguments)``, computed once for the same tensor objects.
+
+        For tables without parameters: the core passes the same position tensors in every step.
+        """
+        memory: dict[Any, Any] = self.__dict__.setdefault("_remembered", {})
+        key = (compute, *(id(a) if isinstance(a, Tensor) else a for a in arguments))
+        if key not in memory:
+            if len(memory) >= 512:
+                memory.clear()
+            # The arguments are kept beside the result: an id is only unique among living objects.
+            memory[key] = (arguments, compute(*arguments))
+        result: Result = memory[key][1]
+        return result
+
+    def embed(self, positions: Tensor, role: str) -> Tensor | None:
+        """Return what is added to the embeddings, ``[member or 1, batch or 1, time, d_model]``."""
+        return None
+
+    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+        """Transform queries or keys ``[member, batch, head, time, key_width]`` by their positions."""
+        return x
+
+    def bias(
+        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
+        """Return what is added to the scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
+        return None
+
+    def score(
+        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
+        """Return scores that depend on the (rotated) queries, ``[member, batch, head, query, key]``.
+
+        They are added after ``scale · qkᵀ``, so apply ``context.geometry.scale`` to them where the
+        paper does. An encoding that has them trains on the explicit path.
+        """
+        return None
+
+    def values(
+        self,
+        weights: Tensor,
+        query_positions: Tensor,
+        key_positions: Tensor,
+        role: str,
+        layer: int,
+    ) -> Tensor | None:
+        """Return what is added to ``weights · v``, ``[member, batch, head, query, value_width]``."""
+        return None

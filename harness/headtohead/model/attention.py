@@ -1,0 +1,264 @@
+"""Multi-head attention as the core executes it: one fused path, one explicit path, equal results.
+
+Both compute ``mix(normalise(fill(scale · qkᵀ + score + bias, keep))) · v + values``
+(Vaswani et al. 2017, section 3.2, with the places where variants act). The fused path hands it to
+``scaled_dot_product_attention``; the explicit path has the weights and can show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headtohead.families.attention import Attention
+from headtohead.families.positional import BuildContext, Positional
+from headtohead.model.layers import StackedLinear, apply_dropout
+
+Record = Callable[[str, Tensor], None]
+"""Receives the name and the value of an intermediate tensor of the explicit path."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Who sees whom in one pass: positions ``[1, time]`` of both sides, and what is kept.
+
+    ``keep`` is ``[member, batch or 1, 1, query, key]`` or None where nothing is masked.
+    """
+
+    query_positions: Tensor
+    key_positions: Tensor
+    keep: Tensor | None
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``."""
+
+    keys: Tensor
+    values: Tensor
+    filled: int = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new tokens and return all of them."""
+        end = self.filled + keys.shape[3]
+        self.keys[:, :, :, self.filled : end] = keys
+        self.values[:, :, :, self.filled : end] = values
+        self.filled = end
+        return self.keys[:, :, :, :end], self.values[:, :, :, :end]
+
+    def rows(self, chosen: Tensor) -> None:
+        """Keep only the given batch rows."""
+        self.keys = self.keys[:, chosen]
+        self.values = self.values[:, chosen]
+
+
+def overrides(part: nn.Module, base: type, name: str) -> bool:
+    """Tell whether a plugin's class replaces a method of its family's base class."""
+    return getattr(type(part), name) is not getattr(base, name)
+
+
+class MultiHeadAttention(nn.Module):
+    """One attention of every member of a stack.
+
+    Args:
+        context: Sizes, role and generators.
+        style: The attention style, whose geometry is in ``context``.
+        positional: The encoding of this role, shared by its layers.
+        fill: ``"-inf"``, ``"-1e9"`` (masked scores are replaced) or ``"additive"`` (1e9 is
+            subtracted from them).
+    """
+
+    def __init__(
+        self, context: BuildContext, style: Attention, positional: Positional,
+        fill: str, dropout: float, bias: bool, init: str,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.context = context
+        self.style = style
+        # Held in a tuple: the encoding belongs to the model, not to each of its layers.
+        self._shared = (positional,)
+        self.fill = fill
+        self.dropout = dropout
+        geometry = context.geometry
+        q = geometry.heads * geometry.key_width
+        k = geometry.kv_heads * geometry.key_width
+        v = geometry.kv_heads * geometry.value_width
+        self.self_attention = context.role != "cross"
+        generators, d_model = context.generators, context.d_model
+        if self.self_attention:
+            self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
+        else:
+            self.queries = StackedLinear(generators, d_model, [q], bias, init)
+            self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
+        joined = geometry.heads * geometry.value_width
+        self.output = StackedLinear(generators, joined, [d_model], bias, init)
+        self._rotates = overrides(positional, Positional, "rotate")
+        self._transforms = overrides(style, Attention, "transform")
+
+    @property
+    def positional(self) -> Positional:
+        """The encoding of this role."""
+        return self._shared[0]
+
+    @property
+    def path(self) -> str:
+        """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
+        needs_weights = (
+            overrides(self.style, Attention, "normalise")
+            or overrides(self.style, Attention, "mix")
+            or overrides(self.positional, Positional, "score")
+            or overrides(self.positional, Positional, "values")
+        )
+        return "explicit" if needs_weights else "fused"
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: View,
+        cache: Cache | None = None,
+        record: Record | None = None,
+    ) -> Tensor:
+        """Attend from ``x`` to itself, or to ``memory`` in the role cross.
+
+        Args:
+            x: ``[member, batch, query, d_model]``.
+            memory: ``[member, batch, key, d_model]`` in the role cross, else None.
+            view: Positions and mask.
+            cache: Keys and values so far; in the role cross a filled cache replaces ``memory``.
+            record: If given, the explicit path is taken and each intermediate tensor handed over.
+        """
+        q, k, v = self._project(x, memory, view, cache)
+        if record is not None:
+            record("queries", q)
+            record("keys", k)
+            record("values", v)
+        k, v = self._repeat(k), self._repeat(v)
+        if record is None and self.path == "fused":
+            heads = self._fused(q, k, v, view)
+        else:
+            heads = self._explicit(q, k, v, view, record)
+        members, batch, _, time, _ = heads.shape
+        return self.output(heads.transpose(2, 3).reshape(members, batch, time, -1))
+
+    def _project(
+        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        geometry = self.context.geometry
+        q_width = geometry.heads * geometry.key_width
+        k_width = geometry.kv_heads * geometry.key_width
+        v_width = geometry.kv_heads * geometry.value_width
+        role = self.context.role
+        if not self.self_attention:
+            q = self._split(self.queries(x), geometry.heads)
+            if cache is not None and cache.filled:
+                if self._transforms:
+                    q, _ = self.style.transform(q, q)
+                if self._rotates:
+                    q = self.positional.rotate(q, view.query_positions, role)
+                return q, cache.keys, cache.values
+            assert memory is not None
+            k, v = self.keys_values(memory).split([k_width, v_width], dim=-1)
+        else:
+            q, k, v = self.queries_keys_values(x).split(
+                [q_width, k_width, v_width], dim=-1
+            )
+            q = self._split(q, geometry.heads)
+        k, v = self._split(k, geometry.kv_heads), self._split(v, geometry.kv_heads)
+        if self._transforms:
+            q, k = self.style.transform(q, k)
+        if self._rotates:
+            # A cached step brings only the new keys, which stand where the queries stand.
+            new_keys = view.key_positions if cache is None or memory is not None else (
+                view.query_positions
+            )  # fmt: skip
+            q = self.positional.rotate(q, view.query_positions, role)
+            k = self.positional.rotate(k, new_keys, role)
+        if cache is not None:
+            k, v = cache.append(k, v)
+        return q, k, v
+
+    def _split(self, x: Tensor, heads: int) -> Tensor:
+        members, batch, time, _ = x.shape
+        return x.view(members, batch, time, heads, -1).transpose(2, 3)
+
+    def _repeat(self, x: Tensor) -> Tensor:
+        geometry = self.context.geometry
+        groups = geometry.heads // geometry.kv_heads
+        return x if groups == 1 else x.repeat_interleave(groups, dim=2)
+
+    def _bias(self, view: View, dtype: torch.dtype) -> Tensor | None:
+        bias = self.positional.bias(
+            view.query_positions, view.key_positions, self.context.role, self.context.layer or 0
+        )
+        return None if bias is None else bias.to(dtype)
+
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+        members, batch = q.shape[:2]
+        keep, bias = view.keep, self._bias(view, q.dtype)
+        mask: Tensor | None = bias
+        if keep is not None and self.fill != "-inf":
+            low = torch.zeros((), dtype=q.dtype, device=q.device)
+            low = torch.where(keep, low, low - 1e9)
+            mask = low if bias is None else bias + low
+            if self.fill == "-1e9":
+                q, mask = self._flatten_dead_rows(q, mask, keep)
+        elif keep is not None:
+            mask = keep if bias is None else bias.masked_fill(~keep, -torch.inf)
+        if mask is not None:
+            mask = self._fold(mask, members, batch)
+        rate = self.dropout if self.training else 0.0
+        out = functional.scaled_dot_product_attention(
+            q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1),
+            attn_mask=mask, dropout_p=rate, scale=self.context.geometry.scale,
+        )  # fmt: skip
+        return out.view(members, batch, *out.shape[1:])
+
+    @staticmethod
+    def _fold(mask: Tensor, members: int, batch: int) -> Tensor:
+        """Bring ``[member|1, batch|1, head|1, query, key]`` to the folded batch of the members."""
+        if mask.shape[0] == 1 and mask.shape[1] == 1:
+            return mask[0]
+        return mask.expand(members, batch, -1, -1, -1).flatten(0, 1)
+
+    @staticmethod
+    def _flatten_dead_rows(q: Tensor, mask: Tensor, keep: Tensor) -> tuple[Tensor, Tensor]:
+        """Make rows that keep no key uniform, as replacing all their scores by one number does."""
+        dead = ~keep.any(dim=-1, keepdim=True)
+        return q.masked_fill(dead, 0.0), mask.masked_fill(dead, 0.0)
+
+    def _explicit(
+        self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None
+    ) -> Tensor:
+        places = (view.query_positions, view.key_positions, self.context.role)
+        layer = self.context.layer or 0
+        scores = q @ k.transpose(-2, -1) * self.context.geometry.scale
+        extra = self.positional.score(q, *places, layer)
+        if extra is not None:
+            scores = scores + extra
+        bias = self._bias(view, scores.dtype)
+        if bias is not None:
+            scores = scores + bias
+        filled = fill_masked(scores, view.keep, self.fill)
+        weights = self.style.mix(self.style.normalise(filled, view.keep))
+        if record is not None:
+            record("scores", scores)
+            record("filled", filled)
+            record("weights", weights)
+        dropped = apply_dropout(weights, self.dropout, self.training)
+        out = dropped @ v
+        values = self.positional.values(dropped, *places, layer)
+        return out if values is None else out + values
+
+
+def fill_masked(scores: Tensor, keep: Tensor | None, fill: str) -> Tensor:
+    """Apply a mask to scores: ``-inf``, replaced by ``-1e9``, or 1e9 subtracted (``additive``)."""
+    if keep is None:
+        return scores
+    if fill == "additive":
+        return torch.where(keep, scores, scores - 1e9)
+    return scores.masked_fill(~keep, -torch.inf if fill == "-inf" else -1e9)

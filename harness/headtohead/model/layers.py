@@ -1,0 +1,113 @@
+"""Layers with a leading member axis: one program trains every member of a stack.
+
+Activations are ``[member, batch, time, width]``. No operation mixes members, so each computes what
+it would compute alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from headtohead.families.positional import Draw, draw, normal, uniform
+
+Generators = Sequence[torch.Generator | None]
+
+
+def glorot(fan_in: int, fan_out: int) -> Draw:
+    """Uniform draw of Glorot & Bengio 2010 (AISTATS), section 4.2.1."""
+    return uniform(math.sqrt(6.0 / (fan_in + fan_out)))
+
+
+class StackedLinear(nn.Module):
+    """Affine maps, one per member: weight ``[member, in, out]``, bias ``[member, 1, out]``.
+
+    ``outputs`` lists the widths of maps that share an input; each is drawn on its own, and they are
+    computed in one product.
+    """
+
+    def __init__(
+        self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: str
+    ) -> None:
+        super().__init__()
+        # torch.nn.Linear draws weight and bias from U(-1/sqrt(in), 1/sqrt(in)).
+        plain = uniform(width**-0.5)
+        weights = [
+            draw(generators, (width, out), plain if init == "torch" else glorot(width, out))
+            for out in outputs
+        ]
+        self.weight = nn.Parameter(torch.cat(weights, dim=-1))
+        self.bias: nn.Parameter | None = None
+        if bias:
+            start = draw(generators, (1, sum(outputs)), plain if init == "torch" else uniform(0.0))
+            self.bias = nn.Parameter(start)
+
+    def forward(self, x: Tensor) -> Tensor:
+        members, batch, time, width = x.shape
+        flat = x.reshape(members, batch * time, width)
+        if self.bias is None:
+            out = torch.bmm(flat, self.weight)
+        else:
+            out = torch.baddbmm(self.bias, flat, self.weight)
+        return out.view(members, batch, time, -1)
+
+
+class StackedEmbedding(nn.Module):
+    """Token tables ``[member, vocab, width]``, read by offset ids ``[member, batch, time]``."""
+
+    def __init__(self, generators: Generators, words: int, width: int, init: str) -> None:
+        super().__init__()
+        std = 1.0 if init == "torch" else width**-0.5
+        self.weight = nn.Parameter(draw(generators, (words, width), normal(std)))
+        offsets = torch.arange(len(generators), device=self.weight.device) * words
+        self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        offsets = self.get_buffer("offsets")
+        return functional.embedding(ids + offsets, self.weight.flatten(0, 1))
+
+
+class StackedLayerNorm(nn.Module):
+    """LayerNorm with a gain and a bias per member."""
+
+    def __init__(self, members: int, width: int, eps: float, device: torch.device) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(members, 1, 1, width, device=device))
+        self.bias = nn.Parameter(torch.zeros(members, 1, 1, width, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        width = x.shape[-1:]
+        if len(self.weight) == 1:
+            gain, bias = self.weight.view(width), self.bias.view(width)
+            return functional.layer_norm(x, width, gain, bias, self.eps)
+        return torch.addcmul(
+            self.bias, functional.layer_norm(x, width, eps=self.eps), self.weight
+        )
+
+
+class FeedForward(nn.Module):
+    """Two maps with an activation between (Vaswani et al. 2017, section 3.3)."""
+
+    def __init__(
+        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: str,
+        activation: str, dropout: float,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
+        self.outer = StackedLinear(generators, d_ff, [d_model], bias, init)
+        self.activation = {"relu": functional.relu, "gelu": functional.gelu}[activation]
+        self.dropout = dropout
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.activation(self.inner(x))
+        return self.outer(apply_dropout(hidden, self.dropout, self.training))
+
+
+def apply_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Dropout that is free where it does nothing."""
+    return functional.dropout(x, rate, training) if training and rate else x

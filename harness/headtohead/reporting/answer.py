@@ -1,0 +1,139 @@
+"""The answer in one sentence, put together from verdicts and never said louder than they are."""
+
+from __future__ import annotations
+
+import math
+
+from headtohead.analysis.contrasts import UNDETECTED, Contrast
+from headtohead.analysis.metrics import readable, show
+from headtohead.analysis.study import Analysis
+
+MOST_CLAUSES = 6
+
+
+def answer(analysis: Analysis) -> str:
+    """Return the answer to the experiment's question, as far as its runs give one."""
+    contrasts = _speaking(analysis)
+    if not contrasts:
+        return _nothing_to_compare(analysis)
+    clauses = [_clause(analysis, contrast) for contrast in _told(contrasts)]
+    left_out = [contrast for contrast in contrasts if contrast not in _told(contrasts)]
+    if left_out:
+        clauses.append(_rest(left_out))
+    opening = _opening(analysis, contrasts[0])
+    text = opening + "; ".join(clauses) + "."
+    return text[0].upper() + text[1:]
+
+
+def _speaking(analysis: Analysis) -> list[Contrast]:
+    """Return the factor contrasts if any of them was tested, else those with the baseline."""
+    for family in (analysis.factors, analysis.variants):
+        if any(contrast.paired is not None for contrast in family.contrasts):
+            return [c for c in family.contrasts if c.paired is not None or _equal(c)]
+    return []
+
+
+def _told(contrasts: list[Contrast]) -> list[Contrast]:
+    """Return the contrasts that have room in one sentence: all, or the largest differences."""
+    if len(contrasts) <= MOST_CLAUSES:
+        return contrasts
+    found = [contrast for contrast in contrasts if contrast.found]
+    found.sort(key=lambda contrast: -abs(contrast.paired.mean) if contrast.paired else 0.0)
+    kept = found[: MOST_CLAUSES - 1]
+    return [contrast for contrast in contrasts if contrast in kept]
+
+
+def _rest(left_out: list[Contrast]) -> str:
+    found = sum(contrast.found for contrast in left_out)
+    undetected = sum(contrast.verdict == UNDETECTED for contrast in left_out)
+    parts = [f"{found} smaller differences were detected"] if found else []
+    if undetected:
+        parts.append(f"no difference was detected in {undetected} of {undetected + found} others"
+                     if found else f"no difference was detected in the other {undetected}")  # fmt: skip
+    return " and ".join(parts) or f"{len(left_out)} further contrasts stand in the table"
+
+
+def _opening(analysis: Analysis, first: Contrast) -> str:
+    partial = "on the seeds that have finished, " if _partial(analysis) else ""
+    if first.kind == "variant":
+        baseline = analysis.frames.variants[analysis.frames.baseline]["title"]
+        return f"{partial}against the baseline {baseline}: "
+    return partial
+
+
+def _partial(analysis: Analysis) -> bool:
+    return bool(analysis.allow_partial and analysis.unranked)
+
+
+def _clause(analysis: Analysis, contrast: Contrast) -> str:
+    name = _name(analysis, contrast)
+    if contrast.paired is None:
+        return f"{name} {_other(contrast)} is equal by construction"
+    if contrast.found:
+        return f"{name} is {contrast.verdict}{_than(contrast)} by {_amount(contrast)}{_turns(contrast, analysis)}"
+    if contrast.verdict == UNDETECTED:
+        return f"{name}{_against(contrast)}: {contrast.words}"
+    if contrast.verdict:
+        return f"{name}{_against(contrast)}: every seed scores the same"
+    mean = show(contrast.paired.mean, contrast.metric, signed=True)
+    return (f"{name}{_against(contrast)}: a difference of {mean} {readable(contrast.metric)}, "
+            f"too few seeds for a test")  # fmt: skip
+
+
+def _name(analysis: Analysis, contrast: Contrast) -> str:
+    if contrast.kind == "factor":
+        return f"{contrast.axis} {contrast.left}"
+    return str(analysis.frames.variants[contrast.left]["title"])
+
+
+def _than(contrast: Contrast) -> str:
+    return f" than {contrast.right}" if contrast.kind == "factor" else ""
+
+
+def _against(contrast: Contrast) -> str:
+    return f" against {contrast.right}" if contrast.kind == "factor" else ""
+
+
+def _other(contrast: Contrast) -> str:
+    return f"against {contrast.right}" if contrast.kind == "factor" else "and the baseline"
+
+
+def _amount(contrast: Contrast) -> str:
+    paired, metric = contrast.paired, contrast.metric
+    assert paired is not None
+    size = f"{show(abs(paired.mean), metric)} {readable(metric)}"
+    if paired.kind == "constant":
+        return f"{size} in every seed"
+    low, high = sorted((abs(paired.low), abs(paired.high)))
+    if paired.low * paired.high < 0:
+        low, high = (paired.low, paired.high) if paired.mean > 0 else (-paired.high, -paired.low)
+    return f"{size} (95 % interval {show(low, metric)} to {show(high, metric)})"
+
+
+def _turns(contrast: Contrast, analysis: Analysis) -> str:
+    """Return a warning where the direction depends on the settings that were averaged over."""
+    if contrast.spread is None or contrast.paired is None:
+        return ""
+    low, high = contrast.spread
+    opposite = -low if contrast.paired.mean > 0 else high
+    if math.isnan(analysis.noise_floor) or opposite <= analysis.noise_floor:
+        return ""
+    return (f", though not in every setting ({show(low, contrast.metric, signed=True)} to "
+            f"{show(high, contrast.metric, signed=True)})")  # fmt: skip
+
+
+def _equal(contrast: Contrast) -> bool:
+    return contrast.paired is None and contrast.reason == "equal by construction"
+
+
+def _nothing_to_compare(analysis: Analysis) -> str:
+    states = analysis.frames.runs["state"]
+    done = int((states == "DONE").sum())
+    if done < len(states):
+        return (f"No answer yet: {done} of {len(states)} runs have come to a result, and nothing is "
+                f"ranked on fewer seeds than were asked for.")  # fmt: skip
+    if len(analysis.frames.variants) == 1:
+        summary = analysis.summaries[analysis.frames.baseline]
+        return (f"One variant, nothing to compare it with: {readable(analysis.metric)} "
+                f"{show(summary.mean, analysis.metric)}.")  # fmt: skip
+    return "No answer: no two variants compare on this metric; the reasons stand in the table."

@@ -1,0 +1,10 @@
+"""How a worker process says why it ended."""
+
+OK = 0
+FAILED = 1
+DISK = 74
+"""The disk is full, or a folder cannot be written."""
+OOM = 75
+BUSY = 76
+"""Another live process holds the stack."""
+TIMEOUT = 77

@@ -1,0 +1,13 @@
+"""Run directories shown in MLflow. The only room that imports mlflow, and only when it is used.
+
+The run directories are the truth; MLflow is a view that can be built from them at any time.
+"""
+
+from __future__ import annotations
+
+from headtohead.tracking.environment import installed
+from headtohead.tracking.materialise import materialise
+from headtohead.tracking.shipping import ShipReport, ship
+from headtohead.tracking.store import default_uri
+
+__all__ = ["ShipReport", "default_uri", "installed", "materialise", "ship"]

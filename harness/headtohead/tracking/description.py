@@ -1,0 +1,160 @@
+"""What MLflow is told about a run in words: its name, parameters, tags and note."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Any
+
+from headtohead.experiment.schema import RunConfig, Runtime
+from headtohead.tracking.rundirs import RunDirectory, Study
+
+PARAM_LIMIT = 6000
+TAG_LIMIT = 8000
+FAMILIES = ("positional", "attention", "masking")
+KEY_TAG = "h2h.key"
+SHIPPED_TAG = "h2h.shipped"
+
+
+def run_name(run: RunDirectory) -> str:
+    """Return the name a reader sees in every list and legend."""
+    return f"{run.variant['title']} · seed {run.seed}"
+
+
+def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
+    """Return the axes under their own names, then the whole configuration, flattened.
+
+    Unset fields and those that no result depends on are left out; an encoding that is the same in
+    all three roles is one parameter, and its options stand behind a dot.
+    """
+    found: dict[str, Any] = dict(run.variant["axes"])
+    found["seed"] = run.seed
+    found["variant"] = run.variant["slug"]
+    found["parameters"] = record["parameters"]["total"]
+    found["flops_per_token"] = record["flops_per_token"]
+    config = dict(record["config"])
+    for family in FAMILIES:
+        for name, value in _family(family, config.pop(family)).items():
+            found.setdefault(name, value)
+    for name, value in _flat("", config).items():
+        if name not in _runtime_fields():
+            found.setdefault(name, value)
+    return {
+        _allowed(name): _text(value)[:PARAM_LIMIT]
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def tags(study: Study, run: RunDirectory, record: dict[str, Any], status: dict[str, Any],
+         state: str, reason: str | None, parent: str) -> dict[str, str]:  # fmt: skip
+    """Return MLflow's own tags and ours; every one of them may be written again."""
+    found: dict[str, Any] = {
+        "mlflow.parentRunId": parent,
+        "mlflow.source.name": study.plan.get("file") or study.name,
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": record["versions"].get("git_commit"),
+        "mlflow.note.content": note(study, run, record, state, reason),
+        KEY_TAG: run.key,
+        "h2h.experiment": study.name,
+        "h2h.variant": run.variant["slug"],
+        "h2h.seed": run.seed,
+        "h2h.state": state,
+        "h2h.reason": reason,
+        "h2h.host": status.get("host"),
+        "h2h.pid": status.get("pid"),
+        "h2h.attempt": status.get("attempt"),
+        "h2h.device": record["execution"].get("device"),
+        "h2h.directory": run.folder.name,
+        "h2h.reused_from": run.reused_from,
+    }
+    return {name: _text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
+
+
+def creation_tags() -> dict[str, str]:
+    """Return the tags that MLflow lets nobody change later."""
+    return {"mlflow.user": user()}
+
+
+def user() -> str:
+    """Return the user's name, or a word for nobody where the system knows none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str,
+         reason: str | None) -> str:  # fmt: skip
+    """Return the run's description in Markdown: the question, the variant, how to repeat it."""
+    baseline = " (the baseline)" if run.variant["slug"] == study.plan["baseline"] else ""
+    lines = [
+        f"**Question:** {study.plan['question']}",
+        f"**Variant:** {run.variant['title']}{baseline}, seed {run.seed}",
+    ]
+    if reason:
+        lines.append(f"**{state}:** {reason}")
+    if run.reused_from:
+        lines.append(f"**Trained in** `{run.reused_from}`, used again here; its checkpoint is there")
+    lines += [_data_line(record["data"]), f"**Repeat it:** `h2h rerun {_place(study, run)}`"]
+    return "\n\n".join(lines)
+
+
+def _place(study: Study, run: RunDirectory) -> str:
+    return run.reused_from or f"{study.name}/{run.folder.name}"
+
+
+def _data_line(data: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
+    leaky = "; **leaky split**" if data.get("leaky") else ""
+    return f"**Data:** {data['dataset']}, split {data['split']} ({counts}){leaky}"
+
+
+def _family(family: str, roles: dict[str, Any]) -> dict[str, Any]:
+    entries = {role: roles[role] for role in ("encoder", "decoder", "cross")}
+    first = entries["encoder"]
+    if all(entry == first for entry in entries.values()):
+        return _entry(family, first)
+    found: dict[str, Any] = {family: " / ".join(entry["name"] for entry in entries.values())}
+    for role, entry in entries.items():
+        found |= _entry(f"{family}.{role}", entry)
+    return found
+
+
+def _entry(name: str, entry: dict[str, Any]) -> dict[str, Any]:
+    return {name: entry["name"], **_flat(name, entry["options"])}
+
+
+def _flat(prefix: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        if name == "options":
+            found |= _flat(prefix, inner)
+        else:
+            found |= _flat(f"{prefix}.{name}" if prefix else name, inner)
+    return found
+
+
+def _runtime_fields() -> set[str]:
+    return {
+        f"{section}.{name}"
+        for section, outer in RunConfig.model_fields.items()
+        if hasattr(outer.annotation, "model_fields")
+        for name, field in outer.annotation.model_fields.items()
+        if any(isinstance(mark, Runtime) for mark in field.metadata)
+    }
+
+
+def _allowed(name: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "_-./ :" else "-" for letter in name)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(_text(item) for item in value)
+    return str(value)

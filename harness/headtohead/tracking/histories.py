@@ -1,0 +1,44 @@
+"""Metrics as MLflow gets them: histories thinned to some hundred points, then the final values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headtohead.tracking.rundirs import Point
+
+MOST_POINTS = 300
+
+
+def thinned(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
+    """Keep every 2^k-th point, the first and the last.
+
+    The stride is a power of two, so that what was kept of a shorter history stays kept in a longer
+    one: a run shipped while it trains does not collect other points than one shipped at its end.
+    """
+    stride = 1
+    while len(points) > most * stride:
+        stride *= 2
+    kept = points[::stride]
+    if points and kept[-1] != points[-1]:
+        kept.append(points[-1])
+    return kept
+
+
+def final_points(
+    results: dict[str, Any], histories: dict[str, list[Point]], ended: int
+) -> dict[str, Point]:
+    """Return the final metrics at the last step of the run.
+
+    MLflow shows as a metric's value the one with the highest step, then the latest: placed so, the
+    table shows the results of the report, also where the best checkpoint was not the last one.
+    """
+    last = max((points[-1].step for points in histories.values() if points), default=0)
+    found = {}
+    for key, value in results["metrics"].items():
+        if value is not None and not _already_there(histories.get(key), last, value):
+            found[key] = Point(last, ended, float(value))
+    return found
+
+
+def _already_there(points: list[Point] | None, last: int, value: float) -> bool:
+    return bool(points) and points[-1].step == last and points[-1].value == value

@@ -1,0 +1,232 @@
+"""Replaying one run directory as one MLflow run.
+
+Every step may be repeated, so that a shipper killed between any two calls is simply run again: the
+run is found by its key (set in the call that creates it), the same metric, artifact or tag is
+overwritten, a model that exists is used again. ``h2h.shipped`` and the final status come last; only
+where both are right does a run count as shipped.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headtohead.tracking import description, models
+from headtohead.tracking.description import KEY_TAG, SHIPPED_TAG
+from headtohead.tracking.histories import final_points, thinned
+from headtohead.tracking.rundirs import (
+    Point,
+    RunDirectory,
+    Study,
+    milliseconds,
+    read_json,
+    state_of,
+)
+from headtohead.tracking.staging import stage
+from headtohead.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Metric, Run
+
+STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "CLAIMED": "RUNNING", "PLANNED": "RUNNING",
+          "KILLED": "KILLED"}  # fmt: skip
+MARKER = "mlflow.json"
+
+
+@dataclass
+class Known:
+    """An MLflow run that stands for one of ours."""
+
+    run_id: str
+    status: str
+    shipped: str | None
+    fresh: bool = False
+    sent: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class Destination:
+    """Where a study's runs go: the store, the MLflow experiment, the study's own run."""
+
+    store: Store
+    experiment_id: str
+    parent: str
+    known: dict[str, Known] = field(default_factory=dict)
+
+    def look(self) -> None:
+        """Learn from the store which runs it holds; the oldest counts where there are two."""
+        self.known = {**known_runs(self.store, self.experiment_id), **self._with_memory()}
+
+    def _with_memory(self) -> dict[str, Known]:
+        return {key: known for key, known in self.known.items() if known.sent}
+
+
+def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
+    """Return the runs of an MLflow experiment by our key."""
+    found: dict[str, Known] = {}
+    for run in all_runs(store, experiment_id):
+        key = run.data.tags.get(KEY_TAG)
+        if key:
+            found.setdefault(
+                key, Known(run.info.run_id, run.info.status, run.data.tags.get(SHIPPED_TAG))
+            )
+    return found
+
+
+def all_runs(store: Store, experiment_id: str, query: str = "") -> list[Run]:
+    """Return all active runs of an MLflow experiment, the oldest first."""
+    runs: list[Run] = []
+    token: str | None = None
+    while True:
+        page = store.client.search_runs(
+            [experiment_id], query, max_results=1000, page_token=token,
+            order_by=["attributes.start_time ASC"],
+        )  # fmt: skip
+        runs.extend(page)
+        token = page.token
+        if not token:
+            return runs
+
+
+def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: bool) -> bool:
+    """Bring MLflow up to date with a run directory; say whether anything had to be sent.
+
+    With ``sweep``, a run that still says RUNNING although its process is gone is closed as KILLED.
+    """
+    status, known = run.status(), destination.known.get(run.key)
+    state, reason = state_of(status, sweep=sweep)
+    if known is None and state in {"PLANNED", "CLAIMED", "EXCLUDED"}:
+        return False
+    wanted = STATUS.get(state, "FAILED")
+    if wanted == "RUNNING":
+        return _replay_live(destination, study, run, status, state)
+    digest = run.digest()
+    if known is not None and (known.shipped, known.status) == (digest, wanted):
+        return False
+    _replay_whole(destination, study, run, status, (state, reason), digest)
+    return True
+
+
+def _replay_live(destination: Destination, study: Study, run: RunDirectory,
+                 status: dict[str, Any], state: str) -> bool:  # fmt: skip
+    record = run.record()
+    known = _find_or_create(destination, study, run, record, status, state)
+    histories = {key: thinned(points) for key, points in run.histories().items()}
+    fresh = [
+        _metric(key, point)
+        for key, points in histories.items()
+        for point in points
+        if point.step > known.sent.get(key, -1)
+    ]
+    client = destination.store.client
+    if not known.sent:
+        tags = description.tags(study, run, record, status, state, None, destination.parent)
+        earlier = _earlier(destination, known)
+        _log(destination, known, description.parameters(run, record), tags, fresh, earlier)
+    elif fresh:
+        client.log_batch(known.run_id, metrics=fresh)
+    if known.status != "RUNNING":
+        client.update_run(known.run_id, status="RUNNING")
+        known.status = "RUNNING"
+    known.sent = {key: points[-1].step for key, points in histories.items() if points}
+    return bool(fresh)
+
+
+def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
+                  status: dict[str, Any], state: tuple[str, str | None], digest: str
+                  ) -> None:  # fmt: skip
+    record, client = run.record(), destination.store.client
+    known = _find_or_create(destination, study, run, record, status, state[0])
+    started = milliseconds(status.get("started")) or 0
+    ended = milliseconds(status.get("ended")) or _last_moment(run) or started
+    earlier = _earlier(destination, known)
+    model_id = models.log_model(destination.store, destination.experiment_id, run, known.run_id,
+                                earlier)  # fmt: skip
+    metrics, finals = _metrics(run, ended)
+    metrics += [_metric(key, point, model_id) for key, point in finals.items()]
+    tags = description.tags(study, run, record, status, *state, destination.parent)
+    with tempfile.TemporaryDirectory() as folder:
+        tags |= stage(run, Path(folder) / "staged", ended).tags()
+        _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
+        client.log_artifacts(known.run_id, str(Path(folder) / "staged"))
+    models.log_dataset(destination.store, known.run_id, record["data"])
+    client.set_tag(known.run_id, SHIPPED_TAG, digest)
+    known.status, known.shipped = STATUS.get(state[0], "FAILED"), digest
+    client.set_terminated(known.run_id, known.status, ended)
+    _mark(destination, run, known)
+
+
+def _find_or_create(destination: Destination, study: Study, run: RunDirectory,
+                    record: dict[str, Any], status: dict[str, Any], state: str) -> Known:  # fmt: skip
+    known = destination.known.get(run.key)
+    if known is None:
+        tags = description.tags(study, run, record, status, state, None, destination.parent)
+        created = destination.store.client.create_run(
+            destination.experiment_id,
+            start_time=milliseconds(status.get("started") or record["created"]),
+            run_name=description.run_name(run),
+            tags=tags | description.creation_tags(),
+        )
+        known = Known(created.info.run_id, "RUNNING", None, fresh=True)
+        destination.known[run.key] = known
+    return known
+
+
+def _earlier(destination: Destination, known: Known) -> Run | None:
+    """Return what MLflow holds of a run, or None for one that was created just now, still empty."""
+    if known.fresh:
+        known.fresh = False
+        return None
+    return destination.store.client.get_run(known.run_id)
+
+
+def _log(destination: Destination, known: Known, params: dict[str, str], tags: dict[str, str],
+         metrics: list[Metric], earlier: Run | None) -> None:  # fmt: skip
+    """Log everything in one call; a parameter that MLflow already has cannot be changed."""
+    from mlflow.entities import Param, RunTag
+
+    there = earlier.data.params if earlier else {}
+    changed = sorted(name for name in there if params.get(name, there[name]) != there[name])
+    if changed:
+        tags = tags | {"h2h.params_changed": ", ".join(changed)}
+    destination.store.client.log_batch(
+        known.run_id,
+        metrics=metrics,
+        params=[Param(name, value) for name, value in params.items() if name not in there],
+        tags=[RunTag(name, value) for name, value in tags.items()],
+    )
+
+
+def _metrics(run: RunDirectory, ended: int) -> tuple[list[Metric], dict[str, Point]]:
+    histories, results = run.histories(), run.results()
+    metrics = [
+        _metric(key, point) for key, points in histories.items() for point in thinned(points)
+    ]
+    return metrics, final_points(results, histories, ended) if results else {}
+
+
+def _metric(key: str, point: Point, model_id: str | None = None) -> Metric:
+    from mlflow.entities import Metric
+
+    return Metric(key, point.value, point.time, point.step, model_id=model_id)
+
+
+def _last_moment(run: RunDirectory) -> int | None:
+    return max((points[-1].time for points in run.histories().values() if points), default=None)
+
+
+def _mark(destination: Destination, run: RunDirectory, known: Known) -> None:
+    """Note in the run directory which MLflow run it became: a convenience, never trusted."""
+    path = run.folder / MARKER
+    marks = read_json(path) if path.is_file() else {}
+    marks[f"{destination.store.uri_digest}/{destination.experiment_id}"] = {
+        "run_id": known.run_id,
+        "experiment_id": destination.experiment_id,
+        "shipped": known.shipped,
+    }
+    temporary = path.with_name(f"{MARKER}.new")
+    temporary.write_text(json.dumps(marks, indent=1), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,194 @@
+"""Reading an experiment's folder and its run directories, as they stand at this moment."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headtohead.errors import HeadToHeadError
+
+# Raised whenever the same run directory would be shipped differently: everything is shipped anew.
+SHIPPING_FORMAT = 1
+PLAN = "experiment.json"
+LIVE_STATES = frozenset({"PLANNED", "CLAIMED", "RUNNING"})
+CONTENT = ("run.json", "status.json", "results.json", "metrics.jsonl", "translations.tsv",
+           "attention/probes.json", "vocabulary.json")  # fmt: skip
+BULK = ("attention/maps.safetensors", "checkpoint.safetensors")
+
+
+class Point(NamedTuple):
+    """One value of a metric's history; ``time`` in milliseconds."""
+
+    step: int
+    time: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment's folder and its plan."""
+
+    folder: Path
+    plan: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.plan["name"])
+
+    def runs(self) -> list[RunDirectory]:
+        """Return the plan's runs, in its order, whether they have begun or not."""
+        variants = {variant["slug"]: variant for variant in self.plan["variants"]}
+        return [self._run(entry, variants[entry["variant"]]) for entry in self.plan["runs"]]
+
+    def _run(self, entry: dict[str, Any], variant: dict[str, Any]) -> RunDirectory:
+        reused = entry.get("reused_from")
+        folder = self.folder.parent / reused if reused else self.folder / entry["directory"]
+        return RunDirectory(folder, entry["key"], entry["seed"], variant, reused)
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Where a run lies, and what the plan says of it."""
+
+    folder: Path
+    key: str
+    seed: int
+    variant: dict[str, Any]
+    reused_from: str | None
+
+    def begun(self) -> bool:
+        return (self.folder / "run.json").is_file() and (self.folder / "status.json").is_file()
+
+    def stamp(self) -> tuple[int, ...]:
+        """Return a cheap sign of change: when the status and the metrics were last written."""
+        return tuple(
+            _modified(self.folder / name) for name in ("status.json", "metrics.jsonl", "run.json")
+        )
+
+    def record(self) -> dict[str, Any]:
+        return read_json(self.folder / "run.json")
+
+    def status(self) -> dict[str, Any]:
+        return read_json(self.folder / "status.json")
+
+    def results(self) -> dict[str, Any] | None:
+        path = self.folder / "results.json"
+        return read_json(path) if path.is_file() else None
+
+    def digest(self) -> str:
+        """Return a hash of what would be shipped; large arrays count by their size."""
+        digest = hashlib.sha256(f"{SHIPPING_FORMAT} {self.variant['axes']}".encode())
+        for name in CONTENT:
+            path = self.folder / name
+            digest.update(f"\0{name}\0".encode())
+            if path.is_file():
+                digest.update(path.read_bytes())
+        for name in BULK:
+            path = self.folder / name
+            digest.update(f"\0{name}\0{path.stat().st_size if path.is_file() else -1}".encode())
+        return digest.hexdigest()[:32]
+
+    def histories(self) -> dict[str, list[Point]]:
+        """Return every metric's history by step.
+
+        A resumed run repeats steps: the last value of a step wins, with the time of the first, so
+        that a history shipped before the interruption and one shipped after it are the same.
+        """
+        histories: dict[str, dict[int, Point]] = {}
+        for line in metric_lines(self.folder / "metrics.jsonl"):
+            step, time = int(line["step"]), round(line["time"] * 1000)
+            for key, value in line["values"].items():
+                if value is not None:
+                    points = histories.setdefault(key, {})
+                    first = points.get(step)
+                    points[step] = Point(step, first.time if first else time, float(value))
+        return {
+            key: [points[step] for step in sorted(points)] for key, points in histories.items()
+        }
+
+
+def read_study(folder: Path) -> Study:
+    """Read an experiment's plan.
+
+    Raises:
+        HeadToHeadError: If the folder holds no plan, or one that cannot be read.
+    """
+    path = folder / PLAN
+    if not path.is_file():
+        raise HeadToHeadError(f"'{folder}' holds no {PLAN}; type h2h run EXPERIMENT first")
+    return Study(folder, read_json(path))
+
+
+def study_folders(runs_root: Path) -> list[Path]:
+    """Return the folders of all experiments below a runs folder."""
+    return sorted(path.parent for path in runs_root.glob(f"*/{PLAN}"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Raises:
+        HeadToHeadError: If the file is not JSON.
+    """
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise HeadToHeadError(f"{path} is not readable JSON ({error}); restore it") from error
+    return content
+
+
+def metric_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a metrics file; one torn by a kill is passed over."""
+    if not path.is_file():
+        return
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            content = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(content, dict) and {"step", "time", "values"} <= content.keys():
+            yield content
+
+
+def state_of(status: dict[str, Any], *, sweep: bool) -> tuple[str, str | None]:
+    """Return a run's state and reason; with ``sweep``, a dead process' run counts as killed.
+
+    Without ``sweep`` a run whose process is gone is left RUNNING: its parent is about to resume it.
+    """
+    state, reason = str(status["state"]), status.get("reason")
+    here = status.get("host") == socket.gethostname()
+    if sweep and state in {"CLAIMED", "RUNNING"} and here and not alive(status.get("pid")):
+        return "KILLED", f"process {status.get('pid')} on {status['host']} is gone"
+    return state, reason
+
+
+def alive(pid: int | None) -> bool:
+    """Say whether a process of this machine exists."""
+    if not pid:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def milliseconds(moment: str | None) -> int | None:
+    """Return an ISO time in milliseconds since 1970."""
+    return None if moment is None else round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

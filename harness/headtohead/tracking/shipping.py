@@ -1,0 +1,127 @@
+"""Shipping a whole experiment: each run that changed, then the study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import environment
+from headtohead.tracking.replay import Destination, replay
+from headtohead.tracking.rundirs import RunDirectory, Study, read_study
+from headtohead.tracking.store import Store, default_uri, locked, one_line, open_store
+from headtohead.tracking.study import close_study, describe, open_study
+from headtohead.tracking.view import link
+
+RUNS_PER_ANALYZE = 500
+# What a damaged run directory raises; a store that fails raises other things and ends the pass.
+DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError,
+           SafetensorError)  # fmt: skip
+REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class ShipReport:
+    """What one pass did: runs sent, already there, not begun, and failed with their reasons."""
+
+    experiment: str
+    uri: str
+    experiment_id: str
+    shipped: int = 0
+    unchanged: int = 0
+    waiting: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that has begun is now in the store."""
+        return not self.failures
+
+    def link(self, server: str) -> str:
+        """Return the address of the study's view on a server."""
+        return link(self.experiment_id, server)
+
+    def line(self) -> str:
+        """Return one line for people: the counts."""
+        counts = f"{self.shipped} shipped, {self.unchanged} unchanged"
+        if self.waiting:
+            counts += f", {self.waiting} not begun"
+        if self.failures:
+            counts += f", {len(self.failures)} failed"
+        return f"{self.experiment}: {counts}"
+
+
+def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None,
+         progress: Progress | None = None) -> ShipReport:  # fmt: skip
+    """Ship everything of an experiment that the store does not have yet.
+
+    May be called at any time and any number of times; what is there already is left alone.
+
+    Raises:
+        HeadToHeadError: If mlflow is absent or the store cannot be used. One run that cannot be
+            shipped is no reason: it is named in the report, and the others are shipped.
+    """
+    study = read_study(experiment_dir)
+    uri = uri or default_uri(experiment_dir.parent)
+    environment.require(str(experiment_dir.parent))
+    with opened(uri) as store:
+        destination = open_study(store, study)
+        describe(destination, study)
+        report = ShipReport(study.name, uri, destination.experiment_id)
+        ship_runs(destination, study, study.runs(), report, sweep=True, progress=progress)
+        close_study(destination, study, reports_root or reports_beside(experiment_dir))
+        store.analyze()
+    return report
+
+
+def ship_runs(destination: Destination, study: Study, runs: Sequence[RunDirectory],
+              report: ShipReport, *, sweep: bool, progress: Progress | None = None
+              ) -> None:  # fmt: skip
+    """Replay the runs that have begun, and count what became of them in ``report``."""
+    for number, run in enumerate(runs, start=1):
+        if not run.begun():
+            report.waiting += 1
+        elif _replayed(destination, study, run, report, sweep):
+            report.shipped += 1
+            if report.shipped % RUNS_PER_ANALYZE == 0:
+                destination.store.analyze()
+        if progress:
+            progress(number, len(runs))
+
+
+@contextmanager
+def opened(uri: str) -> Iterator[Store]:
+    """Open a store and keep it for oneself; whatever it raises meanwhile becomes one line."""
+    environment.load()
+    with locked(uri), one_line(uri):
+        yield open_store(uri, create=True)
+
+
+def reports_beside(experiment_dir: Path) -> Path:
+    """Return the reports folder that stands beside the runs folder."""
+    return experiment_dir.resolve().parent.parent / "reports"
+
+
+def _replayed(destination: Destination, study: Study, run: RunDirectory, report: ShipReport,
+              sweep: bool) -> bool:  # fmt: skip
+    from mlflow.exceptions import MlflowException
+
+    try:
+        sent = replay(destination, study, run, sweep=sweep)
+    except DAMAGED as error:
+        report.failures.append(f"{run.folder.name}: {type(error).__name__}: {error}")
+        return False
+    except MlflowException as error:
+        if error.error_code not in REFUSED:
+            raise
+        report.failures.append(f"{run.folder.name}: {error.message}")
+        return False
+    if not sent:
+        report.unchanged += 1
+    return sent

@@ -1,0 +1,152 @@
+"""Laying out a run's artifacts in one folder, so that a single call ships them all.
+
+``run/`` holds the run directory's files unchanged: from them the folder can be built again.
+``figures/`` and ``translations.json`` are for readers of the page; ``images/`` is what MLflow's own
+``log_image`` would write (kept behind a test against it, its format has changed before).
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from safetensors.numpy import load_file
+
+from headtohead.tracking.pictures import contact_sheet, labelled_sheet
+from headtohead.tracking.rundirs import RunDirectory
+
+ROLES = ("encoder", "decoder", "cross")
+RAW = "run"
+TABLE = "translations.json"
+COPIED = ("run.json", "status.json", "metrics.jsonl", "results.json", "translations.tsv",
+          "vocabulary.json")  # fmt: skip
+ARRAYS = "attention"
+MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", "run.json")
+_IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What lies in a staged folder, as far as MLflow's tags must say so."""
+
+    images: bool
+    table: bool
+
+    def tags(self) -> dict[str, str]:
+        found = {}
+        if self.images:
+            found["mlflow.loggedImages"] = "True"
+        if self.table:
+            found["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
+        return found
+
+
+def stage(run: RunDirectory, into: Path, moment: int) -> Staged:
+    """Write the artifacts of a run below ``into``; ``moment`` is the images' time in ms."""
+    _copy_raw(run.folder, into / RAW)
+    images = _write_attention(run, into, moment)
+    table = _write_table(run.folder / "translations.tsv", into / TABLE)
+    results = run.results()
+    if results and results["buckets"]:
+        _write_buckets(results["buckets"], into / "figures/exact-match-by-source-length.svg")
+    return Staged(images, table)
+
+
+def stage_model(run: RunDirectory, into: Path) -> bool:
+    """Write the files of the run's model below ``into``; say whether there is one."""
+    if not (run.folder / MODEL_FILES[0]).is_file():
+        return False
+    into.mkdir(parents=True, exist_ok=True)
+    for name in MODEL_FILES:
+        if (run.folder / name).is_file():
+            shutil.copyfile(run.folder / name, into / name)
+    return True
+
+
+def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int,
+                owner: str) -> None:  # fmt: skip
+    """Write one stepped image in the files that ``MlflowClient.log_image`` writes.
+
+    The name is a function of the run, the key and the step: shipping again overwrites.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    unique = uuid.uuid5(_IMAGE_NAMES, f"{owner} {key} {step}")
+    stem = f"{key.replace('/', '~')}+step+{step}+timestamp+{moment}+{unique}"
+    image.save(folder / f"{stem}.png", compress_level=1)
+    small = image.convert("RGB")
+    small.save(folder / f"{stem}+compressed.webp", lossless=True, quality=0, method=0)
+
+
+def _copy_raw(source: Path, into: Path) -> None:
+    into.mkdir(parents=True)
+    for name in COPIED:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, into / name)
+    if (source / ARRAYS).is_dir():
+        shutil.copytree(source / ARRAYS, into / ARRAYS)
+
+
+def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:
+    folder = run.folder / ARRAYS
+    if not (folder / "maps.safetensors").is_file():
+        return False
+    maps = load_file(folder / "maps.safetensors")
+    probes = json.loads((folder / "probes.json").read_text(encoding="utf-8"))
+    (into / "figures").mkdir(exist_ok=True)
+    for index, probe in enumerate(probes):
+        for role in ROLES:
+            if f"{index}/{role}" in maps:
+                _write_role(maps[f"{index}/{role}"], role, index, probe, run, into, moment)
+    return bool(maps)
+
+
+def _write_role(maps: Any, role: str, index: int, probe: dict[str, Any], run: RunDirectory,
+                into: Path, moment: int) -> None:  # fmt: skip
+    signed = bool(probe.get("signed"))
+    sheet = contact_sheet(np.asarray(maps), signed=signed)
+    write_image(sheet, into / "images", f"attention/{role}", index, moment, run.key)
+    queries = probe["source_tokens"] if role == "encoder" else probe["target_tokens"]
+    keys = probe["target_tokens"] if role == "decoder" else probe["source_tokens"]
+    title = f"{role} · {run.variant['title']} · seed {run.seed}"
+    labelled = labelled_sheet(np.asarray(maps), queries, keys, title=title, signed=signed)
+    labelled.save(into / f"figures/attention-{role}-probe-{index + 1}.png", compress_level=1)
+
+
+def _write_table(source: Path, into: Path) -> bool:
+    if not source.is_file():
+        return False
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    content = {"columns": rows[0], "data": [[*row[:3], int(row[3])] for row in rows[1:]]}
+    into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return True
+
+
+def _write_buckets(buckets: list[dict[str, Any]], into: Path) -> None:
+    into.parent.mkdir(exist_ok=True)
+    width, bars = 90, []
+    for index, bucket in enumerate(buckets):
+        score = float(bucket["exact_match"] or 0)
+        left, height = 50 + index * width, 200 * score
+        bars.append(
+            f'<rect x="{left}" y="{230 - height:.1f}" width="60" height="{height:.1f}" '
+            f'fill="#08519c"/><text x="{left + 30}" y="{224 - height:.1f}">{score:.2f}</text>'
+            f'<text x="{left + 30}" y="248">{bucket["bucket"]}</text>'
+            f'<text x="{left + 30}" y="264" fill="#666">n = {bucket["n"]}</text>'
+        )
+    total = 70 + len(buckets) * width
+    into.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="290" '
+        'font-family="sans-serif" font-size="12" text-anchor="middle">'
+        f'<rect width="{total}" height="290" fill="white"/>'
+        f'<text x="{total / 2}" y="16">exact match by source length, in tokens</text>'
+        f'<line x1="40" x2="{total - 10}" y1="230" y2="230" stroke="#333"/>{"".join(bars)}</svg>',
+        encoding="utf-8",
+    )

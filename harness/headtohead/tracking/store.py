@@ -1,0 +1,300 @@
+"""Creating and opening an MLflow store: one place, under a lock, never half a store.
+
+A SQLite store is built under another name and moved into place when it is complete: several
+processes that start at once, a full disk or a kill leave either a whole store or none. It is in WAL
+mode, so that the page reads while a shipper writes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from filelock import FileLock, Timeout
+
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import environment
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DATABASE = "mlflow.db"
+ARTIFACTS = "mlruns-artifacts"
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+LOCK_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store; ``database`` is its file where it is a SQLite store."""
+
+    uri: str
+    client: MlflowClient
+    database: Path | None
+
+    @property
+    def uri_digest(self) -> str:
+        """A name for the store that gives away no password."""
+        return uri_digest(self.uri)
+
+    def experiment(self, name: str) -> str:
+        """Return the id of the MLflow experiment of that name, created where it is missing.
+
+        Raises:
+            HeadToHeadError: If the experiment was deleted in the page.
+        """
+        found = self.client.get_experiment_by_name(name)
+        if found is None:
+            return self._create_experiment(name)
+        if found.lifecycle_stage != "active":
+            raise HeadToHeadError(
+                f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; "
+                f"restore it with: mlflow experiments restore -x {found.experiment_id}"
+            )
+        return str(found.experiment_id)
+
+    def _create_experiment(self, name: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        location = None
+        if self.database is not None:
+            location = (self.database.parent / ARTIFACTS / name.replace("/", "-")).as_uri()
+        try:
+            return str(self.client.create_experiment(name, artifact_location=location))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return self.experiment(name)
+
+    def analyze(self) -> None:
+        """Refresh SQLite's statistics: without them histories and ordering are 50 times slower."""
+        if self.database is not None:
+            with closing(sqlite3.connect(self.database, timeout=20)) as connection:
+                connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
+
+
+def default_uri(runs_root: Path) -> str:
+    """Return the store to use: ``MLFLOW_TRACKING_URI``, else a SQLite file beside the runs."""
+    chosen = os.environ.get(URI_VARIABLE)
+    if chosen:
+        return chosen
+    return f"sqlite:///{runs_root.resolve().parent / DATABASE}"
+
+
+def database_of(uri: str) -> Path | None:
+    """Return the file of a SQLite store, or None for any other store."""
+    if not uri.startswith("sqlite:///"):
+        return None
+    return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
+
+
+def readable(uri: str) -> str:
+    """Return the URI without a password, short enough for a message."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def uri_digest(uri: str) -> str:
+    """Return a short hash of a store's URI."""
+    return hashlib.sha256(uri.encode()).hexdigest()[:12]
+
+
+@contextmanager
+def locked(uri: str) -> Iterator[None]:
+    """Hold the store's lock: one shipper at a time writes to a store.
+
+    Raises:
+        HeadToHeadError: If the lock's folder cannot be written, or another process keeps it.
+    """
+    lock = _lock(_lock_path(uri))
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout as error:
+        raise HeadToHeadError(
+            f"another process has kept the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
+            "type h2h sync when it is done"
+        ) from error
+    except OSError as error:
+        raise _unusable(uri, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def one_line(uri: str) -> Iterator[None]:
+    """Turn whatever a store, its disk or its server raises into one HeadToHeadError."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except (MlflowException, sqlite3.Error, OSError) as error:
+        raise _unusable(uri, error) from error
+
+
+def open_store(uri: str, *, create: bool) -> Store:
+    """Open the store, checked; a missing SQLite store is created if ``create`` is set.
+
+    Raises:
+        HeadToHeadError: If mlflow is absent, or the store is missing, unreachable, unwritable, or
+            of another MLflow version. Nothing is changed then.
+    """
+    environment.load()
+    database = database_of(uri)
+    with one_line(uri):
+        if database is not None:
+            _prepare(uri, database, create)
+        else:
+            _refuse_folders(uri)
+        return Store(uri, _client(uri), database)
+
+
+def _client(uri: str) -> MlflowClient:
+    from mlflow import MlflowClient
+
+    _register_pragmas()
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    # The client connects at its first call; make it here, where errors become one line.
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _prepare(uri: str, database: Path, create: bool) -> None:
+    if not database.exists():
+        if not create:
+            raise HeadToHeadError(f"there is no MLflow store at {database}; type h2h sync first")
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with locked(uri):
+            if not database.exists():
+                _create(database)
+    _check_schema(database)
+
+
+def _create(database: Path) -> None:
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    fresh = database.with_name(f"{database.name}.new-{os.getpid()}")
+    try:
+        # Pragmas of the listener do not apply here: this file is not yet anyone's data.
+        store = SqlAlchemyStore(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri())
+        store.engine.dispose()
+        with closing(sqlite3.connect(fresh)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.replace(database)
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+
+
+def _check_schema(database: Path) -> None:
+    import mlflow
+
+    revision = _schema_revision(database)
+    known, newest = _known_revisions()
+    if revision == newest:
+        return
+    if revision in known:
+        raise HeadToHeadError(
+            f"MLflow store {database} was written by an older MLflow; copy it as a backup and type: "
+            f"mlflow db upgrade sqlite:///{database}"
+        )
+    raise HeadToHeadError(
+        f"MLflow store {database} has schema '{revision}', unknown to mlflow {mlflow.__version__}; "
+        f"install a newer mlflow, or set {URI_VARIABLE} to another store"
+    )
+
+
+def _schema_revision(database: Path) -> str | None:
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise HeadToHeadError(
+                f"{database} is not an MLflow store ({error}); move it away, "
+                f"or set {URI_VARIABLE} to another store"
+            ) from error
+    return row[0] if row else None
+
+
+@functools.cache
+def _known_revisions() -> tuple[frozenset[str], str | None]:
+    import mlflow
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    migrations = Path(mlflow.__file__).parent / "store/db_migrations"
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    script = ScriptDirectory.from_config(config)
+    revisions = frozenset(revision.revision for revision in script.walk_revisions())
+    return revisions, script.get_current_head()
+
+
+@functools.cache
+def _register_pragmas() -> None:
+    from sqlalchemy import Engine, event
+
+    @event.listens_for(Engine, "connect")
+    def fast_and_safe(connection: Any, _record: Any) -> None:
+        # With WAL, NORMAL loses at most the last transactions on a power cut; a sync replays them.
+        if isinstance(connection, sqlite3.Connection):
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def _refuse_folders(uri: str) -> None:
+    scheme = uri.partition("://")[0]
+    if "://" not in uri or scheme == "file":
+        raise HeadToHeadError(
+            f"MLflow's file store '{uri}' is not supported; "
+            f"set {URI_VARIABLE} to sqlite:///PATH or to a server's http://HOST:PORT"
+        )
+
+
+@functools.cache
+def _lock(path: Path) -> FileLock:
+    return FileLock(path)
+
+
+def _lock_path(uri: str) -> Path:
+    database = database_of(uri)
+    if database is not None:
+        return database.with_name(f"{database.name}.lock")
+    user = getattr(os, "getuid", lambda: 0)()
+    return Path(tempfile.gettempdir()) / f"headtohead-{user}-{uri_digest(uri)}.lock"
+
+
+def _unusable(uri: str, error: Exception) -> HeadToHeadError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return HeadToHeadError(
+        f"cannot use the MLflow store {readable(uri)}: {_short(reason)}; "
+        "runs are safe in their folders, type h2h sync once it is mended"
+    )
+
+
+def _short(reason: str) -> str:
+    for known in (
+        "database or disk is full",
+        "No space left on device",
+        "attempt to write a readonly database",
+        "unable to open database file",
+        "database is locked",
+        "disk I/O error",
+        "Connection refused",
+        "Name or service not known",
+        "Read timed out",
+    ):
+        if known in reason:
+            return known
+    return reason[:200]

@@ -1,0 +1,160 @@
+"""The saved view that a study's MLflow page opens on.
+
+MLflow keeps a view as an experiment tag: a JSON envelope with the page's state, deflated. The
+format is MLflow's own and undocumented; ``TESTED`` names the versions whose page was looked at. On
+another version the view may be ignored: the plain page with its columns and charts still stands.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from typing import Any
+
+from headtohead.tracking.rundirs import Study, milliseconds
+
+TESTED = ("3.17",)
+TAG = "mlflow.sharedViewState."
+SHOWN_RUNS = 1000
+CURVES = ("valid/loss", "train/loss", "valid/token_accuracy")
+ROLES = ("cross", "decoder", "encoder")
+FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
+
+
+def views(study: Study) -> dict[str, str]:
+    """Return the experiment tags that publish the study's views: the first is the one to open."""
+    created = milliseconds(study.plan["created"])
+    return {
+        f"{TAG}{key}": _envelope(name, created, state)
+        for key, name, state in _states(study)
+    }  # fmt: skip
+
+
+def link(experiment_id: str, server: str, key: str = "study") -> str:
+    """Return the address that opens a view, in the machine-learning mode and on its charts."""
+    return (
+        f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
+        f"?workflowType=machine_learning&viewStateShareKey={key}&compareRunsMode=CHART"
+    )
+
+
+def tested(version: str) -> bool:
+    """Say whether the views were looked at in this version of MLflow."""
+    return version.rpartition(".")[0] in TESTED
+
+
+def _states(study: Study) -> list[tuple[str, str, dict[str, Any]]]:
+    plan = study.plan
+    return [
+        ("study", "1 · study: every run", _state(plan, _study_charts(plan), group=[])),
+        ("variants", "2 · variants: mean over seeds",
+         _state(plan, _group_charts(plan), group=["variant"])),
+        *[(f"axis-{axis}", f"3 · {axis}: mean over everything else",
+           _state(plan, _group_charts(plan), group=[axis])) for axis in plan["axes"]],
+        ("attention", "4 · attention: first seed",
+         _state(plan, _attention_charts(plan), group=[],
+                search=f"params.seed = '{plan['seeds'][0]}'")),
+    ]  # fmt: skip
+
+
+def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], *,
+           group: list[str], search: str = "") -> dict[str, Any]:  # fmt: skip
+    sections = [
+        {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True,
+         "columns": 2 if len(cards) < 3 else 3, "cardHeight": 400 if name == "Attention" else 360}
+        for name, cards in charts
+    ]  # fmt: skip
+    cards = [
+        {**card, "uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}",
+         "deleted": False, "isGenerated": False, "runsCountToCompare": SHOWN_RUNS}
+        for name, inner in charts
+        for index, card in enumerate(inner)
+    ]  # fmt: skip
+    return {
+        "searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True,
+        "startTime": "ALL", "lifecycleFilter": "Active", "datasetsFilter": [],
+        "modelVersionFilter": "All Runs", "selectedColumns": _columns(plan), "columnOrder": [],
+        "columnWidths": {}, "runsExpanded": {}, "runsPinned": [], "runsHidden": [],
+        "runsVisibilityMap": {}, "runsHiddenMode": "SHOW_ALL", "compareRunCharts": cards,
+        "compareRunSections": sections, "viewMaximized": False, "runListHidden": False,
+        "isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True,
+        "groupBy": _group(group), "groupsExpanded": {}, "autoRefreshEnabled": True,
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0,
+                                  "selectedXAxisMetricKey": ""},
+    }  # fmt: skip
+
+
+def _group(params: list[str]) -> dict[str, Any] | None:
+    if not params:
+        return None
+    keys = [{"groupByData": param, "mode": "param"} for param in params]
+    return {"aggregateFunction": "average", "groupByKeys": keys}
+
+
+def _columns(plan: dict[str, Any]) -> list[str]:
+    params = [*plan["axes"], "seed", "parameters"]
+    return [*(f"params.`{param}`" for param in params),
+            *(f"metrics.`{metric}`" for metric in _reported(plan)),
+            "tags.`h2h.state`", "attributes.`Duration`"]  # fmt: skip
+
+
+def _study_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    primary = _reported(plan)[0]
+    answer = [_parallel(plan["axes"], primary), *[_scatter(axis, primary) for axis in plan["axes"]]]
+    return [("Answer", answer), ("Curves", _curves()), ("Attention", _images()),
+            ("Fairness", [_bar(metric) for metric in FAIRNESS])]  # fmt: skip
+
+
+def _group_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    return [("Answer", [_bar(metric) for metric in _reported(plan)]), ("Curves", _curves()),
+            ("Fairness", [_bar(metric) for metric in FAIRNESS])]  # fmt: skip
+
+
+def _attention_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+    heads = [f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in ROLES]
+    return [("Attention", _images()), ("Heads", [_bar(metric) for metric in heads])]
+
+
+def _reported(plan: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys([plan["metrics"]["primary"], *plan["metrics"]["report"]]))
+
+
+def _parallel(axes: list[str], metric: str) -> dict[str, Any]:
+    return {"type": "PARALLEL", "selectedParams": axes, "selectedMetrics": [metric],
+            "showAllRuns": True}  # fmt: skip
+
+
+def _scatter(axis: str, metric: str) -> dict[str, Any]:
+    return {"type": "SCATTER", "xaxis": {"key": axis, "type": "PARAM"},
+            "yaxis": {"key": metric, "type": "METRIC"}}  # fmt: skip
+
+
+def _bar(metric: str) -> dict[str, Any]:
+    return {"type": "BAR", "metricKey": metric}
+
+
+def _curves() -> list[dict[str, Any]]:
+    return [_curve(metric) for metric in CURVES]
+
+
+def _curve(metric: str) -> dict[str, Any]:
+    return {
+        "type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric], "lineSmoothness": 0,
+        "xAxisScaleType": "linear", "scaleType": "log" if metric.endswith("loss") else "linear",
+        "range": {}, "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric",
+        "yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    }  # fmt: skip
+
+
+def _images() -> list[dict[str, Any]]:
+    # The step of an attention image is the number of its probe; the views open on the first.
+    return [{"type": "IMAGE", "imageKeys": [f"attention/{role}"], "step": 0,
+             "showRunParams": False, "displayName": f"attention/{role}"} for role in ROLES]  # fmt: skip
+
+
+def _envelope(name: str, created: int | None, state: dict[str, Any]) -> str:
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": f"deflate;{packed}"}
+    return json.dumps(content, ensure_ascii=False)

@@ -1,0 +1,70 @@
+"""Checkpoints: tensors in safetensors and plain JSON beside them, never pickles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from headtohead.errors import HeadToHeadError
+from headtohead.runs import files
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+    """Write tensors and their JSON state into one file, in one step."""
+    ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    metadata = {"state": json.dumps(dict(state))}
+    files.replace(path, lambda temporary: save_file(ready, temporary, metadata=metadata))
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file written by ``save``.
+
+    Raises:
+        HeadToHeadError: If it is missing or damaged.
+    """
+    if not path.is_file():
+        raise HeadToHeadError(f"checkpoint '{path}' does not exist")
+    try:
+        with safe_open(path, framework="pt") as handle:
+            tensors = {name: handle.get_tensor(name) for name in handle.keys()}  # noqa: SIM118
+            state = json.loads((handle.metadata() or {}).get("state", "{}"))
+    except (SafetensorError, OSError, ValueError) as error:
+        raise HeadToHeadError(
+            f"checkpoint '{path}' is damaged ({error}); delete it and run the same command again"
+        ) from error
+    return tensors, state
+
+
+def member_state(model: nn.Module, member: int) -> dict[str, Tensor]:
+    """Return one member's weights, without the member axis."""
+    return {name: value[member].clone() for name, value in model.state_dict().items()}
+
+
+def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
+    """Give each member of a model its weights.
+
+    Raises:
+        HeadToHeadError: If names or shapes do not fit; the message lists them.
+    """
+    expected = {name: value.shape[1:] for name, value in model.state_dict().items()}
+    for state in states:
+        missing = sorted(set(expected) - set(state))
+        extra = sorted(set(state) - set(expected))
+        wrong = [
+            f"{name} {list(state[name].shape)} for {list(expected[name])}"
+            for name in sorted(set(expected) & set(state))
+            if state[name].shape != expected[name]
+        ]
+        if missing or extra or wrong:
+            faults = [("missing", missing), ("unknown", extra), ("of wrong shape", wrong)]
+            said = "; ".join(f"{what}: {', '.join(names)}" for what, names in faults if names)
+            raise HeadToHeadError(f"checkpoint does not fit the configuration: {said}")
+    stacked = {name: torch.stack([state[name] for state in states]) for name in expected}
+    model.load_state_dict(stacked)

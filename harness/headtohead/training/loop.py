@@ -1,0 +1,309 @@
+"""Training a stack: every member's steps in one program, resumable bit for bit on a CPU."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headtohead.data import PreparedData
+from headtohead.data.batches import BatchPlan
+from headtohead.experiment.schema import RunConfig
+from headtohead.model.transformer import Transformer, member_generator
+from headtohead.training import checkpoint
+from headtohead.training.evaluate import Forced, teacher_forced, token_losses
+from headtohead.training.optimise import clip_gradients, learning_rate, make_optimizer
+from headtohead.training.tensors import Batch, SplitTensors
+
+
+@dataclass
+class Member:
+    """Where one run of a stack stands. ``ended`` is None while it trains, else why it stopped."""
+
+    seed: int
+    ended: str | None = None
+    best: float | None = None
+    best_step: int | None = None
+    evaluations_since_best: int = 0
+
+
+@dataclass
+class Progress:
+    """Where the whole stack stands; everything that a resume needs beside the tensors."""
+
+    step: int = 0
+    train_seconds: float = 0.0
+    steps_since: int = 0
+    members: list[Member] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of one member at an evaluation."""
+
+    member: int
+    step: int
+    epoch: float
+    metrics: dict[str, float]
+
+
+class StackTraining:
+    """The training of one stack.
+
+    Args:
+        config: The variant that the members share.
+        seeds: One per member.
+        data: The prepared data.
+        device: Where to train.
+        resume_path: File of the resume point; read if it exists.
+        on_evaluation: Called for each live member at each evaluation.
+        on_progress: Called after every step with the step and the number of steps.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        seeds: Sequence[int],
+        data: PreparedData,
+        device: torch.device,
+        resume_path: Path | None = None,
+        on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
+        on_progress: Callable[[int, int], None] = lambda step, steps: None,
+        micro_batch: int = 1,
+    ) -> None:
+        self.config = config
+        self.train = config.train
+        self.device = device
+        self.resume_path = resume_path
+        self.on_evaluation = on_evaluation
+        self.on_progress = on_progress
+        self.micro_batch = micro_batch
+        dtype = torch.float64 if self.train.precision == "float64" else torch.float32
+        self.model = Transformer(
+            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary)
+        ).to(device, dtype)
+        self.parameters = list(self.model.parameters())
+        self.optimizer = make_optimizer(self.train, self.model)
+        self.splits = {name: SplitTensors.of(split, device) for name, split in data.splits.items()}
+        training = self.splits["train"]
+        self.plan = BatchPlan(
+            training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy(),
+            self.train.batch_tokens,
+        )  # fmt: skip
+        self.steps = planned_steps(config, self.plan.steps_per_epoch)
+        self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
+        self.progress = Progress(members=[Member(seed) for seed in seeds])
+        # Sums stay on the device and are read at evaluations: no step waits for the host.
+        self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
+        self.token_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.best_weights: dict[int, dict[str, Tensor]] = {}
+        # One stream of dropout for the stack: its composition is part of the record.
+        first = member_generator(seeds[0], f"dropout/{','.join(map(str, seeds))}")
+        torch.manual_seed(first.initial_seed())
+
+    @property
+    def live(self) -> list[int]:
+        """Members that still train."""
+        return [i for i, member in enumerate(self.progress.members) if member.ended is None]
+
+    def run(self, seconds_left: Callable[[], float] | None = None) -> None:
+        """Train to the end, from the resume point if there is one.
+
+        Raises:
+            TimeoutError: If ``seconds_left`` falls to zero; the resume point is then current.
+        """
+        self._resume()
+        saved = time.monotonic()
+        batches = self._batches()
+        while self.progress.step < self.steps and self.live:
+            self._step(next(batches))
+            step = self.progress.step
+            self.on_progress(step, self.steps)
+            if step % self.evaluate_every == 0 or step == self.steps:
+                self._evaluate()
+            if seconds_left is not None and seconds_left() <= 0:
+                self.save_resume_point()
+                raise TimeoutError
+            if time.monotonic() - saved >= self.train.checkpoint_seconds:
+                self.save_resume_point()
+                saved = time.monotonic()
+        self.save_resume_point()
+        self._restore_best()
+
+    def retire(self, member: int, reason: str) -> None:
+        """Stop caring for a member; its neighbours go on unchanged."""
+        self.progress.members[member].ended = reason
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _batches(self) -> Iterator[Batch]:
+        """Yield batches from the current step on, epoch after epoch."""
+        per_epoch = self.plan.steps_per_epoch
+        while True:
+            epoch, done = divmod(self.progress.step, per_epoch)
+            orders = [
+                self.plan.permuted_rows(member.seed, epoch) for member in self.progress.members
+            ]
+            for slot in self.plan.slots(epoch)[done:]:
+                bucket = self.plan.buckets[slot.bucket]
+                rows = torch.stack(
+                    [order[slot.bucket][slot.start : slot.start + slot.size] for order in orders]
+                ).to(self.device)
+                yield self.splits["train"].batch(rows, bucket.source_time, bucket.target_time)
+
+    def _step(self, batch: Batch) -> None:
+        started = time.perf_counter()
+        self.model.train()
+        progress = self.progress
+        rate = learning_rate(self.train, progress.step + 1, self.steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        losses = self._backward(batch)
+        if self.train.clip_norm is not None:
+            clip_gradients(self.parameters, self.train.clip_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.loss_sums += losses.double()
+        progress.step += 1
+        progress.steps_since += 1
+        self.token_sum += batch.target_lengths.sum()
+        progress.train_seconds += time.perf_counter() - started
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
+        words = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
+        total = torch.zeros_like(words)
+        rows = batch.source.shape[1]
+        for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
+            chosen = slice(int(part[0]), int(part[-1]) + 1)
+            enabled = self.train.precision == "bfloat16"
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
+                logits = self.model(
+                    batch.source[:, chosen], batch.source_lengths[:, chosen],
+                    batch.reads[:, chosen], batch.target_lengths[:, chosen],
+                )  # fmt: skip
+            if enabled:
+                logits = logits.float()
+            losses = token_losses(logits, batch.writes[:, chosen], self.train.label_smoothing)
+            means = losses.sum(dim=(1, 2)) / words
+            # The sum keeps members apart: each one's gradient is that of its own loss.
+            means.sum().backward()  # type: ignore[no-untyped-call]
+            total += means.detach()
+        return total
+
+    # -- evaluations -----------------------------------------------------------------------------
+
+    def _evaluate(self) -> None:
+        progress = self.progress
+        train_losses = (self.loss_sums / progress.steps_since).tolist()
+        split = self.splits["valid"]
+        forced = teacher_forced(
+            self.model, split, split.padded_batches(self.config.evaluate.batch_size)
+        )
+        for index in self.live:
+            self._evaluate_member(index, train_losses[index], forced)
+        self.loss_sums.zero_()
+        progress.steps_since = 0
+
+    def _evaluate_member(self, index: int, train_loss: float, forced: Forced) -> None:
+        step = self.progress.step
+        valid = forced.metrics(index)
+        metrics = {
+            "train/loss": train_loss,
+            "train/lr": learning_rate(self.train, step, self.steps),
+        } | {f"valid/{name}": value for name, value in valid.items()}
+        if not (math.isfinite(train_loss) and math.isfinite(valid["loss"])):
+            self.retire(index, "diverged")
+        epoch = step / self.plan.steps_per_epoch
+        self.on_evaluation(Evaluation(index, step, epoch, metrics))
+        if self.progress.members[index].ended is None:
+            self._watch(index, metrics)
+
+    def _watch(self, index: int, metrics: dict[str, float]) -> None:
+        """Keep the best weights and stop a member that no longer improves, if asked to."""
+        stopping = self.train.early_stopping
+        if stopping is None:
+            return
+        member = self.progress.members[index]
+        value = metrics[stopping.metric]
+        if stopping.metric == "valid/token_accuracy":
+            value = -value
+        if member.best is None or value < member.best:
+            member.best, member.best_step = value, self.progress.step
+            member.evaluations_since_best = 0
+            self.best_weights[index] = checkpoint.member_state(self.model, index)
+            return
+        member.evaluations_since_best += 1
+        if member.evaluations_since_best >= stopping.patience:
+            member.ended = "stopped early"
+
+    def _restore_best(self) -> None:
+        """Give members their best weights, where early stopping kept them."""
+        for index, weights in self.best_weights.items():
+            with torch.no_grad():
+                for name, value in self.model.state_dict().items():
+                    value[index].copy_(weights[name])
+
+    # -- resume points ---------------------------------------------------------------------------
+
+    def save_resume_point(self) -> None:
+        """Write everything that the rest of the training depends on."""
+        if self.resume_path is None:
+            return
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        for index, parameter in enumerate(self.parameters):
+            for name, value in self.optimizer.state[parameter].items():
+                tensors[f"optimizer/{index}/{name}"] = value
+        for member, weights in self.best_weights.items():
+            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
+        tensors["random/cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
+        tensors |= {"loss_sums": self.loss_sums, "token_sum": self.token_sum}
+        checkpoint.save(self.resume_path, tensors, asdict(self.progress))
+
+    def _resume(self) -> None:
+        if self.resume_path is None or not self.resume_path.exists():
+            return
+        tensors, state = checkpoint.load(self.resume_path)
+        members = [Member(**member) for member in state.pop("members")]
+        retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
+        self.progress = Progress(**state, members=members)
+        for index, reason in retired.items():
+            self.progress.members[index].ended = reason
+        self.model.load_state_dict(_under(tensors, "model/"))
+        for index, parameter in enumerate(self.parameters):
+            self.optimizer.state[parameter] = {
+                name: value if name == "step" else value.to(self.device)
+                for name, value in _under(tensors, f"optimizer/{index}/").items()
+            }
+        self.best_weights = {
+            index: {name: value.to(self.device) for name, value in weights.items()}
+            for index in range(len(members))
+            if (weights := _under(tensors, f"best/{index}/"))
+        }
+        torch.set_rng_state(tensors["random/cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
+        self.loss_sums.copy_(tensors["loss_sums"])
+        self.token_sum.copy_(tensors["token_sum"])
+
+
+def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
+    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times an epoch."""
+    if config.train.steps is not None:
+        return config.train.steps
+    return max(1, round((config.train.epochs or 10) * steps_per_epoch))
+
+
+def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -1,0 +1,1 @@
+"""The built-in variants of headtohead: one idea per file, one folder per family."""

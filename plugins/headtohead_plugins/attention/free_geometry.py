@@ -1,0 +1,44 @@
+"""Numbers of heads and head widths as free choices.
+
+Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, table 3,
+rows A and B, where d_k and d_v vary apart from d_model / heads. Every other geometry is a point in
+this one.
+"""
+
+from pydantic import Field
+
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+
+
+class FreeGeometryOptions(Options):
+    """Head counts and widths."""
+
+    key_width: int = Field(32, ge=1, description="d_k, width of one query or key")
+    value_width: int = Field(32, ge=1, description="d_v, width of one value")
+    kv_heads: int | None = Field(
+        None, ge=1, description="key/value heads; must divide model.heads; default: model.heads"
+    )
+
+
+class FreeGeometry(Attention):
+    """``model.heads`` heads of any key and value width, scores scaled by d_k ** -0.5."""
+
+    Options = FreeGeometryOptions
+
+    @classmethod
+    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+        """Return the geometry as asked."""
+        assert isinstance(options, FreeGeometryOptions)
+        kv_heads = options.kv_heads or model.heads
+        if model.heads % kv_heads:
+            raise HeadToHeadError(
+                f"free-geometry needs kv_heads to divide heads, got {kv_heads} and {model.heads}"
+            )
+        scale = options.key_width**-0.5
+        return Geometry(model.heads, kv_heads, options.key_width, options.value_width, scale)
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    """Register ``free-geometry``."""
+    return {"free-geometry": FreeGeometry}

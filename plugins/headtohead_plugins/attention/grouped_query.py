@@ -1,0 +1,40 @@
+"""Query heads in groups that share one key head and one value head.
+
+Paper: J. Ainslie et al. "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head
+Checkpoints". EMNLP 2023, arXiv:2305.13245, section 2.2. ``kv_heads: 1`` is the multi-query
+attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
+"""
+
+from pydantic import Field
+
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+
+
+class GroupedQueryOptions(Options):
+    """Number of groups."""
+
+    kv_heads: int = Field(2, ge=1, description="key/value heads; must divide model.heads")
+
+
+class GroupedQuery(Attention):
+    """Split heads whose keys and values are shared within groups."""
+
+    Options = GroupedQueryOptions
+
+    @classmethod
+    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+        """Return heads of width d_model / heads over fewer key/value heads."""
+        assert isinstance(options, GroupedQueryOptions)
+        if model.d_model % model.heads or model.heads % options.kv_heads:
+            raise HeadToHeadError(
+                "grouped-query needs kv_heads to divide heads and heads to divide d_model, "
+                f"got {options.kv_heads}, {model.heads} and {model.d_model}"
+            )
+        width = model.d_model // model.heads
+        return Geometry(model.heads, options.kv_heads, width, width, width**-0.5)
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    """Register ``grouped-query``."""
+    return {"grouped-query": GroupedQuery}

@@ -1,0 +1,127 @@
+"""notebook-en-fr and notebook-en-de: the 20 and 50 sentence pairs of two of the notebooks.
+
+They are given as their notebooks print them, faults included ("bon nuit", "nous va"), and are far
+too few to generalise from: they are for repeating what the notebooks did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from headtohead import Corpus, Dataset, Options, Pair, hookimpl
+from headtohead.data import fingerprint_pairs
+
+EN_FR = (
+    ("I love you", "Je t’aime"),
+    ("hello world", "bonjour monde"),
+    ("good morning", "bon matin"),
+    ("good night", "bon nuit"),
+    ("cat is small", "chat est petit"),
+    ("dog is big", "chien est grand"),
+    ("he runs fast", "il court rapide"),
+    ("she walks slow", "elle marche lent"),
+    ("we eat good", "nous mange bon"),
+    ("they are happy", "ils sont heureux"),
+    ("boy plays", "garçon joue"),
+    ("girl reads", "fille lit"),
+    ("he writes", "il écrit"),
+    ("car is big", "voiture est grand"),
+    ("house is small", "maison est petit"),
+    ("she is sad", "elle est triste"),
+    ("we go", "nous va"),
+    ("they run morning", "ils courent matin"),
+    ("I read", "Je lisent"),
+    ("dog walks fast", "chien marche rapide"),
+)
+
+EN_DE = (
+    ("hello world", "hallo welt"),
+    ("goodbye", "auf wiedersehen"),
+    ("how are you?", "wie geht es dir?"),
+    ("I'm fine", "ich bin gut"),
+    ("what's your name?", "wie heißt du?"),
+    ("my name is John", "ich heiße John"),
+    ("nice to meet you", "freut mich"),
+    ("where are you from?", "woher kommst du?"),
+    ("I'm from Germany", "ich komme aus Deutschland"),
+    ("do you speak English?", "sprichst du Englisch?"),
+    ("yes, a little", "ja, ein bisschen"),
+    ("what time is it?", "wie spät ist es?"),
+    ("it's three o'clock", "es ist drei Uhr"),
+    ("I'm hungry", "ich habe Hunger"),
+    ("let's eat something", "lass uns etwas essen"),
+    ("the food is delicious", "das Essen ist lecker"),
+    ("thank you very much", "vielen Dank"),
+    ("you're welcome", "bitte schön"),
+    ("see you tomorrow", "bis morgen"),
+    ("have a good day", "einen schönen Tag"),
+    ("I love reading", "ich liebe es zu lesen"),
+    ("what's the weather like?", "wie ist das Wetter?"),
+    ("it's raining", "es regnet"),
+    ("the sun is shining", "die Sonne scheint"),
+    ("I need help", "ich brauche Hilfe"),
+    ("can you help me?", "kannst du mir helfen?"),
+    ("of course", "natürlich"),
+    ("excuse me", "entschuldigung"),
+    ("I'm sorry", "es tut mir leid"),
+    ("no problem", "kein Problem"),
+    ("how much is this?", "wie viel kostet das?"),
+    ("that's expensive", "das ist teuer"),
+    ("I'll take it", "ich nehme es"),
+    ("where is the bathroom?", "wo ist die Toilette?"),
+    ("turn left", "links abbiegen"),
+    ("turn right", "rechts abbiegen"),
+    ("go straight ahead", "geradeaus gehen"),
+    ("I'm lost", "ich habe mich verlaufen"),
+    ("can you show me the way?", "können Sie mir den Weg zeigen?"),
+    ("I don't understand", "ich verstehe nicht"),
+    ("please speak slowly", "bitte sprechen Sie langsam"),
+    ("could you repeat that?", "können Sie das wiederholen?"),
+    ("what does this mean?", "was bedeutet das?"),
+    ("I like this", "das gefällt mir"),
+    ("that's interesting", "das ist interessant"),
+    ("I agree", "ich stimme zu"),
+    ("I disagree", "ich stimme nicht zu"),
+    ("good morning", "guten Morgen"),
+    ("good evening", "guten Abend"),
+    ("good night", "gute Nacht"),
+)
+
+
+class NotebookEnFr(Dataset):
+    """The 20 English-French pairs of the scratch-en-fr notebook."""
+
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        title = "Understanding and Implementing Transformers from Scratch"
+        return _corpus(EN_FR, title, ("English", "French"))
+
+
+class NotebookEnDe(Dataset):
+    """The 50 English-German pairs of the architecture-en-de notebook."""
+
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        return _corpus(EN_DE, TITLE_EN_DE, ("English", "German"))
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    return {"notebook-en-fr": NotebookEnFr, "notebook-en-de": NotebookEnDe}
+
+
+def _corpus(texts: Sequence[tuple[str, str]], title: str, languages: tuple[str, str]) -> Corpus:
+    pairs = [Pair(source, target, source) for source, target in texts]
+    return Corpus(
+        pairs=pairs,
+        fingerprint=fingerprint_pairs(pairs),
+        licence="example sentences, none stated",
+        citation=f"example sentences of the notebook '{title}'",
+        languages=languages,
+    )

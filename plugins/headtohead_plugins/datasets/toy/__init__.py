@@ -1,0 +1,1 @@
+"""The words and rules behind the toy-grammar dataset."""

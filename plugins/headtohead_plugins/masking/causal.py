@@ -1,0 +1,30 @@
+"""The future is masked, padding is not.
+
+Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.3.
+As a bare name it means the decoder alone: encoder and cross-attention see the padding.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from headtohead import Masking, hookimpl
+
+
+class Causal(Masking):
+    """Keeps key j for query i where j <= i."""
+
+    bare: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
+
+    def keep(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Return ``j <= i``, ``[1, query, key]``."""
+        return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
+
+
+@hookimpl
+def register_maskings() -> dict[str, type[Masking]]:
+    """Register ``causal``."""
+    return {"causal": Causal}

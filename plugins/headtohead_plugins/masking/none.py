@@ -1,0 +1,24 @@
+"""No mask: every query sees every key, padding and future included.
+
+The negative control. In the decoder it shows each token the next one, so teacher-forced metrics
+mean nothing there.
+"""
+
+from torch import Tensor
+
+from headtohead import Masking, hookimpl
+
+
+class NoMask(Masking):
+    """Keeps everything; teacher-forced decoder metrics are invalid under it."""
+
+    def keep(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> None:
+        """Return None: nothing is masked."""
+
+
+@hookimpl
+def register_maskings() -> dict[str, type[Masking]]:
+    """Register ``none``."""
+    return {"none": NoMask}

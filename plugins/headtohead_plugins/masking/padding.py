@@ -1,0 +1,26 @@
+"""Padding is masked, the future is not.
+
+Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, leaves padding
+to the implementation; this is the source mask of notebooks 1, 2 and 3.
+"""
+
+from torch import Tensor
+
+from headtohead import Masking, hookimpl
+
+
+class Padding(Masking):
+    """Keeps key j where j < length; in the decoder the future stays visible."""
+
+    def keep(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Return ``j < length``, ``[batch, query, key]``."""
+        live = key_positions[None, None, :] < lengths[:, None, None]
+        return live.expand(-1, query_positions.shape[0], -1)
+
+
+@hookimpl
+def register_maskings() -> dict[str, type[Masking]]:
+    """Register ``padding``."""
+    return {"padding": Padding}

@@ -1,0 +1,32 @@
+"""Padding and the future are masked.
+
+Source: the decoder mask of notebooks 1, 2 and 3. As a bare name it means padding in the encoder
+and in cross-attention, and both in the decoder.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from torch import Tensor
+
+from headtohead import Masking, hookimpl
+
+
+class PaddingCausal(Masking):
+    """Keeps key j for query i where j <= i and j < length."""
+
+    bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
+
+    def keep(
+        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
+    ) -> Tensor:
+        """Return ``j <= i and j < length``, ``[batch, query, key]``."""
+        causal = key_positions[None, :] <= query_positions[:, None]
+        live = key_positions[None, None, :] < lengths[:, None, None]
+        return causal.unsqueeze(0) & live
+
+
+@hookimpl
+def register_maskings() -> dict[str, type[Masking]]:
+    """Register ``padding-causal``."""
+    return {"padding-causal": PaddingCausal}

@@ -1,0 +1,1 @@
+"""Built-in entries of the family positional: one file each."""

@@ -1,0 +1,60 @@
+"""Rotary embedding: queries and keys are turned by angles that grow with position.
+
+Paper: J. Su et al. "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021,
+arXiv:2104.09864, section 3.2.2: the pair (2i, 2i+1) turns by p · theta^(-2i/d_k). Values stay.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import Options, Positional, Setting, find_geometry, hookimpl
+
+
+class RotaryOptions(Options):
+    """Base of the wavelengths."""
+
+    theta: float = Field(10000.0, gt=0, description="base of the geometric wavelengths")
+
+
+def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
+    turns = positions.double()[:, None, :, None] * theta ** (-even / width)
+    return turns.cos().to(dtype), turns.sin().to(dtype)
+
+
+def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn neighbouring pairs of the last axis of ``x [member, batch, head, time, width]``.
+
+    >>> rotate_pairs(torch.tensor([1.0, 0.0]), torch.tensor([0.0]), torch.tensor([1.0]))
+    tensor([0., 1.])
+    """
+    first, second = x[..., 0::2], x[..., 1::2]
+    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return turned.flatten(-2)
+
+
+class Rotary(Positional):
+    """Relative positions by rotation of queries and keys (RoPE)."""
+
+    Options = RotaryOptions
+
+    @classmethod
+    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+        """Refuse an odd key width, which has no pairs."""
+        width = find_geometry(setting.config, setting.role).key_width
+        return f"rotary needs an even key width, got {width}" if width % 2 else None
+
+    def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
+        """Turn queries or keys by their positions."""
+        assert isinstance(self.options, RotaryOptions)
+        return rotate_pairs(
+            x, *self.remember(angles, positions, x.shape[-1], self.options.theta, x.dtype)
+        )
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    """Register ``rotary``."""
+    return {"rotary": Rotary}

@@ -8,13 +8,15 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
 from headtohead.experiment.schema import (
     DataConfig,
     EntryConfig,
@@ -23,7 +25,6 @@ from headtohead.experiment.schema import (
     RunConfig,
     TrainConfig,
 )
-from safetensors.numpy import save_file
 
 AXES: dict[str, list[str]] = {
     "positional": ["sinusoidal", "rotary", "none"],
@@ -75,10 +76,9 @@ def store_uri(tmp_path: Path, store_template: Path) -> str:
 
 
 @pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a tracking URI of the developer's shell away from the tests."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    yield
 
 
 def write_experiment(
@@ -109,7 +109,7 @@ def write_experiment(
     folder.mkdir(parents=True)
     plan = _experiment_record(name, axes, seeds, variants, records)
     _write_json(folder / "experiment.json", plan)
-    for number, (index, variant, seed) in enumerate(runs):
+    for number, (index, _, seed) in enumerate(runs):
         if number < len(runs) - unwritten:
             state = (states or {}).get((index, seed), "DONE")
             write_run(folder / plan["runs"][number]["directory"], records[number], state, number)

@@ -1,0 +1,1 @@
+"""Tidy tables, statistics, attention maps and figures; nothing here trains or tracks."""

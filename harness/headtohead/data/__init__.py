@@ -7,8 +7,10 @@ from pathlib import Path
 
 from headtohead.data.ceiling import bag_of_words_ceiling
 from headtohead.data.corpus import fingerprint_pairs
+from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.prepared import PreparedData, Side, Split
-from headtohead.data.preparing import prepare, prepare_corpus
+from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
+from headtohead.data.reading import file_sha256, read_lines
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 
 __all__ = [
@@ -23,9 +25,14 @@ __all__ = [
     "Vocabulary",
     "bag_of_words_ceiling",
     "cache_root",
+    "fetch",
+    "fetched_sha256",
+    "file_sha256",
     "fingerprint_pairs",
     "prepare",
     "prepare_corpus",
+    "read_corpus",
+    "read_lines",
 ]
 
 

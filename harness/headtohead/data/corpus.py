@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
 from headtohead.errors import HeadToHeadError, nearest
+from headtohead.experiment.places import dotted
+from headtohead.experiment.wording import problem
 from headtohead.families.dataset import Dataset, Pair
 from headtohead.families.entry import Options
 
@@ -21,7 +24,7 @@ def fingerprint_pairs(pairs: Iterable[Pair]) -> str:
     return digest.hexdigest()
 
 
-def dataset_options(name: str, dataset: type[Dataset], given: dict[str, object]) -> Options:
+def dataset_options(name: str, dataset: type[Dataset], given: Mapping[str, Any]) -> Options:
     """Validate a dataset's options.
 
     Raises:
@@ -30,13 +33,9 @@ def dataset_options(name: str, dataset: type[Dataset], given: dict[str, object])
     try:
         return dataset.Options(**given)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            hint = nearest(field, dataset.Options.model_fields) or "; it has no options"
-            raise HeadToHeadError(f"{name} has no option '{field}'{hint}") from error
-        wrong = first["msg"][:1].lower() + first["msg"][1:]
-        raise HeadToHeadError(f"{name}: {field} is {first['input']!r}: {wrong}") from error
+        path, message = problem(error, dataset.Options, given)
+        place = f"{name}: {dotted(path)}" if path else name
+        raise HeadToHeadError(f"{place}: {message}") from error
 
 
 def split_name(name: str, dataset: type[Dataset], asked: str | None) -> str:

@@ -65,7 +65,7 @@ class PreparedData:
     splits: Mapping[str, Split]
     record: dict[str, Any]
     fingerprint: str
-    tokenisers: Mapping[str, Tokeniser]
+    tokenisers: Mapping[Side, Tokeniser]
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text as the splits hold them, boundary tokens included."""

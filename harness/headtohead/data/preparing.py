@@ -26,7 +26,8 @@ from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import SPECIALS, UNK, Vocabulary, build_vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus
+from headtohead.families.dataset import Corpus, Dataset
+from headtohead.families.entry import Options
 from headtohead.plugins import Registry, current
 
 LARGE_GROUP = 0.05
@@ -48,28 +49,47 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     """
     registry = registry or current()
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
-    options = dataset_options(config.dataset, dataset, config.options)
-    split = split_name(config.dataset, dataset, config.split)
-    resolved = config.model_copy(
-        update={
-            "options": options.model_dump(mode="json"),
-            "split": split,
-            "normalise": config.normalise or dataset.normalise,
-        }
-    )
+    resolved, options = _resolved(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256
     store = PreparedStore(cache / "prepared", resolved, source)
     stamp: Callable[..., str | None] = getattr(dataset, "stamp", lambda *_: None)
-    mark = stamp(options, split, downloads)
+    mark = stamp(options, resolved.split, downloads)
     ready = store.load(mark) if mark else None
     if ready is None:
-        corpus = dataset.load(options, split, downloads)
-        mark = stamp(options, split, downloads) or corpus.fingerprint
-        ready = store.load(mark)
-    if ready is None:
-        ready = prepare_corpus(corpus, resolved)
-        store.save(mark, ready)
+        corpus = dataset.load(options, str(resolved.split), downloads)
+        mark = stamp(options, resolved.split, downloads) or corpus.fingerprint
+        ready = store.load(mark) or _prepare_and_save(corpus, resolved, store, mark)
     return ready
+
+
+def _prepare_and_save(
+    corpus: Corpus, config: DataConfig, store: PreparedStore, mark: str
+) -> PreparedData:
+    ready = prepare_corpus(corpus, config)
+    store.save(mark, ready)
+    return ready
+
+
+def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:
+    """Return the raw corpus of a configuration, downloaded first where that is needed.
+
+    Raises:
+        HeadToHeadError: As ``prepare``.
+    """
+    dataset = (registry or current()).dataset(config.dataset)
+    resolved, options = _resolved(config, dataset)
+    return dataset.load(options, str(resolved.split), cache / "downloads")
+
+
+def _resolved(config: DataConfig, dataset: type[Dataset]) -> tuple[DataConfig, Options]:
+    """Fill in the dataset's options and defaults."""
+    options = dataset_options(config.dataset, dataset, config.options)
+    update = {
+        "options": options.model_dump(mode="json"),
+        "split": split_name(config.dataset, dataset, config.split),
+        "normalise": config.normalise or dataset.normalise,
+    }
+    return config.model_copy(update=update), options
 
 
 def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:

@@ -5,16 +5,15 @@ Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword 
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 from headtohead.data.vocabulary import SPECIALS, WORD_START
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import VocabularyConfig
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 DEFAULT_SIZE = 8000
 
@@ -50,17 +49,15 @@ def pieces(merges: str, text: str) -> list[str]:
 
 
 @lru_cache(maxsize=8)
-def _tokenizer(merges: str) -> Tokenizer:
-    tokenizer: Tokenizer = _package().Tokenizer.from_str(merges)
-    return tokenizer
+def _tokenizer(merges: str) -> Any:
+    return _package().Tokenizer.from_str(merges)
 
 
-def _package():  # type: ignore[no-untyped-def]
+def _package() -> ModuleType:
     try:
-        import tokenizers
+        return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
             "data.tokens: subword needs the package tokenizers; "
             "pip install 'headtohead[subwords]', or use tokens: word"
         ) from error
-    return tokenizers

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from headtohead.data import PreparedData
+from headtohead.experiment.duration import duration
 from headtohead.experiment.schema import EvaluateConfig, RunConfig, TrainConfig
 from headtohead.model import counting
 from headtohead.model.counting import Counts
@@ -83,19 +84,42 @@ class Estimate:
         return f"{duration(self.seconds)} ({self.basis})"
 
 
-def estimate(remaining: Iterable[float], finished: Iterable[tuple[float, float]]) -> Estimate:
-    """Estimate from FLOPs of the runs to come and (FLOPs, seconds) of finished runs.
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: the FLOPs of its training, its share of its stack's wall time, its threads."""
 
-    A finished run's seconds are its share of its stack's wall time.
+    flops: float
+    seconds: float
+    threads: int
+
+
+def estimate(
+    remaining: Sequence[float], stacks: int, finished: Iterable[Finished], cores: int | None = None
+) -> Estimate:
+    """Estimate the time of runs to come.
+
+    Args:
+        remaining: FLOPs of each run to come.
+        stacks: Processes that they are shared out to.
+        finished: Runs of this experiment that are done.
+        cores: Of this machine; default: all that this process may use.
     """
-    rates = [flops / seconds for flops, seconds in finished if seconds > 0 and flops > 0]
-    total = sum(remaining)
-    if rates:
-        return Estimate(
-            total / statistics.median(rates), f"from {len(rates)} finished runs, one after another"
-        )
-    cores = os.cpu_count() or 1
-    return Estimate(total / (FLOPS_PER_CORE * cores), f"rough: no finished run yet, {cores} cores")
+    cores = cores or _cores()
+    known = [one for one in finished if one.seconds > 0 and one.flops > 0]
+    if not known:
+        rate, basis = FLOPS_PER_CORE * cores, f"rough: no finished run yet, {cores} cores"
+    else:
+        threads = round(statistics.median(one.threads for one in known))
+        at_once = max(1, min(stacks, cores // max(1, threads)))
+        rate = at_once * statistics.median(one.flops / one.seconds for one in known)
+        basis = f"from {len(known)} finished runs, {at_once} at a time"
+    return Estimate(sum(remaining) / rate, basis)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def seconds_of(results: Mapping[str, Any], record: Mapping[str, Any]) -> float:
@@ -103,17 +127,3 @@ def seconds_of(results: Mapping[str, Any], record: Mapping[str, Any]) -> float:
     wall = results.get("metrics", {}).get("system/wall_seconds") or 0.0
     members = len(record.get("execution", {}).get("stack") or [None])
     return float(wall) / members
-
-
-def duration(seconds: float) -> str:
-    """Write a duration with two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
-    whole = max(1, round(seconds))
-    for unit, size, smaller, part in (
-        ("d", 86400, "h", 3600),
-        ("h", 3600, "min", 60),
-        ("min", 60, "s", 1),
-    ):
-        if whole >= size:
-            rest = whole % size // part
-            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"

@@ -112,9 +112,7 @@ class Design:
                     factors.append(contrast)
         return [*plain, *factors]
 
-    def _factor_contrasts(
-        self, factorial: Factorial, live: set[str]
-    ) -> Iterable[dict[str, Any]]:
+    def _factor_contrasts(self, factorial: Factorial, live: set[str]) -> Iterable[dict[str, Any]]:
         given = self._given(factorial)
         for number, axis in enumerate(factorial.axes):
             base = factorial.baseline[number]
@@ -234,7 +232,9 @@ class _Expansion:
         indices = _combinations(given[0], values, place)
         cells = {index: self._add(values, index, place) for index in indices}
         if given[0] == "product":
-            full = {tuple(one for one in index if one is not None): key for index, key in cells.items()}
+            full = {
+                tuple(one for one in index if one is not None): key for index, key in cells.items()
+            }
             self.products.append((tuple(values), full))
 
     def _check_axis(self, axis: str, values: Sequence[Any], place: Place) -> None:
@@ -280,7 +280,7 @@ class _Expansion:
                 draft.assign(tuple(axis.split(".")), value, place)
         config = resolve_draft(draft)
         found = contradiction(config, self.registry)
-        asked = {
+        asked: dict[str, Scalar] = {
             axis: value
             for axis, (value, _) in values.items()
             if axis in FAMILIES and isinstance(value, str)
@@ -326,7 +326,9 @@ class _Expansion:
             conditions = self._conditions(exclusion.when, place.child("when"))
             hit = [key for key, cell in self.cells.items() if all(one(cell) for one in conditions)]
             if baseline in hit:
-                raise place.error("this leaves out the baseline, which every variant is compared with")
+                raise place.error(
+                    "this leaves out the baseline, which every variant is compared with"
+                )
             if not hit:
                 notes.append(f"{place}: no variant matches, nothing is left out")
             for key in hit:
@@ -399,9 +401,7 @@ def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
     plain = {key: slug_of(axes) for key, axes in labels.items()}
     times = Counter(plain.values())
     return {
-        key: slug
-        if times[slug] == 1
-        else f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        key: slug if times[slug] == 1 else f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
         for key, slug in plain.items()
     }
 

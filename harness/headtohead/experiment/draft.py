@@ -185,9 +185,7 @@ class Draft:
             if section == "train" and instead in value and value[instead] is not None:
                 raise place.error("epochs and steps are both given; keep one of them")
 
-    def _assign_field(
-        self, section: str, path: tuple[str, ...], value: Any, place: Place
-    ) -> None:
+    def _assign_field(self, section: str, path: tuple[str, ...], value: Any, place: Place) -> None:
         if section == "data":
             if path[0] == "dataset":
                 self._choose_dataset(value, place)
@@ -216,7 +214,9 @@ class Draft:
         name = ".".join(path)
         if name not in known:
             fields = [*known, *(one for one in DataConfig.model_fields if one != "options")]
-            raise place.error(f"unknown field '{name}' of dataset '{dataset}'{nearest(name, fields)}")
+            raise place.error(
+                f"unknown field '{name}' of dataset '{dataset}'{nearest(name, fields)}"
+            )
         self.dataset_options[name] = value
         self._mark(("data", "options", name), place)
 

@@ -108,7 +108,9 @@ class _Masks:
         )
 
     def _reads_padding(self, role: str, entry: str) -> bool:
-        return any(bool((keep & live & padded).any()) for keep, live, padded in self._masks(role, entry))
+        return any(
+            bool((keep & live & padded).any()) for keep, live, padded in self._masks(role, entry)
+        )
 
     def _masks(self, role: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Yield keep, live queries and padded keys ``[length, query, key]``, lengths in pieces."""
@@ -120,7 +122,8 @@ class _Masks:
         keys = self.longest["target" if role == "decoder" else "source"]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)
-        for lengths in torch.arange(1, keys + 1).split(_AT_ONCE):
+        for start in range(1, keys + 1, _AT_ONCE):
+            lengths = torch.arange(start, min(start + _AT_ONCE, keys + 1))
             shape = (len(lengths), queries, keys)
             keep = scheme.keep(role, row, column, lengths)
             full = torch.ones(shape, dtype=torch.bool) if keep is None else keep.expand(shape)

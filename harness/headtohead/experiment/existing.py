@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.places import dotted
 from headtohead.runs import states
@@ -57,13 +55,17 @@ class ExistingRuns:
                 if match:
                     self._names.setdefault(match.group(2), []).append((experiment, name))
 
-    def find(self, key: str, experiment: str) -> Found | None:
-        """Return the run of this experiment with the key, else a result in another experiment."""
+    def find(self, key: str, experiment: str, directory: str) -> Found | None:
+        """Return the run of this experiment with the key, else a result in another experiment.
+
+        A run is found under another directory than the planned one where the design has gained an
+        axis since, which is part of every variant's name.
+        """
         found = [one for one in map(self._read, self._names.get(key[:8], ())) if one]
         found = [one for one in found if one.record.get("key") == key]
         own = [one for one in found if one.experiment == experiment]
         if own:
-            return own[0]
+            return min(own, key=lambda one: (one.directory != directory, one.directory))
         results = [one for one in found if one.state in states.RESULTS]
         return min(results, key=lambda one: (one.state != states.DONE, one.reference), default=None)
 
@@ -115,7 +117,15 @@ def is_alive(status: Mapping[str, Any]) -> bool:
     if status.get("host") not in (None, socket.gethostname()):
         return True
     pid = status.get("pid")
-    return isinstance(pid, int) and psutil.pid_exists(pid)
+    if not isinstance(pid, int) or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _difference(

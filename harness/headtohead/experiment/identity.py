@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -49,10 +50,10 @@ def run_key(
     return key_of(canonical(config, fingerprint, registry), seed)
 
 
-def key_of(identity: dict[str, Any], seed: int) -> str:
+def key_of(identity: Mapping[str, Any], seed: int) -> str:
     """Return the key of a canonical identity with one seed."""
     text = json.dumps(
-        identity | {"seed": seed},
+        {**identity, "seed": seed},
         sort_keys=True,
         separators=(",", ":"),
         ensure_ascii=False,

@@ -95,7 +95,9 @@ def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
         if (
             all(roles.role(one).name == bare.get(one, name) for one in ROLES)
             and len({json.dumps(roles.role(one).options) for one in own}) == 1
-            and all(_is_default(family, roles.role(one), registry) for one in ROLES if one not in own)
+            and all(
+                _is_default(family, roles.role(one), registry) for one in ROLES if one not in own
+            )
         ):
             return _entry_label(family, roles.role(own[0]), registry)
     return "/".join(_entry_label(family, roles.role(role), registry) for role in ROLES)

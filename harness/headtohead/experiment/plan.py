@@ -18,6 +18,7 @@ from headtohead.data import PreparedData
 from headtohead.experiment.costs import (
     DataSizes,
     Estimate,
+    Finished,
     count,
     estimate,
     seconds_of,
@@ -147,8 +148,17 @@ class Plan:
     def by_slug(self) -> Mapping[str, PlannedVariant]:
         return {one.slug: one for one in self.variants}
 
-    def with_state(self, *wanted: str) -> list[PlannedRun]:
-        return [run for run in self.runs if run.state in wanted]
+    @cached_property
+    def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
+        runs: dict[str, list[PlannedRun]] = {}
+        for run in self.runs:
+            runs.setdefault(run.variant, []).append(run)
+        return runs
+
+    def runs_of(self, slug: str) -> list[PlannedRun]:
+        """Return the runs of one variant; those of its equal, where it has one."""
+        equal = self.by_slug[slug].equal
+        return self._by_variant[equal.to if equal else slug]
 
     @property
     def remaining(self) -> list[PlannedRun]:
@@ -194,6 +204,11 @@ class Plan:
             "runs": [run.to_json() for run in self.runs],
             "versions": versions(),
         }
+
+
+def directory_name(slug: str, seed: int, key: str) -> str:
+    """Return the name of a run's directory."""
+    return f"{slug}-s{seed}-{key[:8]}"
 
 
 def make_plan(
@@ -332,7 +347,8 @@ def _find_runs(
     found = {}
     for variant in (one for one in variants if one.equal is None):
         for seed in seeds:
-            run = existing.find(key_of(dict(variant.identity), seed), experiment)
+            key = key_of(variant.identity, seed)
+            run = existing.find(key, experiment, directory_name(variant.slug, seed, key))
             if run is not None:
                 refuse_difference(run, variant.identity)
                 found[variant.slug, seed] = run
@@ -342,8 +358,8 @@ def _find_runs(
 def _run(
     variant: PlannedVariant, seed: int, found: Found | None, experiment: str, registry: Registry
 ) -> PlannedRun:
-    key = key_of(dict(variant.identity), seed)
-    run = PlannedRun(variant.slug, seed, key, f"{variant.slug}-s{seed}-{key[:8]}")
+    key = key_of(variant.identity, seed)
+    run = PlannedRun(variant.slug, seed, key, directory_name(variant.slug, seed, key))
     if found is None:
         return run
     own = found.experiment == experiment
@@ -386,10 +402,15 @@ class _Results:
 
     def estimate(self, remaining: Sequence[PlannedRun]) -> Estimate:
         finished = [
-            (self._work(run.variant), seconds_of(results, found.record))
+            Finished(
+                self._work(run.variant),
+                seconds_of(results, found.record),
+                int(found.record.get("execution", {}).get("threads") or 1),
+            )
             for run, found, results in self._results
         ]
-        return estimate([self._work(run.variant) for run in remaining], finished)
+        stacks = len({run.variant for run in remaining})
+        return estimate([self._work(run.variant) for run in remaining], stacks, finished)
 
     def _work(self, slug: str) -> float:
         one = self.variants[slug]
@@ -466,4 +487,3 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
         notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")
     notes.extend(family.words for family in plan.power)
     return tuple(notes)
-

@@ -49,6 +49,8 @@ def _seeds(value: object) -> object:
 
 
 class VocabularyConfig(Section):
+    """How words get their ids."""
+
     min_count: int = Field(1, ge=1, description="words seen less often in training become <unk>")
     max_size: int | None = Field(
         None, ge=5, description="largest vocabulary of a side, the 4 special tokens included"
@@ -57,6 +59,8 @@ class VocabularyConfig(Section):
 
 
 class DataConfig(Section):
+    """Which sentence pairs, how they are divided and made into tokens."""
+
     dataset: str = Field("toy-grammar", description="name of a registered dataset")
     options: dict[str, Any] = Field(
         default_factory=dict,
@@ -89,6 +93,8 @@ class DataConfig(Section):
 
 
 class ModelConfig(Section):
+    """The encoder-decoder; what plugins decide stands in their own sections."""
+
     d_model: int = Field(128, ge=1, description="width of embeddings and residual stream")
     heads: int = Field(4, ge=1, description="attention heads")
     layers: Annotated[int, Shorthand()] = Field(
@@ -131,11 +137,15 @@ class ModelConfig(Section):
 
 
 class EntryConfig(Section):
+    """A registered entry with its options."""
+
     name: str = Field(description="name of a registered entry")
     options: dict[str, Any] = Field(default_factory=dict, description="all its options, resolved")
 
 
 class PerRole(Section):
+    """One entry for each place where attention happens."""
+
     encoder: EntryConfig = Field(description="encoder self-attention")
     decoder: EntryConfig = Field(description="decoder self-attention")
     cross: EntryConfig = Field(description="target queries over source keys")
@@ -146,11 +156,15 @@ class PerRole(Section):
 
 
 class EarlyStopping(Section):
+    """Stop when a validation metric no longer improves."""
+
     metric: str = Field("valid/loss", description="validation metric that is watched")
     patience: int = Field(3, ge=1, description="evaluations without a better value before stopping")
 
 
 class TrainConfig(Section):
+    """The loop: how long, on what batches, with which optimizer."""
+
     epochs: float | None = Field(None, gt=0, description="passes over the training pairs")
     steps: int | None = Field(None, ge=1, description="optimizer steps; instead of epochs")
     batch_tokens: int = Field(
@@ -186,6 +200,8 @@ class TrainConfig(Section):
 
 
 class EvaluateConfig(Section):
+    """What is measured on validation and test sentences."""
+
     batch_size: int = Field(128, ge=1, description="sentences of an evaluation batch, padded")
     max_length: int | None = Field(
         None, ge=1, description="longest translation; default: 1.5 times the longest in training"
@@ -212,6 +228,8 @@ class RunConfig(Section):
 
 
 class Probe(Section):
+    """A sentence whose attention is recorded in every run."""
+
     source: str = Field(description="sentence whose attention is recorded")
     target: str | None = Field(
         None, description="default: its reference in the corpus, else the run's own translation"
@@ -219,6 +237,8 @@ class Probe(Section):
 
 
 class Metrics(Section):
+    """What the answer speaks of, and what else the report shows."""
+
     primary: str = Field("test/exact_match", description="the metric the answer speaks of")
     report: tuple[str, ...] = Field(
         ("valid/loss", "test/bleu", "test/chrf"), description="further columns of the report"
@@ -226,11 +246,15 @@ class Metrics(Section):
 
 
 class Exclusion(Section):
+    """Combinations of axis values that do not run, and why."""
+
     when: dict[str, Any] = Field(description="axis values that must all hold")
     reason: str = Field(description="shown in the plan and the report")
 
 
 class PathDesign(Section):
+    """Two recipes, walked from one to the other; not available in this version."""
+
     start: str = Field(alias="from", description="recipe/NAME")
     end: str = Field(alias="to", description="recipe/NAME")
 
@@ -252,7 +276,9 @@ class ExperimentFile(Section):
     question: str = Field(description="the question, as a reader would ask it")
     description: str | None = Field(None, description="Markdown for the report and MLflow")
     base: dict[str, Any] = Field(default_factory=dict, description="what every variant shares")
-    baseline: dict[str, Any] = Field(default_factory=dict, description="the variant to compare with")
+    baseline: dict[str, Any] = Field(
+        default_factory=dict, description="the variant to compare with, laid over base"
+    )
     design: list[DesignBlock] = Field(default_factory=list, description="what varies")
     exclude: list[Exclusion] = Field(default_factory=list, description="combinations left out")
     seeds: Annotated[int | list[int], BeforeValidator(_seeds)] = Field(

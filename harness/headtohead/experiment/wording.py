@@ -71,8 +71,9 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
         return f"must be {words} {context[key]:g}, got {got}"
     if kind == "value_error":
         return str(context["error"])
-    if kind == "too_short" or kind == "too_long":
-        return f"expected {context.get('min_length') or context.get('max_length')} values, got {got}"
+    if kind in ("too_short", "too_long"):
+        wanted = context.get("min_length") or context.get("max_length")
+        return f"expected {wanted} values, got {got}"
     expected = _EXPECTED.get(kind.split("_")[0])
     return f"expected {expected}, got {got}" if expected else f"{detail['msg'].lower()}, got {got}"
 

@@ -31,9 +31,7 @@ for _name, _pattern, _first in (
     ),
     ("merge", r"<<", ["<"]),
 ):
-    _Loader.add_implicit_resolver(  # type: ignore[no-untyped-call]
-        _TAG + _name, re.compile(rf"^(?:{_pattern})$"), _first
-    )
+    _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), _first)
 
 
 def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:

@@ -29,12 +29,14 @@ def _speaking(analysis: Analysis) -> list[Contrast]:
     """Return the factor contrasts if any of them was tested, else those with the baseline."""
     for family in (analysis.factors, analysis.variants):
         if any(contrast.paired is not None for contrast in family.contrasts):
-            return [c for c in family.contrasts if c.paired is not None or _equal(c)]
+            return list(family.contrasts)
     return []
 
 
 def _told(contrasts: list[Contrast]) -> list[Contrast]:
     """Return the contrasts that have room in one sentence: all, or the largest differences."""
+    contrasts = [contrast for contrast in contrasts if contrast.paired is not None or
+                 contrast.kind == "factor"]  # fmt: skip
     if len(contrasts) <= MOST_CLAUSES:
         return contrasts
     found = [contrast for contrast in contrasts if contrast.found]
@@ -46,19 +48,28 @@ def _told(contrasts: list[Contrast]) -> list[Contrast]:
 def _rest(left_out: list[Contrast]) -> str:
     found = sum(contrast.found for contrast in left_out)
     undetected = sum(contrast.verdict == UNDETECTED for contrast in left_out)
-    parts = [f"{found} smaller differences were detected"] if found else []
+    silent = len(left_out) - found - undetected
+    parts = []
+    if found:
+        parts.append(f"{_counted(found, 'smaller difference')} detected")
     if undetected:
-        parts.append(f"no difference was detected in {undetected} of {undetected + found} others"
-                     if found else f"no difference was detected in the other {undetected}")  # fmt: skip
-    return " and ".join(parts) or f"{len(left_out)} further contrasts stand in the table"
+        parts.append(f"{_counted(undetected, 'contrast')} without a detected difference")
+    if silent:
+        parts.append(f"{_counted(silent, 'contrast')} not tested")
+    return "of the rest, " + ", ".join(parts)
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _opening(analysis: Analysis, first: Contrast) -> str:
     partial = "on the seeds that have finished, " if _partial(analysis) else ""
-    if first.kind == "variant":
-        baseline = analysis.frames.variants[analysis.frames.baseline]["title"]
-        return f"{partial}against the baseline {baseline}: "
-    return partial
+    if first.kind == "factor":
+        return partial
+    baseline = analysis.frames.variants[analysis.frames.baseline]["title"]
+    whole = "no axis can be judged as a whole; " if analysis.factors.contrasts else ""
+    return f"{partial}{whole}against the baseline {baseline}, "
 
 
 def _partial(analysis: Analysis) -> bool:
@@ -68,9 +79,11 @@ def _partial(analysis: Analysis) -> bool:
 def _clause(analysis: Analysis, contrast: Contrast) -> str:
     name = _name(analysis, contrast)
     if contrast.paired is None:
-        return f"{name} {_other(contrast)} is equal by construction"
+        fate = contrast.reason if _equal(contrast) else "not ranked"
+        return f"{name}{_against(contrast)} is {fate}"
     if contrast.found:
-        return f"{name} is {contrast.verdict}{_than(contrast)} by {_amount(contrast)}{_turns(contrast, analysis)}"
+        verdict = f"{name} is {contrast.verdict}{_than(contrast)} by {_amount(contrast)}"
+        return verdict + _turns(contrast, analysis)
     if contrast.verdict == UNDETECTED:
         return f"{name}{_against(contrast)}: {contrast.words}"
     if contrast.verdict:
@@ -92,10 +105,6 @@ def _than(contrast: Contrast) -> str:
 
 def _against(contrast: Contrast) -> str:
     return f" against {contrast.right}" if contrast.kind == "factor" else ""
-
-
-def _other(contrast: Contrast) -> str:
-    return f"against {contrast.right}" if contrast.kind == "factor" else "and the baseline"
 
 
 def _amount(contrast: Contrast) -> str:

@@ -126,7 +126,7 @@ def panel_svg(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    cell: int = 15,
+    cell: int = 17,
     colours: Mapping[str, str] | None = None,
 ) -> str:
     """Return one head's map ``[query, key]`` as an SVG with a token at every row and column.
@@ -134,8 +134,8 @@ def panel_svg(
     Drawn without interpolation on a scale from 0 to 1, so that panels compare.
     """
     tone = {"ink": INK, "muted": MUTED, "plus": PALETTE[0], "minus": PALETTE[1], **(colours or {})}
-    left = 8 + 6.4 * max(len(_cut(token)) for token in queries)
-    top = 8 + 5.2 * max(len(_cut(token)) for token in keys)
+    left = 10 + 7 * max(len(_cut(token)) for token in queries)
+    top = 10 + 5.6 * max(len(_cut(token)) for token in keys)
     width, height = left + cell * len(keys) + 22, top + cell * len(queries) + 4
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '

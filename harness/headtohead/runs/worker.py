@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import torch
 
 from headtohead import plugins
@@ -22,6 +21,7 @@ from headtohead.data import prepare
 from headtohead.experiment.schema import RunConfig
 from headtohead.runs import exits, files, states
 from headtohead.runs.claims import Busy, Claim
+from headtohead.runs.objects import load_objects
 from headtohead.runs.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
@@ -237,19 +237,3 @@ class Worker:
             if best_step is None or line["step"] == best_step:
                 found |= {k: v for k, v in line["values"].items() if not k.startswith("test/")}
         return found
-
-
-def store_objects(experiment: Path, objects: list[object]) -> None:
-    """Keep plugins that were registered from Python where workers find them."""
-    path = experiment / ".plugins.pickle"
-    if objects:
-        files.replace(path, lambda temporary: temporary.write_bytes(cloudpickle.dumps(objects)))
-    else:
-        path.unlink(missing_ok=True)
-
-
-def load_objects(experiment: Path) -> list[object]:
-    """Return what ``store_objects`` kept; the parent wrote it for this very study."""
-    path = experiment / ".plugins.pickle"
-    objects: list[object] = cloudpickle.loads(path.read_bytes()) if path.exists() else []
-    return objects

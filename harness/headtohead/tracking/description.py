@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 from typing import Any
 
@@ -94,7 +95,7 @@ def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str,
     if reason:
         lines.append(f"**{state}:** {reason}")
     if run.reused_from:
-        lines.append(f"**Trained in** `{run.reused_from}`, used again here; its checkpoint is there")
+        lines.append(f"**Trained in** `{run.reused_from}`; its checkpoint stays there")
     lines += [_data_line(record["data"]), f"**Repeat it:** `h2h rerun {_place(study, run)}`"]
     return "\n\n".join(lines)
 
@@ -136,14 +137,14 @@ def _flat(prefix: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _runtime_fields() -> set[str]:
-    return {
+@functools.cache
+def _runtime_fields() -> frozenset[str]:
+    return frozenset(
         f"{section}.{name}"
         for section, outer in RunConfig.model_fields.items()
-        if hasattr(outer.annotation, "model_fields")
-        for name, field in outer.annotation.model_fields.items()
+        for name, field in getattr(outer.annotation, "model_fields", {}).items()
         if any(isinstance(mark, Runtime) for mark in field.metadata)
-    }
+    )
 
 
 def _allowed(name: str) -> str:

@@ -1,4 +1,4 @@
-"""MLflow's environment for our own use, set before mlflow is imported; the only way to import it."""
+"""MLflow's settings for our own use, set before mlflow is imported: the only way to import it."""
 
 from __future__ import annotations
 

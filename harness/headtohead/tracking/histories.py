@@ -41,4 +41,4 @@ def final_points(
 
 
 def _already_there(points: list[Point] | None, last: int, value: float) -> bool:
-    return bool(points) and points[-1].step == last and points[-1].value == value
+    return points is not None and (points[-1].step, points[-1].value) == (last, value)

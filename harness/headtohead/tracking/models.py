@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.tracking.description import KEY_TAG
 from headtohead.tracking.rundirs import RunDirectory
-from headtohead.tracking.staging import stage_model
+from headtohead.tracking.staging import has_model, stage_model
 from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -48,18 +47,19 @@ def log_model(store: Store, experiment_id: str, run: RunDirectory, run_id: str,
     """
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
+    if run.reused_from or not has_model(run):
+        return None
     client = store.client
-    with tempfile.TemporaryDirectory() as folder:
-        if run.reused_from or not stage_model(run, Path(folder) / "model"):
-            return None
-        found = _existing(store, experiment_id, run_id) if earlier else None
-        model = found or _create(store, experiment_id, run, run_id)
-        client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
-        if model.status != LoggedModelStatus.READY:
-            client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-        outputs = earlier.outputs.model_outputs if earlier and earlier.outputs else []
-        if model.model_id not in {output.model_id for output in outputs}:
-            client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    found = _existing(store, experiment_id, run_id) if earlier else None
+    model = found or _create(store, experiment_id, run, run_id)
+    upload = functools.partial(client.log_model_artifacts, model.model_id)
+    with store.artifacts(model.artifact_location, upload) as folder:
+        stage_model(run, folder)
+    if model.status != LoggedModelStatus.READY:
+        client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+    outputs = earlier.outputs.model_outputs if earlier and earlier.outputs else []
+    if model.model_id not in {output.model_id for output in outputs}:
+        client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
     return str(model.model_id)
 
 

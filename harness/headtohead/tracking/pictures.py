@@ -64,7 +64,9 @@ def _write_labels(sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str],
         _paste(sheet, _label(f"head {head + 1}"), left + head * wide, above - TEXT_HEIGHT - 5)
         for index, word in enumerate(keys):
             upright = np.rot90(_label(word), k=-1)
-            _paste(sheet, upright, left + head * wide + index * LABELLED_CELL, above + layers * high)
+            _paste(
+                sheet, upright, left + head * wide + index * LABELLED_CELL, above + layers * high
+            )
     for layer in range(layers):
         for index, word in enumerate(queries):
             label = _label(word)
@@ -79,7 +81,7 @@ def _paste(sheet: Pixels, part: Pixels, left: int, top: int) -> None:
 
 def _levels(maps: Maps, signed: bool) -> Pixels:
     """Return palette indices: weights from 0 to 1, or signed ones within their largest size."""
-    finite = np.nan_to_num(maps.astype(np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
+    finite = np.nan_to_num(maps, nan=0.0, posinf=1.0, neginf=-1.0).astype(np.float64)
     if signed:
         finite = (finite / max(float(np.abs(finite).max()), 1e-9) + 1) / 2
     indices: Pixels = np.clip(finite * (COLOURS - 1), 0, COLOURS - 1).astype(np.uint8)

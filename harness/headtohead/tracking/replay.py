@@ -8,10 +8,9 @@ where both are right does a run count as shipped.
 
 from __future__ import annotations
 
+import functools
 import json
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.tracking import description, models
@@ -41,6 +40,7 @@ class Known:
     """An MLflow run that stands for one of ours."""
 
     run_id: str
+    artifacts: str
     status: str
     shipped: str | None
     fresh: bool = False
@@ -70,10 +70,13 @@ def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
     for run in all_runs(store, experiment_id):
         key = run.data.tags.get(KEY_TAG)
         if key:
-            found.setdefault(
-                key, Known(run.info.run_id, run.info.status, run.data.tags.get(SHIPPED_TAG))
-            )
+            found.setdefault(key, _known(run))
     return found
+
+
+def _known(run: Run, *, fresh: bool = False) -> Known:
+    info, shipped = run.info, run.data.tags.get(SHIPPED_TAG)
+    return Known(info.run_id, info.artifact_uri, info.status, shipped, fresh)
 
 
 def all_runs(store: Store, experiment_id: str, query: str = "") -> list[Run]:
@@ -148,10 +151,10 @@ def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
     metrics, finals = _metrics(run, ended)
     metrics += [_metric(key, point, model_id) for key, point in finals.items()]
     tags = description.tags(study, run, record, status, *state, destination.parent)
-    with tempfile.TemporaryDirectory() as folder:
-        tags |= stage(run, Path(folder) / "staged", ended).tags()
-        _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
-        client.log_artifacts(known.run_id, str(Path(folder) / "staged"))
+    upload = functools.partial(client.log_artifacts, known.run_id)
+    with destination.store.artifacts(known.artifacts, upload) as folder:
+        tags |= stage(run, folder, ended).tags()
+    _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
     models.log_dataset(destination.store, known.run_id, record["data"])
     client.set_tag(known.run_id, SHIPPED_TAG, digest)
     known.status, known.shipped = STATUS.get(state[0], "FAILED"), digest
@@ -160,7 +163,8 @@ def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
 
 
 def _find_or_create(destination: Destination, study: Study, run: RunDirectory,
-                    record: dict[str, Any], status: dict[str, Any], state: str) -> Known:  # fmt: skip
+                    record: dict[str, Any], status: dict[str, Any], state: str
+                    ) -> Known:  # fmt: skip
     known = destination.known.get(run.key)
     if known is None:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
@@ -170,7 +174,7 @@ def _find_or_create(destination: Destination, study: Study, run: RunDirectory,
             run_name=description.run_name(run),
             tags=tags | description.creation_tags(),
         )
-        known = Known(created.info.run_id, "RUNNING", None, fresh=True)
+        known = _known(created, fresh=True)
         destination.known[run.key] = known
     return known
 

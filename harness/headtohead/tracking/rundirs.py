@@ -40,6 +40,7 @@ class Study:
 
     @property
     def name(self) -> str:
+        """The experiment's name, that of its folder and of its MLflow experiment."""
         return str(self.plan["name"])
 
     def runs(self) -> list[RunDirectory]:
@@ -64,6 +65,7 @@ class RunDirectory:
     reused_from: str | None
 
     def begun(self) -> bool:
+        """Whether there is something to ship."""
         return (self.folder / "run.json").is_file() and (self.folder / "status.json").is_file()
 
     def stamp(self) -> tuple[int, ...]:
@@ -73,12 +75,15 @@ class RunDirectory:
         )
 
     def record(self) -> dict[str, Any]:
+        """Return ``run.json``: what the run is."""
         return read_json(self.folder / "run.json")
 
     def status(self) -> dict[str, Any]:
+        """Return ``status.json``: how far it is."""
         return read_json(self.folder / "status.json")
 
     def results(self) -> dict[str, Any] | None:
+        """Return ``results.json``, or None before the run is done."""
         path = self.folder / "results.json"
         return read_json(path) if path.is_file() else None
 
@@ -109,9 +114,7 @@ class RunDirectory:
                     points = histories.setdefault(key, {})
                     first = points.get(step)
                     points[step] = Point(step, first.time if first else time, float(value))
-        return {
-            key: [points[step] for step in sorted(points)] for key, points in histories.items()
-        }
+        return {key: [points[step] for step in sorted(points)] for key, points in histories.items()}
 
 
 def read_study(folder: Path) -> Study:

@@ -40,6 +40,7 @@ class Staged:
     table: bool
 
     def tags(self) -> dict[str, str]:
+        """Return the tags by which the page finds images and tables."""
         found = {}
         if self.images:
             found["mlflow.loggedImages"] = "True"
@@ -59,15 +60,16 @@ def stage(run: RunDirectory, into: Path, moment: int) -> Staged:
     return Staged(images, table)
 
 
-def stage_model(run: RunDirectory, into: Path) -> bool:
-    """Write the files of the run's model below ``into``; say whether there is one."""
-    if not (run.folder / MODEL_FILES[0]).is_file():
-        return False
-    into.mkdir(parents=True, exist_ok=True)
+def has_model(run: RunDirectory) -> bool:
+    """Say whether the run left weights."""
+    return (run.folder / MODEL_FILES[0]).is_file()
+
+
+def stage_model(run: RunDirectory, into: Path) -> None:
+    """Write the files of the run's model below ``into``."""
     for name in MODEL_FILES:
         if (run.folder / name).is_file():
             shutil.copyfile(run.folder / name, into / name)
-    return True
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int,
@@ -85,12 +87,12 @@ def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: i
 
 
 def _copy_raw(source: Path, into: Path) -> None:
-    into.mkdir(parents=True)
+    into.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, into / name)
     if (source / ARRAYS).is_dir():
-        shutil.copytree(source / ARRAYS, into / ARRAYS)
+        shutil.copytree(source / ARRAYS, into / ARRAYS, dirs_exist_ok=True)
 
 
 def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:

@@ -62,7 +62,7 @@ def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]],
            group: list[str], search: str = "") -> dict[str, Any]:  # fmt: skip
     sections = [
         {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True,
-         "columns": 2 if len(cards) < 3 else 3, "cardHeight": 400 if name == "Attention" else 360}
+         "columns": 2 if len(cards) in {1, 2, 4} else 3, "cardHeight": 400 if name == "Attention" else 360}
         for name, cards in charts
     ]  # fmt: skip
     cards = [
@@ -150,11 +150,18 @@ def _curve(metric: str) -> dict[str, Any]:
 
 def _images() -> list[dict[str, Any]]:
     # The step of an attention image is the number of its probe; the views open on the first.
-    return [{"type": "IMAGE", "imageKeys": [f"attention/{role}"], "step": 0,
-             "showRunParams": False, "displayName": f"attention/{role}"} for role in ROLES]  # fmt: skip
+    return [
+        {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
+        for key in (f"attention/{role}" for role in ROLES)
+    ]
 
 
 def _envelope(name: str, created: int | None, state: dict[str, Any]) -> str:
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    content = {"name": name, "createdAt": created, "updatedAt": created, "state": f"deflate;{packed}"}
+    content = {
+        "name": name,
+        "createdAt": created,
+        "updatedAt": created,
+        "state": "deflate;" + packed,
+    }
     return json.dumps(content, ensure_ascii=False)

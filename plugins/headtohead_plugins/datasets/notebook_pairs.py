@@ -97,6 +97,7 @@ class NotebookEnFr(Dataset):
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        """Return the pairs; each is a group of its own."""
         title = "Understanding and Implementing Transformers from Scratch"
         return _corpus(EN_FR, title, ("English", "French"))
 
@@ -108,11 +109,13 @@ class NotebookEnDe(Dataset):
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        return _corpus(EN_DE, TITLE_EN_DE, ("English", "German"))
+        """Return the pairs; each is a group of its own."""
+        return _corpus(EN_DE, "Transformer Architecture", ("English", "German"))
 
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
+    """Register ``notebook-en-fr`` and ``notebook-en-de``."""
     return {"notebook-en-fr": NotebookEnFr, "notebook-en-de": NotebookEnDe}
 
 

@@ -24,6 +24,8 @@ PATIENCE = 1000
 
 
 class Options(BaseOptions):
+    """How many pairs are drawn, and where the split ``length`` cuts."""
+
     size: int = Field(6000, ge=50, le=100_000, description="distinct pairs")
     seed: int = Field(1, ge=1, description="seed of the generator; data.seed is that of the split")
     longest_train: int = Field(
@@ -41,11 +43,12 @@ class ToyGrammar(Dataset):
     @classmethod
     def stamp(cls, options: BaseOptions, split: str, cache: Path) -> str:
         """Return a mark of the words and rules, so that prepared data need no generating."""
-        sources = [Path(str(module.__file__)).read_bytes() for module in (lexicon, grammar, sampling)]
-        return hashlib.sha256(b"".join(sources)).hexdigest()
+        files = [Path(str(module.__file__)) for module in (lexicon, grammar, sampling)]
+        return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Draw the pairs; the bag of source words is the group."""
         assert isinstance(options, Options)
         texts = _texts(options.seed, options.size)
         part = _parts(split, options)
@@ -65,6 +68,7 @@ class ToyGrammar(Dataset):
 
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
+    """Register ``toy-grammar``."""
     return {"toy-grammar": ToyGrammar}
 
 

@@ -59,7 +59,7 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
         axes.plot([paired.low, paired.high], [row, row], color=colour, linewidth=2.4,
                   solid_capstyle="butt", zorder=2)  # fmt: skip
     axes.plot(paired.mean, row, "|", color=style.INK, markersize=14, markeredgewidth=1.8, zorder=4)
-    words = contrast.verdict or contrast.reason or ""
+    words = contrast.verdict or "no verdict"
     axes.annotate(f"{show(paired.mean, metric, signed=True)}  {words}", (1.005, row),
                   xycoords=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                   color=style.INK if contrast.found else style.MUTED)  # fmt: skip

@@ -28,10 +28,12 @@ class NounPhrase:
     number: int
 
     def english(self) -> list[str]:
+        """Return the English words."""
         adjective = [self.adjective.english] if self.adjective else []
         return [self.determiner.english[self.number], *adjective, self.noun.english[self.number]]
 
     def french(self) -> list[str]:
+        """Return the French words."""
         gender = 2 if self.number else int(self.noun.feminine)
         article, noun = self.determiner.french[gender], self.noun.french[self.number]
         if self.adjective is None:
@@ -43,11 +45,8 @@ class NounPhrase:
 
     @property
     def feminine(self) -> bool:
+        """Grammatical gender of the noun."""
         return self.noun.feminine
-
-    @property
-    def third_singular(self) -> bool:
-        return self.number == 0
 
     @property
     def form(self) -> int:
@@ -66,15 +65,16 @@ class Clause:
     """
 
     subject: Subject
-    verb: words.Verb | None
-    predicate: words.Adjective | None
-    object: Subject | None
-    negated: bool
-    preposition: tuple[str, str] | None
-    place: NounPhrase | None
-    adverbial: tuple[str, str] | None
+    verb: words.Verb | None = None
+    predicate: words.Adjective | None = None
+    object: Subject | None = None
+    negated: bool = False
+    preposition: tuple[str, str] | None = None
+    place: NounPhrase | None = None
+    adverbial: tuple[str, str] | None = None
 
     def english(self) -> list[str]:
+        """Return the English words."""
         said = [*_english_subject(self.subject), *self._english_verb()]
         if self.predicate:
             said.append(self.predicate.english)
@@ -87,6 +87,7 @@ class Clause:
         return said + (self.adverbial[0].split() if self.adverbial else [])
 
     def french(self) -> list[str]:
+        """Return the French words."""
         core = ["ne"] if self.negated else []
         if isinstance(self.object, words.Pronoun):
             core.append(self.object.object[1])
@@ -102,7 +103,7 @@ class Clause:
         return said + (self.adverbial[1].split() if self.adverbial else [])
 
     def _english_verb(self) -> list[str]:
-        third = _third_singular(self.subject)
+        third = self.subject.form == 2
         if self.verb is None:
             first = isinstance(self.subject, words.Pronoun) and self.subject.form == 0
             be = "is" if third else "am" if first else "are"
@@ -114,14 +115,16 @@ class Clause:
 
 @dataclass(frozen=True)
 class Greeting:
-    """"hello my small cat"."""
+    """A greeting and whom it is for: hello my small cat."""
 
     addressee: NounPhrase
 
     def english(self) -> list[str]:
+        """Return the English words."""
         return [words.GREETING[0], *self.addressee.english()]
 
     def french(self) -> list[str]:
+        """Return the French words."""
         return [words.GREETING[1], *self.addressee.french()]
 
 
@@ -132,9 +135,11 @@ class Sentence:
     parts: tuple[Clause | Greeting, ...]
 
     def english(self) -> str:
+        """Return the English sentence."""
         return " and ".join(" ".join(part.english()) for part in self.parts)
 
     def french(self) -> str:
+        """Return its French translation."""
         return " et ".join(" ".join(part.french()) for part in self.parts)
 
 
@@ -150,10 +155,6 @@ def elide(said: list[str]) -> list[str]:
         ELIDED.get(word, word) if after[:1] and after[0] in VOWELS else word
         for word, after in zip(said, following, strict=True)
     ]
-
-
-def _third_singular(subject: Subject) -> bool:
-    return subject.form == 2
 
 
 def _english_subject(subject: Subject) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations, product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class _Slots:
         def part(old: Clause | Greeting) -> Clause | Greeting:
             if isinstance(old, Greeting):
                 return Greeting(phrase(old.addressee))
-            changed = {
+            changed: dict[str, Any] = {
                 name: phrase(held)
                 for name in PLACES
                 if isinstance(held := getattr(old, name), NounPhrase)
@@ -176,13 +176,6 @@ def _pronoun(random: Random) -> words.Pronoun:
     return _one(random, [one for one in words.PRONOUNS for _ in range(1 if one.person == 3 else 3)])
 
 
-def _clause(subject: Subject, **parts: object) -> Clause:
-    blank = dict.fromkeys(
-        ("verb", "predicate", "object", "preposition", "place", "adverbial"), None
-    )
-    return Clause(subject=subject, **{**blank, "negated": False, **parts})  # type: ignore[arg-type]
-
-
 def _negated(random: Random) -> bool:
     return bool(random.random_sample() < 0.3)
 
@@ -190,7 +183,7 @@ def _negated(random: Random) -> bool:
 def _transitive(random: Random) -> Clause:
     """Half of all objects have the subject's number, so that the two can change places."""
     subject, negated = _subject(random, 0.2), _negated(random)
-    return _clause(
+    return Clause(
         subject,
         verb=_one(random, words.TRANSITIVES),
         object=_object(random, subject, negated),
@@ -209,20 +202,18 @@ def _object(random: Random, subject: Subject, negated: bool) -> Subject:
 
 
 def _intransitive(random: Random) -> Clause:
-    subject = _subject(random, 0.7)
-    adverbial = _one(random, words.ADVERBIALS)
-    return _clause(
-        subject,
+    return Clause(
+        _subject(random, 0.7),
+        adverbial=_one(random, words.ADVERBIALS),
         verb=_one(random, words.INTRANSITIVES),
         negated=_negated(random),
-        adverbial=adverbial,
     )
 
 
 def _going(random: Random) -> Clause:
     """To go, or another verb, with or behind somebody or something."""
     preposition = _one(random, words.PREPOSITIONS)
-    return _clause(
+    return Clause(
         _subject(random, 0.6),
         verb=words.GO if random.random_sample() < 0.6 else _one(random, words.INTRANSITIVES),
         preposition=preposition,
@@ -235,7 +226,7 @@ def _copular(random: Random) -> Clause:
     subject: Subject = _noun_phrase(random, animate=False)
     if random.random_sample() < 0.4:
         subject = _pronoun(random)
-    return _clause(subject, predicate=_one(random, words.ADJECTIVES), negated=_negated(random))
+    return Clause(subject, predicate=_one(random, words.ADJECTIVES), negated=_negated(random))
 
 
 def _greeting(random: Random) -> Greeting:
@@ -248,8 +239,8 @@ def _short_clause(random: Random) -> Clause:
     negated = bool(random.random_sample() < 0.2)
     kind = random.random_sample()
     if kind < 0.4:
-        return _clause(subject, verb=_one(random, words.INTRANSITIVES), negated=negated)
+        return Clause(subject, verb=_one(random, words.INTRANSITIVES), negated=negated)
     if kind < 0.7:
-        return _clause(subject, predicate=_one(random, words.ADJECTIVES), negated=negated)
+        return Clause(subject, predicate=_one(random, words.ADJECTIVES), negated=negated)
     verb = _one(random, words.TRANSITIVES)
-    return _clause(subject, verb=verb, object=_object(random, subject, negated), negated=negated)
+    return Clause(subject, verb=verb, object=_object(random, subject, negated), negated=negated)

@@ -1,0 +1,194 @@
+"""The Python interface: the same steps as the commands, as functions."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headtohead import plugins
+from headtohead.data import cache_root
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.loading import load_file
+from headtohead.experiment.plan import Plan, make_plan
+from headtohead.runs import states
+from headtohead.runs.execute import Machine, Watcher, execute, supersede
+from headtohead.runs.loaded import LoadedRun, load
+from headtohead.runs.shipper import start_shipper
+
+if TYPE_CHECKING:
+    from headtohead.reporting import ReportPaths
+
+__all__ = ["LoadedRun", "Result", "load", "plan", "report", "run"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a study came to: its folder, the states of its runs, and its report."""
+
+    experiment: Path
+    states: Counter[str]
+    report: ReportPaths | None
+    answer: str | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every run has a result."""
+        return set(self.states) <= states.RESULTS
+
+
+def default_runs() -> Path:
+    """Return the folder of run directories: H2H_RUNS, or ``runs``."""
+    return Path(os.environ.get("H2H_RUNS", "runs"))
+
+
+def plan(
+    experiment: Path | str, *, overrides: Sequence[str] = (), seeds: int | None = None,
+    runs: Path | None = None, fresh: bool = False,
+) -> Plan:  # fmt: skip
+    """Check an experiment file and plan it against the runs folder; nothing is trained.
+
+    Raises:
+        HeadToHeadError: For every fault of file, data or plugins, in one line.
+    """
+    loaded = load_file(experiment, overrides, seeds)
+    return make_plan(loaded, plugins.current(), runs or default_runs(), fresh=fresh)
+
+
+def run(
+    experiment: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    seeds: int | None = None,
+    runs: Path | None = None,
+    reports: Path | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    threads: int | None = None,
+    launcher: str = "local",
+    timeout: float | None = None,
+    fresh: bool = False,
+    retry: bool = False,
+    tracking: bool = True,
+    allow_partial: bool = False,
+    watcher: Watcher | None = None,
+    command: str | None = None,
+    say: Callable[[str], object] = lambda line: None,
+) -> Result:
+    """Train what an experiment file asks for, ship it to MLflow and write its report.
+
+    Args:
+        experiment: The file.
+        overrides: ``"model.d_model=64"``, applied to the file's base.
+        seeds: Number of replicates, instead of the file's.
+        runs: Folder of run directories.
+        reports: Folder of reports.
+        device: auto, cpu or cuda.
+        workers: Stacks trained at the same time.
+        threads: CPU threads of each.
+        launcher: Name of a registered launcher.
+        timeout: Longest time for one stack, in seconds.
+        fresh: Train anew; earlier runs are moved aside.
+        retry: Start runs again that failed.
+        tracking: Ship to MLflow while training.
+        allow_partial: Report although runs are missing.
+        watcher: Told of progress.
+        command: Recorded as the way to repeat the study.
+        say: Receives the lines that a reader should see.
+
+    Raises:
+        HeadToHeadError: For bad input, an unwritable folder or a full disk.
+    """
+    entry = plugins.current().launcher(launcher)
+    kind = find_device(device)
+    planned = plan(experiment, overrides=overrides, seeds=seeds, runs=runs, fresh=fresh)
+    if fresh:
+        supersede(planned)
+    if retry:
+        planned = retried(planned)
+    for note in planned.notes:
+        say(f"note: {note}")
+    machine = Machine(entry(), kind, workers, threads, timeout)
+    shipper = start_shipper(planned.directory, planned.runs_root) if tracking else None
+    written = None
+    try:
+        outcome = execute(
+            planned, machine, cache_root(), watcher or _Silent(), command or f"h2h run {experiment}"
+        )
+        if outcome.stopped:
+            say(outcome.stopped)
+        if set(outcome.states) <= states.RESULTS or allow_partial:
+            written = report(planned.directory, reports=reports, allow_partial=allow_partial)
+    finally:
+        # Told to finish in any case: what was trained is shipped, with the report if there is one.
+        shipped = shipper.finish() if shipper is not None else None
+    if written is not None:
+        say(written.answer)
+        say(f"report: {written.html}")
+    else:
+        counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
+        say(f"not complete: {counts}; h2h status {experiment} shows each, and the same command "
+            "goes on")  # fmt: skip
+    if shipped is not None:
+        say(shipped)
+    answer = written.answer if written is not None else None
+    return Result(planned.directory, outcome.states, written, answer)
+
+
+def report(
+    experiment: Path | str, *, reports: Path | None = None, allow_partial: bool = False
+) -> ReportPaths:
+    """Write the report of an experiment's folder.
+
+    Raises:
+        HeadToHeadError: If runs are missing and ``allow_partial`` is not set.
+    """
+    from headtohead.reporting import write_report
+
+    root = reports or Path(os.environ.get("H2H_REPORTS", "reports"))
+    return write_report(Path(experiment), root, allow_partial=allow_partial)
+
+
+def retried(planned: Plan) -> Plan:
+    """Return the plan with failed runs taken for unfinished."""
+    from dataclasses import replace
+
+    again = {states.FAILED, states.OOM, states.TIMEOUT}
+    for one in planned.runs:
+        if one.state in again and not one.reused_from:
+            from headtohead.runs.directory import RunDirectory
+
+            RunDirectory(planned.directory / one.directory).set_state(states.PLANNED)
+    runs = tuple(replace(r, state=states.PLANNED) if r.state in again else r for r in planned.runs)
+    return replace(planned, runs=runs)
+
+
+def find_device(asked: str) -> str:
+    """Return cpu or cuda.
+
+    Raises:
+        HeadToHeadError: If cuda is asked for and there is none.
+    """
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise HeadToHeadError("device 'cuda' is not available here; use --device cpu")
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked
+
+
+class _Silent:
+    def start(self, folders: object) -> None:
+        pass
+
+    def tick(self) -> None:
+        pass
+
+    def ended(self, folder: object, code: int) -> None:
+        pass
+
+

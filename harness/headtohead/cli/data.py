@@ -1,0 +1,139 @@
+"""h2h data: fetch datasets, and show what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headtohead.cli.options import plugin_option
+
+if TYPE_CHECKING:
+    from headtohead.data import PreparedData
+    from headtohead.experiment.schema import DataConfig
+    from headtohead.plugins import Registry
+
+SET_HELP = "Set a field of the data section, for example pair=eng-spa or split=row."
+
+set_option = click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help=SET_HELP)
+cache_option = click.option(
+    "--cache", type=click.Path(path_type=Path, file_okay=False), show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE", help="Folder of downloads and prepared data.",
+)  # fmt: skip
+
+
+@click.group("data")
+def command() -> None:
+    """Fetch datasets and show what is in them."""
+
+
+@command.command()
+@click.argument("dataset")
+@set_option
+@cache_option
+@plugin_option
+def fetch(
+    dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]
+) -> None:
+    """Download a DATASET, read it once, and keep it in the cache."""
+    from headtohead.data import cache_root, read_corpus
+
+    registry = _registry(plugin_files)
+    folder = cache or cache_root()
+    corpus = read_corpus(_named(dataset, overrides, registry), folder, registry=registry)
+    source, target = corpus.languages
+    click.echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
+    click.echo(f"licence: {corpus.licence}")
+    click.echo(f"citation: {corpus.citation}")
+
+
+@command.command()
+@click.argument("what", metavar="DATASET|EXPERIMENT")
+@set_option
+@cache_option
+@plugin_option
+def stats(
+    what: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]
+) -> None:
+    """Show sizes, lengths, leak and ceiling of a dataset, or of an experiment file's baseline.
+
+    With an experiment file, --set takes paths such as data.split=row.
+    """
+    from headtohead.data import cache_root, prepare
+
+    registry = _registry(plugin_files)
+    is_file = what.endswith((".yaml", ".yml"))
+    config = (_of_experiment if is_file else _named)(what, overrides, registry)
+    for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
+        click.echo(f"{label:<12}{text}")
+
+
+def lines(data: PreparedData) -> list[tuple[str, str]]:
+    """Return what ``stats`` prints, as labels and texts."""
+    record = data.record
+    source, target = record["languages"]
+    parts = ", ".join(f"{part} {count}" for part, count in record["counts"].items())
+    dropped = ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())
+    sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
+    ceiling = record["bag_of_words_ceiling"]
+    return [
+        ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
+        ("pairs", f"{sum(record['counts'].values())}: {parts}"),
+        ("dropped", dropped),
+        ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
+        ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
+        ("ceiling", f"{ceiling:.3f} exact match on test is the most a bag of source words allows"),
+        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} (4 special tokens in)"),
+        ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
+        ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
+        ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
+        ("fingerprint", data.fingerprint),
+        ("licence", record["licence"]),
+        ("citation", record["citation"]),
+        *(("note", note) for note in record["notes"]),
+    ]
+
+
+def lengths(texts: Sequence[str]) -> str:
+    """Describe words per sentence."""
+    import numpy as np
+
+    counts = np.array([len(text.split()) for text in texts])
+    p50, p95, p99 = np.percentile(counts, [50, 95, 99], method="nearest")
+    return (
+        f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, "
+        f"max {counts.max()}"
+    )
+
+
+def _registry(plugin_files: Sequence[Path]) -> Registry:
+    from headtohead.plugins import use_files
+
+    return use_files(plugin_files)
+
+
+def _named(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+    """Resolve a dataset's name with the fields that stand beside it."""
+    import yaml
+
+    from headtohead.errors import HeadToHeadError
+    from headtohead.experiment.resolve import resolve
+
+    registry.dataset(dataset)
+    section: dict[str, Any] = {"dataset": dataset}
+    for text in overrides:
+        field, equals, value = text.partition("=")
+        if not equals:
+            raise HeadToHeadError(f"--set {text}: expected FIELD=VALUE, such as pair=eng-spa")
+        section[field.removeprefix("data.")] = yaml.safe_load(value)
+    return resolve({"data": section, "train": {"epochs": 1}}, registry, "--set").data
+
+
+def _of_experiment(path: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+    from headtohead.experiment.design import expand
+    from headtohead.experiment.loading import load_file
+
+    design = expand(load_file(path, overrides), registry)
+    return design.variant(design.baseline).config.data

@@ -1,0 +1,177 @@
+"""``h2h doctor``: whether this installation, machine and its stores can run an experiment."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import plugin_option, runs_option
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+LITTLE_SPACE = 2 * 1024**3
+NO_SPACE = 100 * 1024**2
+
+_REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<minimum>[0-9.]+)")
+"""A requirement of the installation itself; those of extras carry a marker and do not match."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the diagnosis."""
+
+    level: str
+    subject: str
+    text: str
+
+
+@click.command()
+@runs_option
+@plugin_option
+def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
+    """Check Python, packages, device, disk, plugins, data cache and the MLflow store."""
+    failed = False
+    for check in _checks(runs_root, plugin_files):
+        for finding in check():
+            failed |= finding.level == FAIL
+            click.echo(f"{finding.level:4}  {finding.subject}: {finding.text}")
+    if failed:
+        sys.exit(1)
+
+
+def _checks(
+    runs_root: Path, plugin_files: tuple[Path, ...]
+) -> list[Callable[[], Iterator[Finding]]]:
+    return [
+        _python,
+        _packages,
+        _device,
+        lambda: _plugins(plugin_files),
+        lambda: _folder("runs folder", runs_root),
+        _cache,
+        lambda: _store(runs_root),
+    ]
+
+
+def _python() -> Iterator[Finding]:
+    import platform
+
+    version = platform.python_version()
+    level = OK if sys.version_info >= (3, 11) else FAIL
+    yield Finding(level, "python", f"{version} on {platform.system()} {platform.machine()}")
+
+
+def _packages() -> Iterator[Finding]:
+    """Compare what is installed with what headtohead requires, and with what was tested."""
+    from importlib import metadata
+
+    tested = dict(_pins())
+    good = []
+    for text in metadata.requires("headtohead") or ():
+        match = _REQUIREMENT.fullmatch(text)
+        if match is None:
+            continue
+        name, minimum = match["name"], match["minimum"]
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield Finding(FAIL, name, f"not installed; type pip install '{text}'")
+            continue
+        pinned = tested.get(name.lower(), version)
+        if _numbers(version) < _numbers(minimum):
+            yield Finding(FAIL, name, f"{version} is installed, {minimum} or later is needed")
+        elif version.partition("+")[0] != pinned:
+            yield Finding(WARN, name, f"{version} is installed, {pinned} was tested")
+        else:
+            good.append(f"{name} {version}")
+    yield Finding(OK, "packages", ", ".join(good))
+
+
+def _pins() -> Iterator[tuple[str, str]]:
+    """Yield name and version from the constraints file, where headtohead runs from its tree."""
+    for path in sorted(Path(__file__).parents[3].glob("constraints*.txt")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, equals, version = line.partition("==")
+            if equals:
+                yield name.strip().lower(), version.split(";")[0].strip().partition("+")[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"[0-9]+", version.partition("+")[0]))
+
+
+def _device() -> Iterator[Finding]:
+    import os
+
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    yield Finding(OK, "cpu", f"{cores} cores, {torch.get_num_threads()} threads in torch")
+    if not torch.cuda.is_available():
+        yield Finding(OK, "device", "cpu; no CUDA device, so bfloat16 is not available")
+        return
+    for number in range(torch.cuda.device_count()):
+        found = torch.cuda.get_device_properties(number)
+        text = f"{found.name}, {found.total_memory / 1024**3:.0f} GiB"
+        yield Finding(OK, f"cuda:{number}", text)
+
+
+def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Finding]:
+    from headtohead import plugins
+    from headtohead.errors import HeadToHeadError
+
+    try:
+        registry = plugins.use_files(plugin_files)
+    except HeadToHeadError as error:
+        yield Finding(FAIL, "plugins", str(error))
+        return
+    found = list(registry.all())
+    outside = sorted({one.distribution for one in found} - {"headtohead"})
+    from_outside = f", from outside: {', '.join(outside)}" if outside else ""
+    yield Finding(OK, "plugins", f"{len(found)} entries{from_outside}")
+
+
+def _folder(subject: str, folder: Path) -> Iterator[Finding]:
+    """Try to write where the folder is, or will be, and look at the space left."""
+    import shutil
+    import tempfile
+
+    existing = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as file:
+            file.write(b"h2h")
+    except OSError as error:
+        yield Finding(FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}")
+        return
+    free = shutil.disk_usage(existing).free
+    level = FAIL if free < NO_SPACE else WARN if free < LITTLE_SPACE else OK
+    yield Finding(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
+
+
+def _cache() -> Iterator[Finding]:
+    from headtohead.data import cache_root
+
+    yield from _folder("data cache", cache_root())
+
+
+def _store(runs_root: Path) -> Iterator[Finding]:
+    """Open the MLflow store, if there is one; it is not created here."""
+    from headtohead.errors import HeadToHeadError
+    from headtohead.tracking.store import database_of, default_uri, open_store, readable
+
+    uri = default_uri(runs_root)
+    database = database_of(uri)
+    if database is not None and not database.exists():
+        yield Finding(OK, "mlflow", f"'{database}' will be created by the first run")
+        return
+    try:
+        open_store(uri, create=False)
+    except HeadToHeadError as error:
+        yield Finding(FAIL, "mlflow", str(error))
+        return
+    yield Finding(OK, "mlflow", f"{readable(uri)} can be opened")

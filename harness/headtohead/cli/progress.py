@@ -1,0 +1,106 @@
+"""Progress of a study: bars with an estimate on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+
+from headtohead.runs import exits, states
+from headtohead.runs.execute import Watcher
+from headtohead.runs.stack import StackFolder
+
+
+def make_watcher() -> Watcher:
+    """Return the watcher that suits standard error."""
+    return Bars() if sys.stderr.isatty() else Lines()
+
+
+def describe_end(folder: StackFolder, code: int) -> str:
+    """Return how a stack ended, in words."""
+    record = folder.record
+    found = [run.status for run in folder.runs()]
+    done = sum(status["state"] == states.DONE for status in found)
+    runs = f"{done} of {len(found)} runs done"
+    if code == exits.OK and done == len(found):
+        return f"{record.variant}: {runs}"
+    if code == exits.BUSY:
+        return f"{record.variant}: another process is at work on it; waiting"
+    if code == exits.OOM:
+        return f"{record.variant}: out of memory; trying in {record.micro_batch} pieces"
+    others = sorted(
+        {f"{s['state']} ({s['reason']})" for s in found if s["state"] != states.DONE}
+    )
+    return f"{record.variant}: {runs}; {'; '.join(others)}"
+
+
+class Lines:
+    """One line for every stack that ends."""
+
+    def start(self, folders: Sequence[StackFolder]) -> None:
+        """Say what starts."""
+        self.total = len(folders)
+        self.ends = 0
+        self.started = time.monotonic()
+        runs = sum(len(folder.record.members) for folder in folders)
+        click.echo(f"training {runs} runs in {self.total} stacks", err=True)
+
+    def tick(self) -> None:
+        """Say nothing between ends."""
+
+    def ended(self, folder: StackFolder, code: int) -> None:
+        """Say how a stack ended."""
+        if code not in {exits.BUSY, exits.OOM}:
+            self.ends += 1
+        seconds = time.monotonic() - self.started
+        line = f"[{min(self.ends, self.total)}/{self.total}] {describe_end(folder, code)}"
+        click.echo(f"{line} ({seconds:.0f} s)", err=True)
+
+
+class Bars:
+    """One bar over all steps, with the time that is left."""
+
+    def start(self, folders: Sequence[StackFolder]) -> None:
+        """Show the bar."""
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self.folders = list(folders)
+        self.finished: set[str] = set()
+        self.bar = Progress(
+            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
+            TimeElapsedColumn(), TimeRemainingColumn(),
+            console=Console(stderr=True), transient=False,
+        )  # fmt: skip
+        runs = sum(len(folder.record.members) for folder in folders)
+        self.task = self.bar.add_task(f"{runs} runs in {len(folders)} stacks", total=len(folders))
+        self.bar.start()
+
+    def tick(self) -> None:
+        """Read how far the stacks are."""
+        done = 0.0
+        for folder in self.folders:
+            progress = folder.read_progress()
+            if folder.path.name in self.finished:
+                done += 1.0
+            elif progress:
+                done += 0.98 * progress["step"] / max(1, progress["steps"])
+        self.bar.update(self.task, completed=done)
+
+    def ended(self, folder: StackFolder, code: int) -> None:
+        """Print how a stack ended above the bar."""
+        if code not in {exits.BUSY, exits.OOM}:
+            self.finished.add(folder.path.name)
+        self.bar.console.print(describe_end(folder, code), highlight=False, markup=False)
+        self.tick()
+        if len(self.finished) == len(self.folders):
+            self.bar.stop()

@@ -1,0 +1,65 @@
+"""``h2h report``: analyse run directories and write the answer down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import experiment_argument, reports_option, runs_option
+
+if TYPE_CHECKING:
+    from headtohead.reporting import ReportPaths
+
+
+@click.command()
+@experiment_argument
+@runs_option
+@reports_option
+@click.option("--allow-partial", is_flag=True,
+              help="Rank variants whose seeds are not all in, and say so on the report.")  # fmt: skip
+@click.option("--from-mlflow", "store", metavar="URI",
+              help="Take the runs from an MLflow store instead of the runs folder.")  # fmt: skip
+def command(
+    experiment: Path, runs_root: Path, reports_root: Path, allow_partial: bool, store: str | None
+) -> None:
+    """Write the report of EXPERIMENT, given as its file, its name or its folder."""
+    if store is None:
+        from headtohead.experiment.progress import find_experiment
+        from headtohead.reporting import write_report
+
+        folder = find_experiment(experiment, runs_root)
+        paths = write_report(folder, reports_root, allow_partial=allow_partial)
+    else:
+        paths = _from_store(experiment, store, reports_root, allow_partial)
+    click.echo(paths.answer)
+    click.echo(f"report:   {paths.html}")
+    click.echo(f"markdown: {paths.markdown}")
+    click.echo(f"table:    {paths.csv}")
+
+
+def _from_store(
+    experiment: Path, store: str, reports_root: Path, allow_partial: bool
+) -> ReportPaths:
+    """Rebuild run directories in a temporary folder and report on them."""
+    import tempfile
+
+    from headtohead.reporting import write_report
+    from headtohead.tracking import materialise
+    from headtohead.tracking.store import readable
+
+    with tempfile.TemporaryDirectory(prefix="h2h-report-") as scratch:
+        folder = materialise(store, _name(experiment), Path(scratch))
+        return write_report(
+            folder, reports_root, allow_partial=allow_partial, source=f"MLflow, {readable(store)}"
+        )
+
+
+def _name(experiment: Path) -> str:
+    """Return an experiment's name: a file's is read in the file's own way, else it is the name."""
+    if experiment.suffix in (".yaml", ".yml"):
+        from headtohead.experiment.loading import experiment_name
+
+        return experiment_name(experiment)
+    return experiment.name

@@ -1,0 +1,81 @@
+"""``h2h run``: plan, train, ship, report, answer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import (
+    experiment_argument,
+    plugin_option,
+    reports_option,
+    runs_option,
+    seeds_option,
+    set_option,
+)
+
+
+@click.command("run")
+@experiment_argument
+@set_option
+@seeds_option
+@runs_option
+@reports_option
+@plugin_option
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads of each.")
+@click.option("--launcher", default="local", show_default=True, help="Where stacks run.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+              help="Longest time for one stack.")  # fmt: skip
+@click.option("--fresh", is_flag=True, help="Train anew; earlier runs are moved aside.")
+@click.option("--retry", is_flag=True, help="Start runs again that failed.")
+@click.option("--no-tracking", is_flag=True, help="Ship nothing to MLflow now; h2h sync does.")
+@click.option("--allow-partial", is_flag=True, help="Report although runs are missing.")
+def command(
+    experiment: Path,
+    overrides: tuple[str, ...],
+    seeds: int | None,
+    runs_root: Path,
+    reports_root: Path,
+    plugin_files: tuple[Path, ...],
+    device: str,
+    workers: int | None,
+    threads: int | None,
+    launcher: str,
+    timeout: float | None,
+    fresh: bool,
+    retry: bool,
+    no_tracking: bool,
+    allow_partial: bool,
+) -> None:
+    """Train what EXPERIMENT asks for, and answer its question.
+
+    Runs that are done are not trained again; an interrupted study goes on where it was.
+    """
+    from headtohead import api, plugins
+    from headtohead.cli.progress import make_watcher
+
+    plugins.use_files(plugin_files)
+    result = api.run(
+        experiment,
+        overrides=overrides,
+        seeds=seeds,
+        runs=runs_root,
+        reports=reports_root,
+        device=device,
+        workers=workers,
+        threads=threads,
+        launcher=launcher,
+        timeout=timeout,
+        fresh=fresh,
+        retry=retry,
+        tracking=not no_tracking,
+        allow_partial=allow_partial,
+        watcher=make_watcher(),
+        command="h2h " + " ".join(sys.argv[1:]),
+        say=click.echo,
+    )
+    sys.exit(0 if result.complete else 1)

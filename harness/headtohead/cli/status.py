@@ -1,0 +1,77 @@
+"""``h2h status``: the state of every run, read from the run directories alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import experiment_argument, runs_option
+
+if TYPE_CHECKING:
+    from headtohead.experiment.progress import Progress, RunProgress
+
+
+@click.command()
+@experiment_argument
+@runs_option
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="json: one record per run.",
+)  # fmt: skip
+def command(experiment: Path, runs_root: Path, form: str) -> None:
+    """Show the state of every run of EXPERIMENT, given as its file, its name or its folder."""
+    from headtohead.experiment.progress import find_experiment, read_progress
+
+    progress = read_progress(find_experiment(experiment, runs_root))
+    if form == "json":
+        import json
+
+        records = [run.__dict__ for run in progress.runs]
+        click.echo(json.dumps({"name": progress.name, "runs": records}, ensure_ascii=False))
+    else:
+        _print_text(progress)
+
+
+def _print_text(progress: Progress) -> None:
+    from headtohead.cli.tables import print_table
+
+    counts = Counter(run.state for run in progress.runs)
+    shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    click.echo(f"{progress.name}: {progress.question}")
+    click.echo(f"{len(progress.runs)} runs: {shown}")
+    seeds = list(dict.fromkeys(run.seed for run in progress.runs))
+    variants: dict[str, dict[int, RunProgress]] = {}
+    for run in progress.runs:
+        variants.setdefault(run.variant, {})[run.seed] = run
+    rows = [
+        [slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)]
+        for slug, runs in variants.items()
+    ]
+    click.echo()
+    print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
+    for slug, other in progress.equal.items():
+        click.echo(f"{slug} = {other} by construction")
+    _print_unfinished(progress)
+
+
+def _cell(run: RunProgress) -> str:
+    from headtohead.experiment.duration import duration
+
+    state = "reused" if run.reused_from else run.state
+    if run.state != "RUNNING":
+        return state
+    steps = f"{run.step}/{run.steps}" if run.steps else str(run.step)
+    left = f", {duration(run.seconds_left)} left" if run.seconds_left is not None else ""
+    return f"{steps}{left}"
+
+
+def _print_unfinished(progress: Progress) -> None:
+    bad = progress.with_state("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
+    if bad:
+        click.echo("\nnot finished well:")
+    for run in bad:
+        reason = f": {run.reason}" if run.reason else ""
+        click.echo(f"  {run.directory} {run.state} at step {run.step}{reason}")

@@ -1,0 +1,62 @@
+"""``h2h sync``: ship to MLflow what is missing there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@click.option(
+    "--runs",
+    "runs_root",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    envvar="H2H_RUNS",
+    show_default=True,
+    help="Folder of the runs.",
+)
+@click.option("--reports", type=click.Path(path_type=Path), help="Folder of the reports.")
+@click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else beside the runs.")
+def command(
+    experiments: tuple[str, ...], runs_root: Path, reports: Path | None, uri: str | None
+) -> None:
+    """Ship to MLflow what is missing there, of the named experiments or of all.
+
+    It may be typed at any time and any number of times: a run is never shipped twice.
+    """
+    from headtohead.tracking import environment
+    from headtohead.tracking.serving import server_of
+    from headtohead.tracking.shipping import ship
+    from headtohead.tracking.store import default_uri, readable
+
+    environment.require(str(runs_root))
+    uri = uri or default_uri(runs_root)
+    incomplete = False
+    for folder in _folders(runs_root, experiments):
+        report = ship(folder, uri, reports_root=reports)
+        click.echo(report.line())
+        for failure in report.failures:
+            click.echo(f"  {failure}", err=True)
+        click.echo(f"  {report.link(server_of(uri))}")
+        incomplete |= not report.complete
+    if not uri.startswith("http"):
+        click.echo(f"store: {readable(uri)}; the links open while h2h ui runs")
+    if incomplete:
+        raise SystemExit(1)
+
+
+def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
+    from headtohead.errors import HeadToHeadError, nearest
+    from headtohead.tracking.rundirs import study_folders
+
+    known = {folder.name: folder for folder in study_folders(runs_root)}
+    if not known:
+        raise HeadToHeadError(f"no experiments in '{runs_root}'; type h2h run EXPERIMENT first")
+    names = [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in experiments]
+    for name in names:
+        if name not in known:
+            raise HeadToHeadError(f"no experiment '{name}' in '{runs_root}'{nearest(name, known)}")
+    return [known[name] for name in names] if names else list(known.values())

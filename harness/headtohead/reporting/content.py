@@ -1,0 +1,516 @@
+"""Everything a report says, as plain values: the page and the Markdown file print the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headtohead.analysis import metrics
+from headtohead.analysis.contrasts import Contrast, loss_mismatch
+from headtohead.analysis.figures.style import Palette, label
+from headtohead.analysis.statistics import Summary, summarise
+from headtohead.analysis.study import Analysis, ceiling_verdicts
+from headtohead.reporting.answer import answer
+from headtohead.reporting.attention import Gallery, gallery
+from headtohead.reporting.translations import Sample, samples
+
+MOST_SEEDS_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean with its interval, as text; ``reason`` says why there is none."""
+
+    mean: str
+    interval: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The fairness columns that stand beside every score."""
+
+    parameters: str
+    flops: str
+    speed: str
+    memory: str
+    seconds: str
+    inner: str
+
+
+@dataclass(frozen=True)
+class VariantRow:
+    """One line of the table of variants."""
+
+    slug: str
+    title: str
+    colour: str
+    baseline: bool
+    score: Score
+    n: int
+    difference: Score
+    verdict: str
+    word: str
+    reason: str
+    holm_p: str
+    sign_flip_p: str
+    effect: str
+    costs: Costs
+    note: str
+
+
+@dataclass(frozen=True)
+class FactorRow:
+    """One line of the table of factor contrasts; ``alone`` is the same on unpadded scores."""
+
+    axis: str
+    left: str
+    right: str
+    difference: Score
+    alone: Score
+    alone_difference: str
+    spread: str
+    verdict: str
+    word: str
+    reason: str
+    holm_p: str
+    sign_flip_p: str
+    effect: str
+    settings: int
+
+
+@dataclass(frozen=True)
+class AloneRow:
+    """Batched and one at a time, side by side."""
+
+    title: str
+    colour: str
+    batched: Score
+    alone: Score
+    difference: Score
+    loss: Score
+    loss_alone: Score
+    ceiling: str
+    suspect: bool
+
+
+@dataclass(frozen=True)
+class Content:
+    """The report as text, tables and pictures' data; everything is computed at first use."""
+
+    analysis: Analysis
+    source: str | None = None
+
+    @cached_property
+    def experiment(self) -> Mapping[str, Any]:
+        """The experiment's own record."""
+        return self.analysis.frames.experiment
+
+    @cached_property
+    def answer(self) -> str:
+        """The answer in one sentence."""
+        return answer(self.analysis)
+
+    @cached_property
+    def palette(self) -> Palette:
+        """Colours, as in the figures."""
+        return Palette(self.analysis.frames)
+
+    @cached_property
+    def metric(self) -> str:
+        """The primary metric in words."""
+        return metrics.readable(self.analysis.metric)
+
+    @cached_property
+    def banner(self) -> str | None:
+        """What must be said before anything else: that variants are incomplete."""
+        missing = self.analysis.incomplete
+        if not missing:
+            return None
+        states = self.analysis.frames.runs["state"]
+        final = int(states.isin(["DONE", "DIVERGED"]).sum())
+        total = len(states)
+        count = f"{len(missing)} of {len(self.analysis.frames.variants)} variants are incomplete"
+        if self.analysis.allow_partial:
+            return (f"Partial: {count} ({final} of {total} runs have a result). They are ranked on "
+                    f"the seeds that finished, because --allow-partial was given; what finished "
+                    f"first is not a random sample.")  # fmt: skip
+        return (f"Incomplete: {count} ({final} of {total} runs have a result). They are listed but "
+                f"not ranked; run the experiment again to finish them, or pass --allow-partial.")
+
+    @cached_property
+    def facts(self) -> list[str]:
+        """What a reader should know beside the answer, one sentence each."""
+        return [
+            *self._ceiling_facts(),
+            *(f"{self._title(row['slug'])} equals {self._title(row['equal_to'])} by construction"
+              f"{': ' + row['equal_reason'] if row.get('equal_reason') else ''}; it was trained once."
+              for row in self.experiment["variants"] if row.get("equal_to")),
+            *self._state_facts(),
+            *self._leak_facts(),
+            *self._noise_facts(),
+        ]  # fmt: skip
+
+    def _ceiling_facts(self) -> list[str]:
+        verdicts = ceiling_verdicts(self.analysis)
+        if not verdicts:
+            return []
+        ceiling = f"{self.analysis.ceiling:.3f}"
+        over = [slug for slug, verdict in verdicts.items() if "suspect" in verdict]
+        if over:
+            names = ", ".join(self._title(slug) for slug in over)
+            return [f"Suspect: {names} passes the ceiling of {ceiling} that no encoder blind to "
+                    f"word order can pass."]  # fmt: skip
+        return [f"All {len(verdicts)} variants without positions in the encoder stay under the "
+                f"ceiling of {ceiling} that no encoder blind to word order can pass."
+                if len(verdicts) > 1 else
+                f"{self._title(next(iter(verdicts)))} stays under the ceiling of {ceiling} that no "
+                f"encoder blind to word order can pass."]  # fmt: skip
+
+    def _state_facts(self) -> list[str]:
+        counts = self.analysis.frames.runs["state"].value_counts()
+        words = {"DIVERGED": "diverged", "FAILED": "failed", "OOM": "ran out of memory",
+                 "TIMEOUT": "timed out", "KILLED": "were killed"}  # fmt: skip
+        told = [f"{counts[state]} {word}" for state, word in words.items() if state in counts]
+        total = len(self.analysis.frames.runs)
+        return [f"Of {total} runs, {', '.join(told)}; see below."] if told else []
+
+    def _leak_facts(self) -> list[str]:
+        data = self.experiment.get("data", {})
+        if not data.get("leaky"):
+            return []
+        return [f"LEAKY split: {100 * float(data['leak']):.1f} % of the test set has its source or "
+                f"target in the training set; scores are too high."]  # fmt: skip
+
+    def _noise_facts(self) -> list[str]:
+        noise = self.analysis.noise_floor
+        if math.isnan(noise):
+            return []
+        return [f"Noise floor: the baseline's seeds have a standard deviation of "
+                f"{metrics.show(noise, self.analysis.metric)}."]  # fmt: skip
+
+    @cached_property
+    def variants(self) -> list[VariantRow]:
+        """The table of variants, best first."""
+        contrasts = {c.left: c for c in self.analysis.variants.contrasts}
+        return [self._variant(slug, contrasts.get(slug)) for slug in self.analysis.order]
+
+    def _variant(self, slug: str, contrast: Contrast | None) -> VariantRow:
+        analysis = self.analysis
+        baseline = slug == analysis.frames.baseline
+        withheld = analysis.withheld.get(slug, "")
+        partial = analysis.unranked.get(slug, "") if analysis.allow_partial else ""
+        verdict, word, reason = _verdict(contrast)
+        equal = analysis.frames.variants[slug].get("equal_to")
+        note = withheld or partial or (f"equals {self._title(equal)}" if equal else "")
+        return VariantRow(
+            slug=slug,
+            title=self._title(slug),
+            colour=self.palette.colour(slug),
+            baseline=baseline,
+            score=Score("–", reason=f"not ranked: {withheld}") if withheld
+            else _score(analysis.summaries[slug], analysis.metric),
+            n=analysis.summaries[slug].n,
+            difference=_difference(contrast),
+            verdict="baseline" if baseline else verdict,
+            word="baseline" if baseline else word,
+            reason="" if note else reason,
+            holm_p=metrics.show_p(contrast.holm_p if contrast else None),
+            sign_flip_p=metrics.show_p(
+                contrast.paired.sign_flip_p if contrast and contrast.paired else None
+            ),
+            effect=_effect(contrast),
+            costs=self.costs(slug),
+            note=note,
+        )  # fmt: skip
+
+    def costs(self, slug: str) -> Costs:
+        """Return the fairness columns of a variant; speed and time are means over its runs."""
+        variant = self.analysis.frames.variants[slug]
+        d_ff, asked = variant.get("d_ff"), variant.get("d_ff_asked")
+        widened = f", d_ff {d_ff} for {asked}" if d_ff != asked else ""
+        return Costs(
+            parameters=metrics.show_count((variant.get("parameters") or {}).get("total")),
+            flops=metrics.show_count(variant.get("flops_per_token")),
+            speed=metrics.show_count(self._mean(slug, "system/tokens_per_second")),
+            memory=_whole(self._mean(slug, "system/peak_memory_mb")),
+            seconds=metrics.show(self._mean(slug, "system/wall_seconds"), "system/wall_seconds"),
+            inner=f"{variant.get('inner_width', '–')}{widened}",
+        )
+
+    def _mean(self, slug: str, metric: str) -> float:
+        return summarise(list(self.analysis.frames.scores(slug, metric).values())).mean
+
+    @cached_property
+    def factors(self) -> list[FactorRow]:
+        """The table of factor contrasts, in order of the design."""
+        return [self._factor(contrast) for contrast in self.analysis.factors.contrasts]
+
+    def _factor(self, contrast: Contrast) -> FactorRow:
+        verdict, word, reason = _verdict(contrast)
+        twin = self._alone_twin(contrast)
+        return FactorRow(
+            axis=str(contrast.axis),
+            left=contrast.left,
+            right=contrast.right,
+            difference=_difference(contrast),
+            alone=_difference(twin),
+            alone_difference=_difference(twin).mean,
+            spread=" to ".join(metrics.show(end, contrast.metric, signed=True)
+                               for end in contrast.spread) if contrast.spread else "–",
+            verdict=verdict,
+            word=word,
+            reason=reason,
+            holm_p=metrics.show_p(contrast.holm_p),
+            sign_flip_p=metrics.show_p(contrast.paired.sign_flip_p if contrast.paired else None),
+            effect=_effect(contrast),
+            settings=len(contrast.pairs),
+        )  # fmt: skip
+
+    def _alone_twin(self, contrast: Contrast) -> Contrast | None:
+        return next((c for c in self._alone_factors if c.name == contrast.name), None)
+
+    @cached_property
+    def _alone_factors(self) -> tuple[Contrast, ...]:
+        from headtohead.analysis.contrasts import factor_family
+
+        name = metrics.alone(self.analysis.metric)
+        if name not in self.analysis.frames.runs:
+            return ()
+        return factor_family(
+            self.analysis.frames, name, allow_partial=self.analysis.allow_partial
+        ).contrasts
+
+    @cached_property
+    def report_metrics(self) -> list[str]:
+        """The further metrics the experiment asked for, those that some run has."""
+        asked = [str(name) for name in self.experiment["metrics"].get("report", [])]
+        return [name for name in asked
+                if name in self.analysis.frames.runs and name != self.analysis.metric]  # fmt: skip
+
+    def other_scores(self, slug: str) -> list[Score]:
+        """Return a variant's further metrics, blank where they would mislead."""
+        return [self.score(slug, metric) for metric in self.report_metrics]
+
+    def score(self, slug: str, metric: str) -> Score:
+        """Return a variant's mean of any metric, blank with the reason where it would mislead."""
+        reason = self.analysis.withheld.get(slug) or loss_mismatch(
+            self.analysis.frames, slug, self.analysis.frames.baseline, metric
+        )
+        if reason:
+            return Score("–", reason=reason)
+        return _score(summarise(list(self.analysis.frames.scores(slug, metric).values())), metric)
+
+    @cached_property
+    def alone(self) -> list[AloneRow]:
+        """Batched beside one at a time, where both were taken."""
+        name = metrics.alone(self.analysis.metric)
+        if name not in self.analysis.frames.runs:
+            return []
+        verdicts = ceiling_verdicts(self.analysis)
+        return [
+            self._alone(slug, name, verdicts.get(slug, ""))
+            for slug in self.analysis.order
+            if self.analysis.frames.scores(slug, name)
+        ]
+
+    def _alone(self, slug: str, name: str, ceiling: str) -> AloneRow:
+        from headtohead.analysis.statistics import paired
+
+        frames, metric = self.analysis.frames, self.analysis.metric
+        one, batched = frames.scores(slug, name), frames.scores(slug, metric)
+        seeds = sorted(one.keys() & batched.keys())
+        both = paired([batched[s] for s in seeds], [one[s] for s in seeds])
+        return AloneRow(
+            title=self._title(slug),
+            colour=self.palette.colour(slug),
+            batched=self.score(slug, metric),
+            alone=self.score(slug, name),
+            difference=Score(metrics.show(both.mean, metric, signed=True),
+                             _interval(both.low, both.high, metric)),
+            loss=self.score(slug, "test/loss"),
+            loss_alone=self.score(slug, "test/loss_alone"),
+            ceiling=ceiling,
+            suspect="suspect" in ceiling,
+        )  # fmt: skip
+
+    @cached_property
+    def gallery(self) -> Gallery | None:
+        """Attention maps, or None where none were recorded."""
+        return gallery(self.analysis)
+
+    @cached_property
+    def samples(self) -> list[Sample]:
+        """Sample translations."""
+        return samples(self.analysis)
+
+    @cached_property
+    def unfinished(self) -> list[dict[str, str]]:
+        """Runs that are not DONE, with what became of them."""
+        runs = self.analysis.frames.runs
+        rows = runs[runs["state"] != "DONE"]
+        return [
+            {"run": str(name), "title": str(row["title"]), "seed": str(row["seed"]),
+             "state": str(row["state"]), "reason": label(row["reason"]) if row["reason"] else "–",
+             "step": _progress(row["step"], row["steps"])}
+            for name, row in rows.iterrows()
+        ]  # fmt: skip
+
+    @cached_property
+    def excluded(self) -> list[dict[str, str]]:
+        """Combinations left out, with the reason."""
+        return [
+            {"name": " · ".join(label(value) for value in row["axes"].values()),
+             "reason": str(row["reason"]),
+             "source": {"exclude": "by the experiment file", "undefined": "undefined"}.get(
+                 str(row.get("source")), str(row.get("source") or "–"))}
+            for row in self.experiment.get("excluded", [])
+        ]  # fmt: skip
+
+    @cached_property
+    def reused(self) -> list[tuple[str, str]]:
+        """Runs taken from another experiment, by name and where they lie."""
+        runs = self.analysis.frames.runs
+        rows = runs[runs["reused_from"].notna()]
+        return [(f"{row['title']}, seed {row['seed']}", str(row["reused_from"]))
+                for _, row in rows.iterrows()]  # fmt: skip
+
+    @cached_property
+    def stale(self) -> list[str]:
+        """Signs that the runs were not all made by the same code or on the same footing."""
+        found = []
+        hashes: dict[tuple[str, str], set[str]] = {}
+        versions: dict[str, set[str]] = {}
+        devices: set[str] = set()
+        for record in self.analysis.frames.records.values():
+            for plugin in record.get("plugins", []):
+                known = hashes.setdefault((plugin["family"], plugin["name"]), set())
+                known.add(str(plugin.get("source_sha256")))
+            for name, value in (record.get("versions") or {}).items():
+                versions.setdefault(name, set()).add(str(value))
+            execution = record.get("execution") or {}
+            if execution:
+                devices.add(f"{execution.get('device')} {execution.get('dtype')}")
+        found += [f"STALE: {family} {name} changed its source between runs of this experiment."
+                  for (family, name), known in sorted(hashes.items()) if len(known) > 1]  # fmt: skip
+        found += [f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(known))}."
+                  for name, known in sorted(versions.items()) if len(known) > 1]  # fmt: skip
+        if len(devices) > 1:
+            found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
+        torn = int(self.analysis.frames.runs["torn_lines"].sum())
+        if torn:
+            found.append(f"{torn} lines of training histories were torn by a crash and are left out.")
+        return found
+
+    @cached_property
+    def signatures(self) -> list[str]:
+        """How BLEU and chrF were computed, in sacreBLEU's words."""
+        found: dict[str, set[str]] = {}
+        for record in self.analysis.frames.records.values():
+            for name, text in (record.get("signatures") or {}).items():
+                found.setdefault(name, set()).add(str(text))
+        return [f"{metrics.readable(name)}: {text}"
+                for name, texts in sorted(found.items()) for text in sorted(texts)]  # fmt: skip
+
+    @cached_property
+    def fused_difference(self) -> str | None:
+        """The largest difference between the explicit and the fused path, over all runs."""
+        runs = self.analysis.frames.runs
+        if "attention/fused_difference" not in runs:
+            return None
+        largest = float(runs["attention/fused_difference"].max())
+        return None if math.isnan(largest) else f"{largest:.1e}"
+
+    @cached_property
+    def statistics(self) -> list[str]:
+        """How the numbers were made, three sentences and the notes that apply."""
+        variants, factors = self.analysis.variants, self.analysis.factors
+        told = [
+            "Every contrast is paired by seed: the same seed on both sides, so that what a seed "
+            "does to all variants cancels; intervals are 95 % t-intervals over seeds and are not "
+            "adjusted.",
+            "A verdict is a paired t-test at 5 % after Holm's correction for the number of declared "
+            "contrasts, variants against the baseline and factor contrasts being two families; the "
+            "exact sign-flip p stands beside it unadjusted, and further metrics are described, not "
+            "tested.",
+            "“Could have seen ≥ x” is the true difference that this many seeds with this spread "
+            "find in 80 of 100 studies at the level of Holm's first step: no difference detected "
+            "is not equality.",
+        ]
+        for name, family in (("variants", variants), ("factors", factors)):
+            if family.tested:
+                told.append(
+                    f"Sign-flip floor for {name}: {family.tested} contrasts and {family.seeds} "
+                    f"seeds cannot bring a Holm-adjusted sign-flip p below {family.floor:.3g}; "
+                    f"{family.seeds_needed} seeds could pass 0.05."
+                )
+        seeds = len(self.analysis.frames.seeds)
+        if seeds == 1:
+            told.append("One seed: no p-value can be given.")
+        elif seeds < 6:
+            told.append(f"{seeds} seeds: even a single sign-flip test cannot reach 0.05 with fewer "
+                        f"than 6.")  # fmt: skip
+        return told
+
+    @cached_property
+    def commands(self) -> list[str]:
+        """How to repeat the experiment and this report."""
+        name, file = self.experiment["name"], self.experiment.get("file")
+        run = self.experiment.get("command") or f"h2h run {file}"
+        partial = " --allow-partial" if self.analysis.allow_partial else ""
+        return [str(run), f"h2h report {file or name}{partial}"]
+
+    def chip(self, slug: str) -> str:
+        """Return a variant's colour."""
+        return self.palette.colour(slug)
+
+    def _title(self, slug: str) -> str:
+        return str(self.analysis.frames.variants[slug]["title"])
+
+    title = _title
+
+
+def _verdict(contrast: Contrast | None) -> tuple[str, str, str]:
+    """Return the verdict as shown, the one word that styles it, and what is to be said of it."""
+    if contrast is None:
+        return "–", "none", ""
+    word = contrast.verdict if contrast.found else "none"
+    if not contrast.verdict:
+        return "–", word, contrast.reason or ""
+    return contrast.words, word, contrast.reason or ""
+
+
+def _difference(contrast: Contrast | None) -> Score:
+    if contrast is None or contrast.paired is None:
+        return Score("–", reason=contrast.reason or "" if contrast else "")
+    paired, metric = contrast.paired, contrast.metric
+    return Score(metrics.show(paired.mean, metric, signed=True),
+                 _interval(paired.low, paired.high, metric))  # fmt: skip
+
+
+def _effect(contrast: Contrast | None) -> str:
+    if contrast is None or contrast.paired is None or math.isnan(contrast.paired.effect):
+        return "–"
+    return metrics.show(contrast.paired.effect, "system/effect", signed=True)
+
+
+def _score(summary: Summary, metric: str) -> Score:
+    return Score(metrics.show(summary.mean, metric), _interval(summary.low, summary.high, metric))
+
+
+def _interval(low: float, high: float, metric: str) -> str:
+    if math.isnan(low):
+        return ""
+    return f"{metrics.show(low, metric)} to {metrics.show(high, metric)}"
+
+
+def _whole(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:,.0f}"
+
+
+def _progress(step: Any, steps: Any) -> str:
+    known = [value for value in (step, steps) if value is not None and not math.isnan(value)]
+    return " of ".join(f"{int(value)}" for value in known) if len(known) == 2 else "–"

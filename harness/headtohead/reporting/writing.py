@@ -1,0 +1,127 @@
+"""Writing a report: analyse once, draw each figure once, write every file whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from headtohead.analysis.figures import style
+from headtohead.analysis.figures.buckets import buckets_figure
+from headtohead.analysis.figures.cost import cost_figure
+from headtohead.analysis.figures.curves import curves_figure
+from headtohead.analysis.figures.forest import forest_figure
+from headtohead.analysis.figures.interaction import interaction_figure
+from headtohead.analysis.figures.strip import strip_figure
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import Analysis, analyse
+from headtohead.errors import HeadToHeadError
+from headtohead.reporting.attention import sheet_svg
+from headtohead.reporting.content import Content
+from headtohead.reporting.rendering import html_page, markdown_page
+
+FIGURES: dict[str, Callable[[Analysis], object]] = {
+    "contrasts": forest_figure,
+    "scores": strip_figure,
+    "interactions": interaction_figure,
+    "lengths": buckets_figure,
+    "curves": curves_figure,
+    "cost": cost_figure,
+}
+
+
+@dataclass(frozen=True)
+class ReportPaths(os.PathLike[str]):
+    """Where a report was written, and what it answers."""
+
+    folder: Path
+    html: Path
+    markdown: Path
+    csv: Path
+    answer: str
+
+    def __fspath__(self) -> str:
+        return str(self.html)
+
+    def _repr_html_(self) -> str:
+        """Show the answer and its two main pictures as cell output in Jupyter."""
+        parts = [f'<p style="font-size: 1.15em">{escape(self.answer)}</p>']
+        for name in ("contrasts", "scores"):
+            file = self.folder / "figures" / f"{name}.svg"
+            if file.is_file():
+                svg = file.read_text(encoding="utf-8")
+                parts.append(f'<div style="background: white; max-width: 960px">{svg}</div>')
+        return "".join([*parts, f"<p><code>{escape(str(self.html))}</code></p>"])
+
+
+def write_report(
+    experiment_dir: Path,
+    reports_root: Path,
+    *,
+    allow_partial: bool = False,
+    source: str | None = None,
+) -> ReportPaths:
+    """Write ``reports_root/<experiment>/`` from an experiment's run directories.
+
+    Args:
+        experiment_dir: The folder that holds ``experiment.json``.
+        reports_root: Where reports are kept; an earlier report of the experiment is replaced.
+        allow_partial: Rank variants whose seeds are not all in, and say so on the report's face.
+        source: Where the run directories came from, if not from the runs folder itself.
+
+    Raises:
+        HeadToHeadError: If a record cannot be read or a file cannot be written.
+    """
+    content = Content(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
+    return write_content(content, reports_root / content.analysis.frames.name)
+
+
+def write_content(content: Content, folder: Path) -> ReportPaths:
+    """Write the files of a report into ``folder``."""
+    figures = draw(content)
+    paths = ReportPaths(folder, folder / "index.html", folder / "report.md",
+                        folder / "results.csv", content.answer)  # fmt: skip
+    try:
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        for old in (folder / "figures").glob("*.svg"):
+            if old.stem not in figures:
+                old.unlink()
+        for name, svg in figures.items():
+            _write(folder / "figures" / f"{name}.svg", svg)
+        _write(paths.csv, content.analysis.frames.runs.reset_index().to_csv(index=False))
+        _write(paths.markdown, markdown_page(content, figures))
+        _write(paths.html, html_page(content, figures))
+    except OSError as error:
+        raise HeadToHeadError(
+            f"the report cannot be written to {folder}: {error.strerror}; name another folder "
+            f"with --reports"
+        ) from error
+    return paths
+
+
+def draw(content: Content) -> dict[str, str]:
+    """Return the figures as SVG by name; those that have nothing to show are absent."""
+    drawn: dict[str, str] = {}
+    for name, function in FIGURES.items():
+        figure = function(content.analysis)
+        if figure is not None:
+            drawn[name] = style.to_svg(figure, salt=name)
+    if content.gallery is not None:
+        drawn["attention"] = sheet_svg(content.gallery)
+    return drawn
+
+
+def _write(path: Path, text: str) -> None:
+    """Replace a file as a whole, so that a reader never sees half of it."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,157 @@
+"""The process that ships an experiment while it trains: ``python -m headtohead.tracking.shipper``.
+
+It only looks at run directories, at low priority, and nobody waits for it: a slow or broken store
+never slows a run. It ends when the parent says so (the file ``.shipping-done``) or is gone, after
+one last pass over everything. Exit code 3: not everything is in the store; ``h2h sync`` ships it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import environment
+from headtohead.tracking.replay import Destination
+from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, alive, read_study
+from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
+from headtohead.tracking.store import Store, readable
+from headtohead.tracking.study import describe, open_study
+
+DONE_FILE = ".shipping-done"
+LOG_FILE = "shipper.log"
+POLL_SECONDS = 1.0
+LIVE_SECONDS = 8.0
+LONGEST_PAUSE = 60.0
+LAST_ATTEMPTS = 3
+INCOMPLETE = 3
+NICENESS = 10
+
+log = logging.getLogger("headtohead.shipper")
+
+
+@dataclass
+class Shipper:
+    """Follows one experiment's folder; ``seen`` is what each run looked like when last shipped."""
+
+    folder: Path
+    uri: str
+    destination: Destination | None = None
+    seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    live_since: dict[str, float] = field(default_factory=dict)
+    pause: float = 0.0
+    next_try: float = 0.0
+
+    def look(self) -> None:
+        """Ship what has changed since the last look; after a failure, wait longer each time."""
+        if time.monotonic() < self.next_try:
+            return
+        study = read_study(self.folder)
+        due = [run for run in study.runs() if self._due(run)]
+        if not due:
+            return
+        try:
+            self._ship(study, due)
+        except HeadToHeadError as error:
+            self.destination = None
+            self.pause = min(LONGEST_PAUSE, max(5.0, 2 * self.pause))
+            self.next_try = time.monotonic() + self.pause
+            log.warning("%s; trying again in %.0f s", error, self.pause)
+        else:
+            self.pause = 0.0
+
+    def finish(self) -> bool:
+        """Ship all that is missing and the study; say whether everything is in the store."""
+        for attempt in range(1, LAST_ATTEMPTS + 1):
+            try:
+                report = ship(self.folder, self.uri)
+            except HeadToHeadError as error:
+                log.warning("%s (attempt %d of %d)", error, attempt, LAST_ATTEMPTS)
+                time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
+            else:
+                _tell(report)
+                return report.complete
+        return False
+
+    def _due(self, run: RunDirectory) -> bool:
+        stamp = run.stamp()
+        if not run.begun() or self.seen.get(run.key) == stamp:
+            return False
+        if run.status()["state"] in LIVE_STATES:
+            since = self.live_since.setdefault(run.key, time.monotonic())
+            return time.monotonic() - since >= LIVE_SECONDS
+        return True
+
+    def _ship(self, study: Study, due: list[RunDirectory]) -> None:
+        stamps = {run.key: run.stamp() for run in due}
+        with opened(self.uri) as store:
+            destination = self._destination(store, study, due)
+            report = ShipReport(study.name, self.uri, destination.experiment_id)
+            ship_runs(destination, study, due, report, sweep=False)
+        self.seen |= stamps
+        self.live_since |= dict.fromkeys(stamps, time.monotonic())
+        _tell(report)
+
+    def _destination(self, store: Store, study: Study, due: list[RunDirectory]) -> Destination:
+        if self.destination is None:
+            self.destination = open_study(store, study)
+            describe(self.destination, study)
+        elif any(run.key not in self.destination.known for run in due):
+            self.destination.look()
+        return self.destination
+
+
+def follow(shipper: Shipper, parent: int) -> bool:
+    """Ship while the parent runs, then everything; say whether all of it is in the store."""
+    done = shipper.folder / DONE_FILE
+    while alive(parent) and not done.exists():
+        if (shipper.folder / PLAN).is_file():
+            shipper.look()
+        time.sleep(POLL_SECONDS)
+    return shipper.finish()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the shipper; the log is ``shipper.log`` in the experiment's folder."""
+    parser = argparse.ArgumentParser(prog="headtohead.tracking.shipper", description=__doc__)
+    parser.add_argument("folder", type=Path, help="the experiment's folder")
+    parser.add_argument("--uri", required=True, help="the MLflow store")
+    parser.add_argument("--parent", type=int, required=True, help="process to follow")
+    options = parser.parse_args(arguments)
+    _log_to(options.folder / LOG_FILE)
+    if not environment.installed():
+        log.warning(environment.ABSENT.format(runs=options.folder.parent))
+        return INCOMPLETE
+    os.nice(NICENESS)
+    log.info("shipping %s to %s", options.folder, readable(options.uri))
+    try:
+        complete = follow(Shipper(options.folder, options.uri), options.parent)
+    except Exception:
+        log.exception("the shipper failed; runs are safe, type h2h sync")
+        return INCOMPLETE
+    if not complete:
+        log.warning("not everything is shipped; type h2h sync")
+    return 0 if complete else INCOMPLETE
+
+
+def _tell(report: ShipReport) -> None:
+    log.info(report.line())
+    for failure in report.failures:
+        log.warning(failure)
+
+
+def _log_to(path: Path) -> None:
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+
+
+if __name__ == "__main__":
+    sys.exit(main())

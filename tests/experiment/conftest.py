@@ -59,3 +59,34 @@ def plan(load, registry, cache, tmp_path):
         return make_plan(loaded, registry, tmp_path / "runs", cache, **options)
 
     return plan
+
+
+@pytest.fixture
+def record(registry):
+    """Write the directory of a planned run, as training would leave it."""
+    import json
+    import os
+    import socket
+
+    from headtohead.experiment.versions import plugins_record, versions
+
+    def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, **status):
+        variant = plan.by_slug[run.variant]
+        folder = plan.runs_root / (experiment or plan.name) / run.directory
+        folder.mkdir(parents=True)
+        content = {
+            "key": run.key,
+            "config": variant.config.model_dump(mode="json"),
+            "data": {"fingerprint": variant.fingerprint},
+            "plugins": plugins_record(variant.config, registry),
+            "versions": versions(),
+            "execution": {"stack": [run.key], "threads": 1},
+        } | (changes or {})
+        (folder / "run.json").write_text(json.dumps(content))
+        alive = {"host": socket.gethostname(), "pid": os.getpid()}
+        (folder / "status.json").write_text(json.dumps(alive | {"state": state} | status))
+        if metrics is not None:
+            (folder / "results.json").write_text(json.dumps({"metrics": metrics}))
+        return folder
+
+    return record

@@ -79,9 +79,7 @@ def test_a_file_that_is_not_utf8_says_where(tmp_path):
     path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))
     with pytest.raises(HeadToHeadError) as caught:
         load_file(path)
-    assert str(caught.value) == (
-        f"{path}:2: not UTF-8 text (byte 0xe9); save the file as UTF-8"
-    )
+    assert str(caught.value) == (f"{path}:2: not UTF-8 text (byte 0xe9); save the file as UTF-8")
 
 
 def test_a_byte_order_mark_does_no_harm(tmp_path):
@@ -131,8 +129,14 @@ def test_a_number_of_seeds_counts_from_one(load):
 
 
 @pytest.mark.parametrize(
-    ("given_seeds", "seeds"), [("4", (1, 2, 3, 4)), ("2,5", (2, 5)), ("[9]", (9,)), (2, (1, 2)),
-                               ([3, 1], (3, 1))]  # fmt: skip
+    ("given_seeds", "seeds"),
+    [
+        ("4", (1, 2, 3, 4)),
+        ("2,5", (2, 5)),
+        ("[9]", (9,)),
+        (2, (1, 2)),
+        ([3, 1], (3, 1)),
+    ],  # fmt: skip
 )
 def test_the_option_replaces_the_seeds_of_the_file(load, given_seeds, seeds):
     assert load("question: q\nseeds: 6", seeds=given_seeds).seeds == seeds

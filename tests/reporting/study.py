@@ -104,9 +104,7 @@ def _grid(study: Study) -> list[dict[str, Any]]:
     else:
         first = {name: column[0] for name, column in study.axes.items()}
         every = [first] + [
-            {**first, name: value}
-            for name, column in study.axes.items()
-            for value in column[1:]
+            {**first, name: value} for name, column in study.axes.items() for value in column[1:]
         ]
     left_out = [entry["axes"] for entry in study.excluded]
     return [axes for axes in every if axes not in left_out]

@@ -42,6 +42,16 @@ PROBES = (
 
 MakeExperiment = Callable[..., Path]
 
+# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
+MLFLOWS_OWN = ("ignore:The ``noload`` loader strategy",)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Warnings are errors, except those that MLflow causes by itself."""
+    if Path(__file__).parent in item.path.parents:
+        for warning in MLFLOWS_OWN:
+            item.add_marker(pytest.mark.filterwarnings(warning))
+
 
 @pytest.fixture
 def make_experiment(tmp_path: Path) -> MakeExperiment:
@@ -133,11 +143,11 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
     })  # fmt: skip
     skill = _skill(record)
     random = np.random.default_rng(_number(record["key"]))
-    _write_metrics(folder / "metrics.jsonl", steps, skill, began, random)
+    last = _write_metrics(folder / "metrics.jsonl", steps, skill, began, random)
     (folder / "attempts").mkdir()
     (folder / "attempts/1.log").write_text("started\n", encoding="utf-8")
     if state == "DONE":
-        _write_results(folder, skill, random)
+        _write_results(folder, skill, last, random)
         _write_attention(folder / "attention", random)
         _write_translations(folder / "translations.tsv", skill, random)
         save_file({"encoder.embedding.weight": random.normal(size=(60, 16)).astype(np.float32)},
@@ -238,7 +248,7 @@ def _skill(record: dict[str, Any]) -> float:
 
 def _write_metrics(
     path: Path, steps: int, skill: float, began: datetime, random: np.random.Generator
-) -> None:
+) -> dict[str, float]:
     lines = []
     for step in range(5, steps + 1, 5):
         loss = 0.1 + 4 * (1 - skill) + 4.2 * float(np.exp(-step / 60)) + abs(random.normal()) / 30
@@ -249,12 +259,16 @@ def _write_metrics(
         time = (began + timedelta(seconds=step / 8)).timestamp()
         lines.append({"step": step, "epoch": step / 36, "time": time, "values": values})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return values
 
 
-def _write_results(folder: Path, skill: float, random: np.random.Generator) -> None:
+def _write_results(
+    folder: Path, skill: float, last: dict[str, float], random: np.random.Generator
+) -> None:
     roles = ("encoder", "decoder", "cross")
     metrics = {
-        "valid/loss": 0.2, "test/loss": 0.21, "test/perplexity": 1.23, "test/token_accuracy": 0.98,
+        "valid/loss": last["valid/loss"], "test/loss": last["valid/loss"],
+        "test/perplexity": 1.23, "test/token_accuracy": 0.98,
         "test/exact_match": skill, "test/bleu": 98 * skill, "test/chrf": 99 * skill,
         "test/loss_alone": 0.2, "test/exact_match_alone": min(1.0, skill + 0.02),
         **{f"attention/{role}/entropy": float(random.uniform(0.5, 2)) for role in roles},

@@ -59,8 +59,8 @@ def head_statistics(weights: ArrayLike) -> HeadStatistics:
 class ProbeMaps:
     """The maps of one probe sentence in one run.
 
-    ``weights`` holds ``[layer, head, query, key]`` by role (encoder, decoder, cross). It is read
-    from disk at first use: a report looks at few of the maps that a study records.
+    ``weights`` holds ``[layer, head, query, key]`` by role (encoder, decoder, cross). A report
+    looks at few of the maps that a study records, so they stay on disk until someone asks.
     """
 
     index: int
@@ -69,6 +69,11 @@ class ProbeMaps:
 
     @cached_property
     def weights(self) -> dict[str, NDArray[np.float32]]:
+        """The maps by role; read at first use.
+
+        Raises:
+            HeadToHeadError: If the file of maps is damaged.
+        """
         from safetensors import SafetensorError, safe_open
 
         prefix = f"{self.index}/"

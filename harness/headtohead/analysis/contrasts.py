@@ -15,7 +15,7 @@ import numpy as np
 
 from headtohead.analysis import statistics
 from headtohead.analysis.frames import FINAL, Frames
-from headtohead.analysis.metrics import higher_is_better, is_loss, show
+from headtohead.analysis.metrics import higher_is_better, is_loss, label, show
 from headtohead.analysis.statistics import ALPHA, Paired
 
 BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detected", "identical"
@@ -119,7 +119,7 @@ def unranked(frames: Frames, slug: str, metric: str) -> str | None:
     lacking = [seed for seed in frames.seeds if seed not in frames.scores(slug, metric)]
     if not lacking:
         return None
-    states = {int(seed): str(state) for seed, state in zip(rows["seed"], rows["state"], strict=True)}
+    states = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
     counts: dict[str, int] = {}
     for seed in lacking:
         state = states.get(seed, "PLANNED")
@@ -183,9 +183,8 @@ def _factor(
 ) -> Contrast:
     pairs = tuple((left, right) for left, right in declared["pairs"])
     axis, value, against = declared["axis"], declared["value"], declared["against"]
-    draft = Contrast(
-        "factor", f"{axis}: {value} − {against}", str(value), str(against), metric, axis, pairs=pairs
-    )
+    name = f"{axis}: {label(value)} − {label(against)}"
+    draft = Contrast("factor", name, label(value), label(against), metric, axis, pairs=pairs)
     if not pairs:
         return replace(draft, reason="no two variants differ in this alone")
     if all(frames.trained(left) == frames.trained(right) for left, right in pairs):

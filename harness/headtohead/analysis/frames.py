@@ -12,11 +12,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headtohead.errors import HeadToHeadError
 
 FINAL = ("DONE", "DIVERGED")
 """States whose results stand: a run that diverged has answered too."""
+
+KEPT = ("plugins", "versions", "execution")
+"""What of ``run.json`` a report cites; configurations of 10,000 runs would fill the memory."""
 
 RUN_COLUMNS = ("variant", "title", "seed", "state", "reason", "key", "directory", "reused_from",
                "step", "steps", "started", "ended", "fingerprint", "stopped_early",
@@ -43,18 +47,22 @@ class Frames:
 
     @property
     def name(self) -> str:
+        """The experiment's name."""
         return str(self.experiment["name"])
 
     @property
     def axes(self) -> list[str]:
+        """What varies, in the order of the file."""
         return list(self.experiment.get("axes", []))
 
     @property
     def seeds(self) -> list[int]:
+        """The replicates that every variant was asked for."""
         return [int(seed) for seed in self.experiment["seeds"]]
 
     @property
     def baseline(self) -> str:
+        """The slug of the variant that others are compared with."""
         return str(self.experiment["baseline"])
 
     @cached_property
@@ -69,7 +77,7 @@ class Frames:
 
     def path(self, run: str) -> Path:
         """Return the directory that holds a run's files, in another experiment where reused."""
-        return self.directory / self.runs.at[run, "directory"]
+        return self.directory / str(self.runs.at[run, "directory"])
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's finite values of a final metric by seed."""
@@ -180,7 +188,7 @@ def _run(
         **{f"parameters/{part}": n for part, n in (variant.get("parameters") or {}).items()},
         **results.get("metrics", {}),
     }
-    kept = {key: record[key] for key in ("plugins", "versions", "execution") if key in record}
+    kept = {key: value for key, value in record.items() if key in KEPT}
     kept |= {key: results[key] for key in ("signatures", "notes") if results.get(key)}
     return row, kept
 
@@ -241,18 +249,21 @@ class _Histories:
         return torn
 
     def table(self) -> pd.DataFrame:
+        runs, metrics = pd.Index(self.runs), pd.Index(list(self.metrics))
         return pd.DataFrame(
             {
-                "run": pd.Categorical.from_codes(np.array(self.run), categories=self.runs),
+                "run": pd.Categorical.from_codes(_integers(self.run), categories=runs),
                 "step": np.array(self.step),
                 "epoch": np.array(self.epoch),
                 "time": np.array(self.time),
-                "metric": pd.Categorical.from_codes(
-                    np.array(self.metric), categories=list(self.metrics)
-                ),
+                "metric": pd.Categorical.from_codes(_integers(self.metric), categories=metrics),
                 "value": np.array(self.value),
             }
         )
+
+
+def _integers(values: array[int]) -> NDArray[np.intc]:
+    return np.array(values, dtype=np.intc)
 
 
 def _lines(content: bytes) -> Iterator[dict[str, Any] | None]:

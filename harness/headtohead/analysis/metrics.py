@@ -1,8 +1,9 @@
-"""What is known of a metric by its name: which way is better, how it is called, how it is printed."""
+"""What is known of a metric by its name: which way is better, its words, how it is printed."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 LOWER_IS_BETTER = ("loss", "perplexity", "_ms", "_mb", "_seconds", "unk_rate")
 COMPARABLE_ONLY_AT_EQUAL_LOSS = ("loss", "perplexity")
@@ -65,6 +66,13 @@ def show(value: float | None, metric: str, *, signed: bool = False, digits: int 
     if value < 0:
         return f"−{text}"
     return f"+{text}" if signed and value > 0 else text
+
+
+def label(value: Any) -> str:
+    """Return an axis value in the words of the experiment file."""
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "true", False: "false"}[value]
+    return str(value)
 
 
 def show_p(p: float | None) -> str:

@@ -192,9 +192,7 @@ def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
     return seeds
 
 
-def smallest_detectable(
-    sd: float, n: int, *, alpha: float = ALPHA, power: float = POWER
-) -> float:
+def smallest_detectable(sd: float, n: int, *, alpha: float = ALPHA, power: float = POWER) -> float:
     """Return the true difference that a paired t-test on ``n`` seeds finds with ``power``.
 
     ``sd`` is the standard deviation of the paired differences. NaN with fewer than two seeds.
@@ -225,9 +223,7 @@ def equivalence(
         p = max(above, below)
     else:
         p = 0.5**result.n if abs(result.mean) < margin else 1.0
-    return Equivalence(
-        result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha)
-    )
+    return Equivalence(result.n, margin, result.mean, result.low, result.high, p, bool(p <= alpha))
 
 
 def _kind(d: Floats, scale: float) -> Kind:

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 @experiment_argument
 @runs_option
 @reports_option
-@click.option("--allow-partial", is_flag=True,
-              help="Rank variants whose seeds are not all in, and say so on the report.")  # fmt: skip
-@click.option("--from-mlflow", "store", metavar="URI",
-              help="Take the runs from an MLflow store instead of the runs folder.")  # fmt: skip
+@click.option(
+    "--allow-partial", is_flag=True,
+    help="Rank variants whose seeds are not all in, and say so on the report.",
+)  # fmt: skip
+@click.option(
+    "--from-mlflow", "store", metavar="URI",
+    help="Take the runs from an MLflow store instead of the runs folder.",
+)  # fmt: skip
 def command(
     experiment: Path, runs_root: Path, reports_root: Path, allow_partial: bool, store: str | None
 ) -> None:

@@ -53,20 +53,16 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     source = registry.find("dataset", config.dataset).source_sha256
     store = PreparedStore(cache / "prepared", resolved, source)
     stamp: Callable[..., str | None] = getattr(dataset, "stamp", lambda *_: None)
-    mark = stamp(options, resolved.split, downloads)
-    ready = store.load(mark) if mark else None
+    known = stamp(options, resolved.split, downloads)
+    ready = store.load(known) if known else None
+    if ready is not None:
+        return ready
+    corpus = dataset.load(options, str(resolved.split), downloads)
+    mark = stamp(options, resolved.split, downloads) or corpus.fingerprint
+    ready = store.load(mark) if mark != known else None
     if ready is None:
-        corpus = dataset.load(options, str(resolved.split), downloads)
-        mark = stamp(options, resolved.split, downloads) or corpus.fingerprint
-        ready = store.load(mark) or _prepare_and_save(corpus, resolved, store, mark)
-    return ready
-
-
-def _prepare_and_save(
-    corpus: Corpus, config: DataConfig, store: PreparedStore, mark: str
-) -> PreparedData:
-    ready = prepare_corpus(corpus, config)
-    store.save(mark, ready)
+        ready = prepare_corpus(corpus, resolved)
+        store.save(mark, ready)
     return ready
 
 
@@ -102,7 +98,7 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
                for side in SIDES}
         for part, rows in parts.items()
     }  # fmt: skip
-    vocabularies = _vocabularies(words["train"], config)
+    vocabularies = _vocabularies(words["train"], tokenisers, config)
     splits = {
         part: _split(table, rows, words[part], vocabularies, every_reference=part != "train")
         for part, rows in parts.items()
@@ -201,18 +197,24 @@ def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, 
     return {side: Tokeniser(name, learn(texts[side], config.vocabulary)) for side in SIDES}
 
 
-def _vocabularies(train: Words, config: DataConfig) -> dict[Side, Vocabulary]:
-    asked, pieces = config.vocabulary, config.tokens == "subword"
+def _vocabularies(
+    train: Words, tokenisers: Mapping[Side, Tokeniser], config: DataConfig
+) -> dict[Side, Vocabulary]:
+    asked = config.vocabulary
+    bounds = {"min_count": asked.min_count, "max_size": asked.max_size}
 
-    def build(sentences: list[list[str]]) -> Vocabulary:
-        return build_vocabulary(
-            sentences, min_count=asked.min_count, max_size=asked.max_size, pieces=pieces
-        )
+    def build(sentences: list[list[str]], side: Side) -> Vocabulary:
+        merges = tokenisers[side].subwords
+        if merges is None:
+            return build_vocabulary(sentences, **bounds)
+        from headtohead.data.subwords import inventory
+
+        return build_vocabulary(sentences, pieces=inventory(merges))
 
     if asked.shared:
-        both = build([*train["source"], *train["target"]])
+        both = build([*train["source"], *train["target"]], "source")
         return {"source": both, "target": both}
-    return {side: build(train[side]) for side in SIDES}
+    return {side: build(train[side], side) for side in SIDES}
 
 
 def _split(

@@ -29,8 +29,6 @@ def read_lines(path: Path) -> list[str]:
         HeadToHeadError: If the file is missing, empty, damaged or not UTF-8.
     """
     raw = unpack(path)
-    if not raw.strip():
-        raise HeadToHeadError(f"file '{path}' is empty")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -39,7 +37,10 @@ def read_lines(path: Path) -> list[str]:
             f"file '{path}' is not UTF-8: line {line} has the byte 0x{raw[error.start]:02x}; "
             "convert it, for instance with: iconv -f latin1 -t utf-8"
         ) from error
-    lines = text.removeprefix(BYTE_ORDER_MARK).split("\n")
+    text = text.removeprefix(BYTE_ORDER_MARK)
+    if not text.strip():
+        raise HeadToHeadError(f"file '{path}' is empty")
+    lines = text.split("\n")
     if not lines[-1]:
         lines.pop()
     return [line.removesuffix("\r") for line in lines]

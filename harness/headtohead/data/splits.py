@@ -113,6 +113,7 @@ def _refuse_empty(parts: dict[str, list[int]], labels: Labels) -> None:
         if not parts[part]:
             largest = int(np.bincount(labels).max()) if len(labels) else 0
             raise HeadToHeadError(
-                f"the split leaves no pair for {part}: {len(labels)} pairs, the largest group "
-                f"holds {largest}; choose a smaller data.valid and data.test, or data.split: row"
+                f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group "
+                f"holds {largest}, and groups stay whole; change data.valid and data.test, or use "
+                "data.split: row"
             )

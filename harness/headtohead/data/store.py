@@ -125,7 +125,7 @@ def _pack(data: PreparedData) -> dict[str, Array]:
 
 
 def _unpack(path: Path) -> PreparedData:
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
         splits = {part: _unpack_split(arrays, part, document["splits"][part]) for part in PARTS}
     vocabularies = {

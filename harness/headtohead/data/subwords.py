@@ -11,11 +11,12 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from headtohead.data.vocabulary import SPECIALS, WORD_START
+from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import VocabularyConfig
 
 DEFAULT_SIZE = 8000
+UNKNOWN = SPECIALS[UNK]
 
 
 def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
@@ -28,12 +29,13 @@ def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
         HeadToHeadError: If the package tokenizers is not installed.
     """
     package = _package()
-    tokenizer = package.Tokenizer(package.models.BPE())
+    tokenizer = package.Tokenizer(package.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
     tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(
         replacement=WORD_START, prepend_scheme="always"
     )
     trainer = package.trainers.BpeTrainer(
-        vocab_size=(asked.max_size or DEFAULT_SIZE) - len(SPECIALS),
+        vocab_size=(asked.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
+        special_tokens=[UNKNOWN],
         min_frequency=asked.min_count,
         show_progress=False,
     )
@@ -46,6 +48,11 @@ def pieces(merges: str, text: str) -> list[str]:
     """Return the pieces of a normalised text; joined, with ▁ read as a space, they give it back."""
     found: list[str] = _tokenizer(merges).encode(text).tokens
     return found
+
+
+def inventory(merges: str) -> list[str]:
+    """Return every piece that the merges can give."""
+    return sorted(_tokenizer(merges).get_vocab())
 
 
 @lru_cache(maxsize=8)

@@ -49,7 +49,7 @@ def build_vocabulary(
     *,
     min_count: int = 1,
     max_size: int | None = None,
-    pieces: bool = False,
+    pieces: Iterable[str] | None = None,
 ) -> Vocabulary:
     """Count the words of training sentences; order by frequency, then alphabetically.
 
@@ -57,10 +57,13 @@ def build_vocabulary(
         sentences: Words of each sentence.
         min_count: Rarer words are left out.
         max_size: Largest size, special tokens included.
-        pieces: The words are parts of words.
+        pieces: The words are parts of words, and these are all of them, seen or not.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
+    if pieces is not None:
+        counts = Counter({piece: counts[piece] for piece in pieces})
+        min_count = 0
     kept = [word for word, n in counts.items() if n >= min_count and word not in SPECIALS]
     kept.sort(key=lambda word: (-counts[word], word))
     words = [*SPECIALS, *kept]
-    return Vocabulary(words[:max_size], pieces)
+    return Vocabulary(words[:max_size], pieces is not None)

@@ -288,8 +288,9 @@ class _Expansion:
         return _Cell(config, match, asked, found[1] if found else None)
 
     def _key(self, cell: _Cell) -> str:
+        """Return what tells combinations apart; options say where data is, before it is read."""
         identity = canonical(cell.config, "", self.registry)
-        return json.dumps([identity, cell.match], sort_keys=True)
+        return json.dumps([identity, cell.config.data.options, cell.match], sort_keys=True)
 
     def _labels(self, cell: _Cell) -> dict[str, Scalar]:
         labels: dict[str, Scalar] = {}

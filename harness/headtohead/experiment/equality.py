@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headtohead.experiment.design import Variant
 from headtohead.experiment.schema import EntryConfig
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST = 768
-"""Longer data is not compared (the work grows with the cube), and nothing is called equal."""
+"""Masks of longer data are not compared: the work grows with the cube of the length."""
 
 _AT_ONCE = 32
 
@@ -40,21 +40,24 @@ class Equal:
 
 
 def equal_variants(
-    variants: Sequence[Variant], first: str, longest: Mapping[str, int], registry: Registry
+    variants: Sequence[Variant],
+    first: str,
+    identities: Mapping[str, Mapping[str, Any]],
+    longest: Mapping[str, int],
+    registry: Registry,
 ) -> dict[str, Equal]:
     """Return, by slug, the variants that equal an earlier one.
 
     Args:
         variants: As they would be trained.
         first: Slug of the variant that others are preferably equal to.
+        identities: Canonical identity of each variant, by slug.
         longest: Tokens of the longest sequence by side that training or decoding can meet.
         registry: Where maskings are looked up.
     """
-    if max(longest.values()) > LONGEST:
-        return {}
     masks = _Masks(registry, longest)
     found: dict[str, Equal] = {}
-    for group in _alike_but_for_masks(variants, first):
+    for group in _alike_but_for_masks(variants, first, identities):
         kept: list[Variant] = []
         for variant in group:
             for other in kept:
@@ -67,11 +70,15 @@ def equal_variants(
     return found
 
 
-def _alike_but_for_masks(variants: Iterable[Variant], first: str) -> list[list[Variant]]:
+def _alike_but_for_masks(
+    variants: Iterable[Variant], first: str, identities: Mapping[str, Mapping[str, Any]]
+) -> list[list[Variant]]:
     groups: dict[str, list[Variant]] = {}
     for variant in sorted(variants, key=lambda one: one.slug != first):
-        rest = variant.config.model_dump(mode="json", exclude={"masking"})
-        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(variant)
+        identity = identities[variant.slug]
+        rest = {name: one for name, one in identity["config"].items() if name != "masking"}
+        text = json.dumps([rest, identity["fingerprint"]], sort_keys=True)
+        groups.setdefault(text, []).append(variant)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -90,6 +97,8 @@ class _Masks:
             for role in ROLES
             if one.config.masking.role(role) != other.config.masking.role(role)
         ]
+        if differing and max(self.longest.values()) > LONGEST:
+            return None
         for role in differing:
             if not self.agree(role, _text(one, role), _text(other, role)):
                 return None

@@ -234,12 +234,19 @@ def make_plan(
     prepared = _Data(registry, cache or data.cache_root())
     design = _defined(expand(loaded, registry), loaded, prepared, registry)
     asked = widths(design.variants)
+    _refuse_matched_width(design, loaded)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=matched.variants)
-    equal = equal_variants(
-        design.variants, design.baseline, prepared.longest(design.variants), registry
+    identities = {
+        one.slug: canonical(one.config, prepared.of(one.config).fingerprint, registry)
+        for one in design.variants
+    }
+    longest = prepared.longest(design.variants)
+    equal = equal_variants(design.variants, design.baseline, identities, longest, registry)
+    variants = tuple(
+        _planned(one, asked[one.slug], equal.get(one.slug), identities[one.slug], prepared)
+        for one in design.variants
     )
-    variants = tuple(_planned(one, asked, equal, prepared, registry) for one in design.variants)
     found = {} if fresh else _find_runs(variants, design.seeds, runs_root, loaded.name)
     runs = tuple(
         _run(one, seed, found.get((one.slug, seed)), loaded.name, registry)
@@ -321,22 +328,29 @@ def _defined(
     return design.without(reasons)
 
 
+def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
+    used = next((one.match for one in design.variants if one.match != "none"), None)
+    if used and "model.d_ff" in design.axes:
+        raise loaded.place("match").error(
+            f"'{used}' widens model.d_ff, which is an axis of this design; use match: none"
+        )
+
+
 def _planned(
     variant: Variant,
-    asked: Mapping[str, int],
-    equal: Mapping[str, Equal],
+    d_ff_asked: int,
+    equal: Equal | None,
+    identity: Mapping[str, Any],
     prepared: _Data,
-    registry: Registry,
 ) -> PlannedVariant:
-    fingerprint = prepared.of(variant.config).fingerprint
     return PlannedVariant(
         variant=variant,
         counts=prepared.count(variant.config),
         steps=steps(variant.config, prepared.sizes(variant.config)),
-        d_ff_asked=asked[variant.slug],
-        fingerprint=fingerprint,
-        identity=canonical(variant.config, fingerprint, registry),
-        equal=equal.get(variant.slug),
+        d_ff_asked=d_ff_asked,
+        fingerprint=identity["fingerprint"],
+        identity=identity,
+        equal=equal,
     )
 
 
@@ -475,15 +489,19 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             )
     reused = [run for run in plan.runs if run.reused_from]
     if reused:
-        notes.append(f"{len(reused)} runs are reused from other experiments")
+        notes.append(f"{_runs(reused)} reused from other experiments")
     stale = [run for run in plan.runs if run.stale]
     if stale:
         what = "; ".join(sorted({item for run in stale for item in run.stale}))
-        notes.append(f"{len(stale)} finished runs are STALE: {what}; --fresh trains them anew")
+        notes.append(f"{_runs(stale, 'finished ')} STALE: {what}; --fresh trains anew")
     if len(plan.prepared) > 1:
         notes.append(f"{len(plan.prepared)} different data sets; the baseline's is described")
     seeds = len(plan.design.seeds)
-    if seeds < 6:
+    if 1 < seeds < 6 and plan.power:
         notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")
     notes.extend(family.words for family in plan.power)
     return tuple(notes)
+
+
+def _runs(runs: Sequence[PlannedRun], kind: str = "") -> str:
+    return f"1 {kind}run is" if len(runs) == 1 else f"{len(runs)} {kind}runs are"

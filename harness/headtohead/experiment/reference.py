@@ -103,7 +103,7 @@ def _default(info: FieldInfo) -> str:
         return "required"
     value = info.get_default(call_default_factory=True)
     if isinstance(value, BaseModel):
-        return "see below"
+        return "its defaults"
     return "–" if value is None else f"`{json.dumps(value)}`"
 
 

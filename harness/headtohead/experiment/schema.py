@@ -1,4 +1,4 @@
-"""One full configuration, as typed sections. Every field says what it means; nothing else is allowed.
+"""One full configuration, as typed sections. Every field says what it means; no other is allowed.
 
 A field belongs to a run's identity unless it is marked ``Runtime`` (the result does not depend on
 it). A field added after the first release is marked ``Neutral(value)``: while it has that value it
@@ -86,7 +86,7 @@ class DataConfig(Section):
     tokens: Literal["word", "subword"] = Field(
         "word", description="subword needs the extra `subwords` (tokenizers)"
     )
-    vocabulary: VocabularyConfig = VocabularyConfig()
+    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how words get their ids")
     max_words: int | None = Field(
         None, ge=1, description="pairs with a longer side are dropped and counted"
     )
@@ -287,7 +287,7 @@ class ExperimentFile(Section):
     match: Literal["none", "parameters", "flops"] = Field(
         "none", description="widen d_ff of smaller variants until they match the largest, to 1 %"
     )
-    metrics: Metrics = Metrics()
+    metrics: Metrics = Field(Metrics(), description="what the answer speaks of")
     probes: list[str | Probe] | None = Field(
         None, description="sentences for attention maps; default: two of the test set"
     )

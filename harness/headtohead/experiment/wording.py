@@ -50,7 +50,9 @@ def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
         if isinstance(value, Mapping) and part in value:
             value = value[part]
         elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(part, int):
-            value = value[part] if part < len(value) else None
+            if part >= len(value):
+                continue
+            value = value[part]
         else:
             continue
         path = (*path, part)
@@ -62,6 +64,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
     if kind == "extra_forbidden":
         name = str(detail["loc"][-1])
         return f"unknown field '{name}'{nearest(name, _fields(model, detail['loc'][:-1]))}"
+    if kind == "missing" and isinstance(detail["loc"][-1], int):
+        return f"expected {detail['loc'][-1] + 1} values, got {got}"
     if kind == "missing":
         return f"field '{detail['loc'][-1]}' is missing"
     if kind == "literal_error":

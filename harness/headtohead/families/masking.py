@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from headtohead.families.entry import Entry, Options
@@ -9,6 +11,13 @@ from headtohead.families.entry import Entry, Options
 
 class Masking(Entry):
     """A masking scheme, set per role. Stateless: built from its options alone."""
+
+    promises: ClassVar[frozenset[str] | None] = None
+    """What the scheme means to do, for the invariants to hold it to.
+
+    ``hides-future``: no key after the query; ``hides-padding``: no key beyond the length;
+    ``shows-the-rest``: every other key. None promises nothing: its mask is taken at its word.
+    """
 
     def __init__(self, options: Options) -> None:
         self.options = options

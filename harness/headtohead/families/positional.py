@@ -114,6 +114,14 @@ class Positional(Part):
 
     bare: ClassVar[dict[str, str]] = {"cross": "none"}
 
+    promises: ClassVar[frozenset[str]] = frozenset()
+    """What the encoding means to be, for the invariants to hold it to.
+
+    ``order-blind``: an encoder that sees everything is a bag of words; ``relative``: moving all
+    positions alike changes nothing; ``falls-with-distance``: on equal tokens, weights fall with
+    distance. One that is not order-blind must hear the order of words.
+    """
+
     @classmethod
     def limit(cls, options: Options) -> int | None:
         """Largest number of positions that the encoding is defined for, or None if unbounded."""

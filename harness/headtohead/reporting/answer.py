@@ -16,12 +16,14 @@ def answer(analysis: Analysis) -> str:
     contrasts = _speaking(analysis)
     if not contrasts:
         return _nothing_to_compare(analysis)
-    clauses = [_clause(analysis, contrast) for contrast in _told(contrasts)]
-    left_out = [contrast for contrast in contrasts if contrast not in _told(contrasts)]
-    if left_out:
-        clauses.append(_rest(left_out))
-    opening = _opening(analysis, contrasts[0])
-    text = opening + "; ".join(clauses) + "."
+    judged = [c for c in contrasts if c.paired is not None or _equal(c)]
+    told = _told(judged)
+    clauses = [_clause(analysis, contrast) for contrast in told]
+    if len(told) < len(judged):
+        clauses.append(_rest([contrast for contrast in judged if contrast not in told]))
+    if len(judged) < len(contrasts):
+        clauses.append(_silence(analysis, [c for c in contrasts if c not in judged]))
+    text = _opening(analysis, contrasts[0]) + "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
 
@@ -35,8 +37,6 @@ def _speaking(analysis: Analysis) -> list[Contrast]:
 
 def _told(contrasts: list[Contrast]) -> list[Contrast]:
     """Return the contrasts that have room in one sentence: all, or the largest differences."""
-    contrasts = [contrast for contrast in contrasts if contrast.paired is not None or
-                 contrast.kind == "factor"]  # fmt: skip
     if len(contrasts) <= MOST_CLAUSES:
         return contrasts
     found = [contrast for contrast in contrasts if contrast.found]
@@ -48,15 +48,23 @@ def _told(contrasts: list[Contrast]) -> list[Contrast]:
 def _rest(left_out: list[Contrast]) -> str:
     found = sum(contrast.found for contrast in left_out)
     undetected = sum(contrast.verdict == UNDETECTED for contrast in left_out)
-    silent = len(left_out) - found - undetected
+    equal = len(left_out) - found - undetected
     parts = []
     if found:
         parts.append(f"{_counted(found, 'smaller difference')} detected")
     if undetected:
         parts.append(f"{_counted(undetected, 'contrast')} without a detected difference")
-    if silent:
-        parts.append(f"{_counted(silent, 'contrast')} not tested")
+    if equal:
+        parts.append(f"{_counted(equal, 'contrast')} without a test")
     return "of the rest, " + ", ".join(parts)
+
+
+def _silence(analysis: Analysis, unranked: list[Contrast]) -> str:
+    """Return which contrasts could not be judged, and the first reason for it."""
+    names = [_name(analysis, contrast) + _against(contrast) for contrast in unranked]
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    reason = (unranked[0].reason or "").removeprefix("not ranked: ")
+    return f"not ranked: {shown} ({reason})"
 
 
 def _counted(number: int, word: str) -> str:
@@ -79,8 +87,7 @@ def _partial(analysis: Analysis) -> bool:
 def _clause(analysis: Analysis, contrast: Contrast) -> str:
     name = _name(analysis, contrast)
     if contrast.paired is None:
-        fate = contrast.reason if _equal(contrast) else "not ranked"
-        return f"{name}{_against(contrast)} is {fate}"
+        return f"{name}{_against(contrast)} is equal by construction"
     if contrast.found:
         verdict = f"{name} is {contrast.verdict}{_than(contrast)} by {_amount(contrast)}"
         return verdict + _turns(contrast, analysis)
@@ -139,8 +146,10 @@ def _nothing_to_compare(analysis: Analysis) -> str:
     states = analysis.frames.runs["state"]
     done = int((states == "DONE").sum())
     if done < len(states):
-        return (f"No answer yet: {done} of {len(states)} runs have come to a result, and nothing is "
-                f"ranked on fewer seeds than were asked for.")  # fmt: skip
+        return (
+            f"No answer yet: {done} of {len(states)} runs have come to a result, and nothing "
+            f"is ranked on fewer seeds than were asked for."
+        )
     if len(analysis.frames.variants) == 1:
         summary = analysis.summaries[analysis.frames.baseline]
         return (f"One variant, nothing to compare it with: {readable(analysis.metric)} "

@@ -10,7 +10,7 @@ from typing import Any
 
 from headtohead.analysis import metrics
 from headtohead.analysis.contrasts import Contrast, loss_mismatch
-from headtohead.analysis.figures.style import Palette, label
+from headtohead.analysis.figures.style import Palette
 from headtohead.analysis.statistics import Summary, summarise
 from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
@@ -138,21 +138,26 @@ class Content:
             return (f"Partial: {count} ({final} of {total} runs have a result). They are ranked on "
                     f"the seeds that finished, because --allow-partial was given; what finished "
                     f"first is not a random sample.")  # fmt: skip
-        return (f"Incomplete: {count} ({final} of {total} runs have a result). They are listed but "
-                f"not ranked; run the experiment again to finish them, or pass --allow-partial.")
+        return (
+            f"Incomplete: {count} ({final} of {total} runs have a result). They are listed but "
+            f"not ranked; run the experiment again to finish them, or pass --allow-partial."
+        )
 
     @cached_property
     def facts(self) -> list[str]:
         """What a reader should know beside the answer, one sentence each."""
         return [
             *self._ceiling_facts(),
-            *(f"{self._title(row['slug'])} equals {self._title(row['equal_to'])} by construction"
-              f"{': ' + row['equal_reason'] if row.get('equal_reason') else ''}; it was trained once."
-              for row in self.experiment["variants"] if row.get("equal_to")),
+            *(self._equal_fact(row) for row in self.experiment["variants"] if row.get("equal_to")),
             *self._state_facts(),
             *self._leak_facts(),
             *self._noise_facts(),
         ]  # fmt: skip
+
+    def _equal_fact(self, row: Mapping[str, Any]) -> str:
+        why = f": {row['equal_reason']}" if row.get("equal_reason") else ""
+        pair = f"{self._title(row['slug'])} equals {self._title(row['equal_to'])}"
+        return f"{pair} by construction{why}; it was trained once."
 
     def _ceiling_facts(self) -> list[str]:
         verdicts = ceiling_verdicts(self.analysis)
@@ -354,7 +359,7 @@ class Content:
         rows = runs[runs["state"] != "DONE"]
         return [
             {"run": str(name), "title": str(row["title"]), "seed": str(row["seed"]),
-             "state": str(row["state"]), "reason": label(row["reason"]) if row["reason"] else "–",
+             "state": str(row["state"]), "reason": str(row["reason"] or "–"),
              "step": _progress(row["step"], row["steps"])}
             for name, row in rows.iterrows()
         ]  # fmt: skip
@@ -363,7 +368,7 @@ class Content:
     def excluded(self) -> list[dict[str, str]]:
         """Combinations left out, with the reason."""
         return [
-            {"name": " · ".join(label(value) for value in row["axes"].values()),
+            {"name": " · ".join(metrics.label(value) for value in row["axes"].values()),
              "reason": str(row["reason"]),
              "source": {"exclude": "by the experiment file", "undefined": "undefined"}.get(
                  str(row.get("source")), str(row.get("source") or "–"))}
@@ -394,15 +399,18 @@ class Content:
             execution = record.get("execution") or {}
             if execution:
                 devices.add(f"{execution.get('device')} {execution.get('dtype')}")
-        found += [f"STALE: {family} {name} changed its source between runs of this experiment."
-                  for (family, name), known in sorted(hashes.items()) if len(known) > 1]  # fmt: skip
+        found += [
+            f"STALE: {family} {name} changed its source between runs of this experiment."
+            for (family, name), known in sorted(hashes.items())
+            if len(known) > 1
+        ]
         found += [f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(known))}."
                   for name, known in sorted(versions.items()) if len(known) > 1]  # fmt: skip
         if len(devices) > 1:
             found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
         torn = int(self.analysis.frames.runs["torn_lines"].sum())
         if torn:
-            found.append(f"{torn} lines of training histories were torn by a crash and are left out.")
+            found.append(f"{torn} lines of training histories, torn by a crash, are left out.")
         return found
 
     @cached_property
@@ -432,10 +440,10 @@ class Content:
             "Every contrast is paired by seed: the same seed on both sides, so that what a seed "
             "does to all variants cancels; intervals are 95 % t-intervals over seeds and are not "
             "adjusted.",
-            "A verdict is a paired t-test at 5 % after Holm's correction for the number of declared "
-            "contrasts, variants against the baseline and factor contrasts being two families; the "
-            "exact sign-flip p stands beside it unadjusted, and further metrics are described, not "
-            "tested.",
+            "A verdict is a paired t-test at 5 % after Holm's correction for the number of "
+            "declared contrasts, variants against the baseline and factor contrasts being two "
+            "families; the exact sign-flip p stands beside it unadjusted, and further metrics are "
+            "described, not tested.",
             "“Could have seen ≥ x” is the true difference that this many seeds with this spread "
             "find in 80 of 100 studies at the level of Holm's first step: no difference detected "
             "is not equality.",

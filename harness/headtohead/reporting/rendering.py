@@ -17,15 +17,25 @@ from headtohead.analysis.figures.style import PALETTE, themed
 from headtohead.reporting.attention import Gallery, panel_svg, payload
 from headtohead.reporting.content import Content
 
+NAMES = ("contrasts", "scores", "interactions", "lengths", "curves", "cost", "attention")
+"""The figures that a report may have, in the order in which it shows them."""
+
+OPTIONAL = ("description", "file", "text", "created", "notes", "versions")
+DATA = (
+    "dataset", "languages", "split", "leak", "leaky", "counts", "dropped", "vocabulary", "longest",
+    "bag_of_words_ceiling", "licence", "citation", "fingerprint", "notes",
+)  # fmt: skip
+"""Fields of the records that may be absent; the templates refuse to guess at any other."""
+
 
 def html_page(content: Content, figures: Mapping[str, str]) -> str:
     """Return the whole report as one self-contained page."""
     return _environment(True).get_template("index.html.j2").render(
-        c=content,
-        e=content.experiment,
-        figures={name: Markup(themed(svg)) for name, svg in figures.items()},  # noqa: S704
-        css=Markup(_asset("report.css")),  # noqa: S704
-        script=Markup(_asset("report.js")),  # noqa: S704
+        **_common(content),
+        figures={name: Markup(themed(figures[name])) if name in figures else None
+                 for name in NAMES},
+        css=Markup(_asset("report.css")),
+        script=Markup(_asset("report.js")),
         maps=_json(payload(content.gallery)) if content.gallery else None,
         panels=_panels(content.gallery) if content.gallery else [],
         heads=_heads(content.gallery) if content.gallery else [],
@@ -35,12 +45,18 @@ def html_page(content: Content, figures: Mapping[str, str]) -> str:
 def markdown_page(content: Content, figures: Mapping[str, str]) -> str:
     """Return the report as Markdown, with links to the figures beside it."""
     text = _environment(False).get_template("report.md.j2").render(
-        c=content,
-        e=content.experiment,
-        figures=figures,
+        **_common(content),
+        figures={name: name in figures for name in NAMES},
         heads=_heads(content.gallery) if content.gallery else [],
     )  # fmt: skip
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def _common(content: Content) -> dict[str, Any]:
+    record = content.experiment
+    data = record.get("data") or {}
+    return {"c": content, "e": {**dict.fromkeys(OPTIONAL), **record},
+            "d": {**dict.fromkeys(DATA), **data}}  # fmt: skip
 
 
 def markdown_escape(text: object) -> str:
@@ -84,7 +100,7 @@ def _asset(name: str) -> str:
 def _json(value: Any) -> Markup:
     """Return JSON that cannot end the script element it stands in."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Markup(  # noqa: S704
+    return Markup(
         text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     )
 
@@ -103,7 +119,7 @@ def _panels(found: Gallery) -> list[dict[str, Any]]:
         queries, keys = shown.maps[found.probe].tokens(found.role)
         panels.append({
             "title": shown.title, "seed": shown.seed,
-            "svg": Markup(panel_svg(head, queries, keys, colours=colours)),  # noqa: S704
+            "svg": Markup(panel_svg(head, queries, keys, colours=colours)),
             "numbers": f"entropy {entropy(head):.2f}, distance {mean_distance(head):.2f}",
         })  # fmt: skip
     return panels

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 from headtohead.analysis.figures import style
 from headtohead.analysis.figures.buckets import buckets_figure
 from headtohead.analysis.figures.cost import cost_figure
@@ -23,7 +25,7 @@ from headtohead.reporting.attention import sheet_svg
 from headtohead.reporting.content import Content
 from headtohead.reporting.rendering import html_page, markdown_page
 
-FIGURES: dict[str, Callable[[Analysis], object]] = {
+FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "contrasts": forest_figure,
     "scores": strip_figure,
     "interactions": interaction_figure,

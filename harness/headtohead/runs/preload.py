@@ -1,8 +1,10 @@
 """What the forkserver loads once for all workers."""
 
+import sacrebleu.metrics
+
 import headtohead.plugins
 import headtohead.runs.worker
 
 headtohead.plugins.current()
 
-__all__: list[str] = []
+__all__ = ["sacrebleu"]

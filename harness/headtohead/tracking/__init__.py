@@ -6,7 +6,7 @@ The run directories are the truth; MLflow is a view that can be built from them 
 from __future__ import annotations
 
 from headtohead.tracking.environment import installed
-from headtohead.tracking.materialise import materialise
+from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.shipping import ShipReport, ship
 from headtohead.tracking.store import default_uri
 

@@ -40,7 +40,7 @@ def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
         if name not in _runtime_fields():
             found.setdefault(name, value)
     return {
-        _allowed(name): _text(value)[:PARAM_LIMIT]
+        _allowed(name): text(value)[:PARAM_LIMIT]
         for name, value in found.items()
         if value is not None
     }
@@ -68,7 +68,7 @@ def tags(study: Study, run: RunDirectory, record: dict[str, Any], status: dict[s
         "h2h.directory": run.folder.name,
         "h2h.reused_from": run.reused_from,
     }
-    return {name: _text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
+    return {name: text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
 
 
 def creation_tags() -> dict[str, str]:
@@ -151,11 +151,12 @@ def _allowed(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter in "_-./ :" else "-" for letter in name)
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """Return a value as MLflow's page should show it."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list):
-        return ", ".join(_text(item) for item in value)
+        return ", ".join(text(item) for item in value)
     return str(value)

@@ -39,8 +39,8 @@ def log_dataset(store: Store, run_id: str, data: dict[str, Any]) -> None:
 
 
 def log_model(store: Store, experiment_id: str, run: RunDirectory, run_id: str,
-              earlier: Run | None) -> str | None:  # fmt: skip
-    """Log the final weights as a model of the run; return its id, or None without weights.
+              earlier: Run | None) -> LoggedModel | None:  # fmt: skip
+    """Log the final weights as a model of the run; return it, or None without weights.
 
     ``earlier`` is the MLflow run as it stood where it was not created just now: a model that it
     already has is filled again. A reused run's weights stay with the study that trained it.
@@ -60,7 +60,7 @@ def log_model(store: Store, experiment_id: str, run: RunDirectory, run_id: str,
     outputs = earlier.outputs.model_outputs if earlier and earlier.outputs else []
     if model.model_id not in {output.model_id for output in outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
-    return str(model.model_id)
+    return model
 
 
 def _create(store: Store, experiment_id: str, run: RunDirectory, run_id: str) -> LoggedModel:

@@ -63,10 +63,8 @@ def _write_labels(sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str],
     for head in range(heads):
         _paste(sheet, _label(f"head {head + 1}"), left + head * wide, above - TEXT_HEIGHT - 5)
         for index, word in enumerate(keys):
-            upright = np.rot90(_label(word), k=-1)
-            _paste(
-                sheet, upright, left + head * wide + index * LABELLED_CELL, above + layers * high
-            )
+            place = left + head * wide + index * LABELLED_CELL
+            _paste(sheet, np.rot90(_label(word), k=-1), place, above + layers * high)
     for layer in range(layers):
         for index, word in enumerate(queries):
             label = _label(word)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from headtohead.tracking.staging import stage
 from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
-    from mlflow.entities import Metric, Run
+    from mlflow.entities import LoggedModel, Metric, Run
 
 STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "CLAIMED": "RUNNING", "PLANNED": "RUNNING",
           "KILLED": "KILLED"}  # fmt: skip
@@ -146,10 +147,15 @@ def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
     started = milliseconds(status.get("started")) or 0
     ended = milliseconds(status.get("ended")) or _last_moment(run) or started
     earlier = _earlier(destination, known)
-    model_id = models.log_model(destination.store, destination.experiment_id, run, known.run_id,
+    model = models.log_model(destination.store, destination.experiment_id, run, known.run_id,
                                 earlier)  # fmt: skip
-    metrics, finals = _metrics(run, ended)
-    metrics += [_metric(key, point, model_id) for key, point in finals.items()]
+    histories, results = run.histories(), run.results()
+    metrics = [
+        _metric(key, point) for key, points in histories.items() for point in thinned(points)
+    ]
+    if results:
+        finals = final_points(results, histories, ended)
+        metrics += _final_metrics(finals, model, earlier)
     tags = description.tags(study, run, record, status, *state, destination.parent)
     upload = functools.partial(client.log_artifacts, known.run_id)
     with destination.store.artifacts(known.artifacts, upload) as folder:
@@ -204,12 +210,21 @@ def _log(destination: Destination, known: Known, params: dict[str, str], tags: d
     )
 
 
-def _metrics(run: RunDirectory, ended: int) -> tuple[list[Metric], dict[str, Point]]:
-    histories, results = run.histories(), run.results()
-    metrics = [
-        _metric(key, point) for key, points in histories.items() for point in thinned(points)
-    ]
-    return metrics, final_points(results, histories, ended) if results else {}
+def _final_metrics(finals: dict[str, Point], model: LoggedModel | None, earlier: Run | None
+                   ) -> list[Metric]:  # fmt: skip
+    """Return the final values that MLflow does not show yet, linked to the model.
+
+    A value that changed is logged at the present time: of equal steps MLflow shows the latest.
+    """
+    shown = earlier.data.metrics if earlier else {}
+    linked = {metric.key for metric in model.metrics or ()} if model else finals.keys()
+    now = round(time.time() * 1000)
+    return [
+        _metric(key, point._replace(time=now) if key in shown and changed else point,
+                model.model_id if model else None)
+        for key, point in finals.items()
+        if (changed := shown.get(key) != point.value) or key not in linked
+    ]  # fmt: skip
 
 
 def _metric(key: str, point: Point, model_id: str | None = None) -> Metric:

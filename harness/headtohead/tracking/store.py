@@ -151,10 +151,11 @@ def locked(uri: str) -> Iterator[None]:
 def one_line(uri: str) -> Iterator[None]:
     """Turn whatever a store, its disk or its server raises into one HeadToHeadError."""
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
-    except (MlflowException, sqlite3.Error, OSError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise _unusable(uri, error) from error
 
 

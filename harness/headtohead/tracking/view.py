@@ -12,6 +12,7 @@ import json
 import zlib
 from typing import Any
 
+from headtohead.tracking.description import text
 from headtohead.tracking.rundirs import Study, milliseconds
 
 TESTED = ("3.17",)
@@ -62,7 +63,7 @@ def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]],
            group: list[str], search: str = "") -> dict[str, Any]:  # fmt: skip
     sections = [
         {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True,
-         "columns": 2 if len(cards) in {1, 2, 4} else 3, "cardHeight": 400 if name == "Attention" else 360}
+         **_layout(name, len(cards))}
         for name, cards in charts
     ]  # fmt: skip
     cards = [
@@ -79,7 +80,8 @@ def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]],
         "runsVisibilityMap": {}, "runsHiddenMode": "SHOW_ALL", "compareRunCharts": cards,
         "compareRunSections": sections, "viewMaximized": False, "runListHidden": False,
         "isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True,
-        "groupBy": _group(group), "groupsExpanded": {}, "autoRefreshEnabled": True,
+        "groupBy": _group(group), "groupsExpanded": _folded(plan, group),
+        "autoRefreshEnabled": True,
         "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0,
                                   "selectedXAxisMetricKey": ""},
     }  # fmt: skip
@@ -90,6 +92,23 @@ def _group(params: list[str]) -> dict[str, Any] | None:
         return None
     keys = [{"groupByData": param, "mode": "param"} for param in params]
     return {"aggregateFunction": "average", "groupByKeys": keys}
+
+
+def _folded(plan: dict[str, Any], params: list[str]) -> dict[str, bool]:
+    """Fold the groups: their list, a coloured line each, is the legend of the charts."""
+    if len(params) != 1:
+        return {}
+    values = {
+        variant["slug"] if params == ["variant"] else variant["axes"][params[0]]
+        for variant in plan["variants"]
+    }
+    return {f"param.{params[0]}.{text(value)}": False for value in values}
+
+
+def _layout(section: str, cards: int) -> dict[str, int]:
+    if section == "Attention":
+        return {"columns": 1, "cardHeight": 500}
+    return {"columns": 2 if cards in {1, 2, 4} else 3, "cardHeight": 360}
 
 
 def _columns(plan: dict[str, Any]) -> list[str]:

@@ -96,6 +96,14 @@ def translate_rows(
 
 
 @dataclass(frozen=True)
+class Scores:
+    """Scores of a set of translations, and how the ones of sacreBLEU were computed."""
+
+    values: dict[str, float]
+    signatures: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Translations:
     """One run's translations of distinct sources, with all references of each."""
 
@@ -119,24 +127,18 @@ class Translations:
             tuple(self.hypotheses[i] for i in chosen),
         )
 
-    def scores(self) -> dict[str, float]:
-        """Return exact match (a share), and sacreBLEU's BLEU and chrF (0 to 100)."""
+    def scores(self) -> Scores:
+        """Return exact match (a share), sacreBLEU's BLEU and chrF (0 to 100), and signatures."""
         exact = self.exact
         bleu, chrf = _scorers()
         streams = self._reference_streams()
-        return {
+        values = {
             "exact_match": sum(exact) / len(exact),
             "bleu": float(bleu.corpus_score(self.hypotheses, streams).score),
             "chrf": float(chrf.corpus_score(self.hypotheses, streams).score),
         }
-
-    def signatures(self) -> dict[str, str]:
-        """Return sacreBLEU's signatures, which say how the scores were computed."""
-        bleu, chrf = _scorers()
-        streams = self._reference_streams()
-        bleu.corpus_score(self.hypotheses, streams)
-        chrf.corpus_score(self.hypotheses, streams)
-        return {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+        signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
+        return Scores(values, signatures)
 
     def _reference_streams(self) -> list[list[str | None]]:
         most = max(len(references) for references in self.references)

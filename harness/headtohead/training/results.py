@@ -67,13 +67,14 @@ def score_test_split(training: StackTraining, data: PreparedData) -> Callable[[i
     def results(member: int) -> SplitResults:
         translations = collect(data, split, rows, written[member])
         metrics = {f"test/{name}": value for name, value in forced.metrics(member).items()}
-        metrics |= {f"test/{name}": value for name, value in translations.scores().items()}
+        scores = translations.scores()
+        metrics |= {f"test/{name}": value for name, value in scores.values.items()}
         if alone is not None:
             by_itself = collect(data, split, rows, alone[1][member])
             metrics["test/loss_alone"] = alone[0].metrics(member)["loss"]
             metrics["test/exact_match_alone"] = sum(by_itself.exact) / len(rows)
         buckets = bucket_scores(split, rows, translations, forced, member, config.buckets)
-        return SplitResults(metrics, buckets, translations.signatures(), translations)
+        return SplitResults(metrics, buckets, scores.signatures, translations)
 
     return results
 
@@ -96,7 +97,7 @@ def bucket_scores(
             "high": high,
             "n": len(places),
             "loss": float(forced.losses[member][own].sum()) / words,
-        } | translations.part(places).scores())  # fmt: skip
+        } | translations.part(places).scores().values)  # fmt: skip
     return scored
 
 

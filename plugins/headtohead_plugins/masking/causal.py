@@ -16,6 +16,7 @@ class Causal(Masking):
     """Keeps key j for query i where j <= i."""
 
     bare: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
+    promises = frozenset({"hides-future", "shows-the-rest"})
 
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor

@@ -12,6 +12,8 @@ from headtohead import Masking, hookimpl
 class NoMask(Masking):
     """Keeps everything; teacher-forced decoder metrics are invalid under it."""
 
+    promises = frozenset({"shows-the-rest"})
+
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> None:

@@ -12,6 +12,8 @@ from headtohead import Masking, hookimpl
 class Padding(Masking):
     """Keeps key j where j < length; in the decoder the future stays visible."""
 
+    promises = frozenset({"hides-padding", "shows-the-rest"})
+
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:

@@ -16,6 +16,7 @@ class PaddingCausal(Masking):
     """Keeps key j for query i where j <= i and j < length."""
 
     bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
+    promises = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
 
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor

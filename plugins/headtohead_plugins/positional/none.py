@@ -11,6 +11,8 @@ from headtohead import Positional, hookimpl
 class NoPositional(Positional):
     """Nothing is added anywhere (NoPE)."""
 
+    promises = frozenset({"order-blind", "relative"})
+
 
 @hookimpl
 def register_positionals() -> dict[str, type[Positional]]:

@@ -39,6 +39,7 @@ class Rotary(Positional):
     """Relative positions by rotation of queries and keys (RoPE)."""
 
     Options = RotaryOptions
+    promises = frozenset({"relative"})
 
     @classmethod
     def undefined_for(cls, options: Options, setting: Setting) -> str | None:

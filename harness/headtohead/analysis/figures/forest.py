@@ -53,7 +53,8 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
         lift = (place - (len(seeds) - 1) / 2) * 0.34 / max(len(seeds) - 1, 1)
         (point,) = axes.plot(value, row + lift, "o", color=colour, markersize=4.6, alpha=0.6,
                              markeredgewidth=0, zorder=3)  # fmt: skip
-        style.tip(figure, point, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
+        words = f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}"
+        style.tip(figure, point, words)
     paired = contrast.paired
     if math.isfinite(paired.low):
         axes.plot([paired.low, paired.high], [row, row], color=colour, linewidth=2.4,

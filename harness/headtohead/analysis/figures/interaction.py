@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from headtohead.analysis.figures import style
-from headtohead.analysis.figures.style import Palette, label
-from headtohead.analysis.metrics import readable
+from headtohead.analysis.figures.style import Palette
+from headtohead.analysis.metrics import label, readable
 from headtohead.analysis.statistics import summarise
 from headtohead.analysis.study import Analysis
 

@@ -61,12 +61,14 @@
     var box = document.createElement("div"), title = document.createElement("h3");
     var numbers = document.createElement("div"), probe = variant.probes[chosen.probe];
     var map = probe && probe.roles[chosen.role];
+    var words = document.createElement("span");
     box.className = "panel";
+    title.append(words);
     variant.title.split(" · ").forEach(function (part, index) {
       var piece = document.createElement("span");
       piece.className = "nw";
       piece.textContent = part;
-      title.append(index ? " · " : "", piece);
+      words.append(index ? " · " : "", piece);
     });
     numbers.className = "small";
     box.append(title, numbers);

@@ -1,0 +1,70 @@
+# Two commands are all a newcomer needs: `make demo` answers the first question, `make test` checks
+# the house. Each is complete on a fresh machine with Python 3.11 or newer, git and make.
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+QUICKSTART := experiments/quickstart.yaml
+
+.PHONY: help demo install test lint format wheel docs clean
+
+help:
+	@echo "make demo    install, run $(QUICKSTART) and print its answer"
+	@echo "make test    install what developers need and run the tests"
+	@echo "make lint    style, formatting and types"
+	@echo "make format  mend style and formatting where a tool can"
+	@echo "make wheel   build dist/headtohead-*.whl"
+	@echo "make docs    make the generated pages of docs/ anew"
+	@echo "make clean   remove .venv, dist and caches; runs, reports and the MLflow store stay"
+
+demo: .venv/installed
+	$(BIN)/h2h run $(QUICKSTART)
+	@echo
+	@echo "The report: reports/quickstart/index.html (open it in a browser)"
+	@echo "The runs in MLflow: $(BIN)/h2h ui"
+
+install: .venv/installed
+
+test: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+wheel: .venv/installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation
+
+docs: .venv/installed-dev
+	$(BIN)/python -m headtohead.cli.reference
+	$(BIN)/python -m headtohead.experiment.reference docs/experiment-file.md
+
+clean:
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# Stamps: an installation is repeated only when what it was made from has changed. The build backend
+# comes from the constraints file too, so that nothing is fetched that was not tested.
+.venv/installed: .venv/created constraints.txt pyproject.toml
+	$(PIP) install --quiet -c constraints.txt hatchling editables
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(PIP) install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# The first of these that is new enough and can make virtual environments, or the one that is given
+# by `make PYTHON=...`.
+.venv/created:
+	@for python in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \
+	  if "$$python" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	  then echo "$$python -m venv .venv"; "$$python" -m venv .venv && touch $@; exit; fi; \
+	done; \
+	echo "no Python 3.11 or newer with venv was found; install one, or name it: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
+	exit 1

@@ -1,0 +1,261 @@
+"""A variant under test: a small float64 stack with random sentences, shared by all invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from headtohead import plugins
+from headtohead.data import PreparedData
+from headtohead.data.vocabulary import PAD, SOS, SPECIALS
+from headtohead.experiment.schema import RunConfig
+from headtohead.families.entry import ROLES
+from headtohead.families.masking import Masking
+from headtohead.families.positional import Positional
+from headtohead.model.attention import MultiHeadAttention, View
+from headtohead.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from headtohead.testing.tiny import tiny_data
+
+SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
+TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
+SOURCE_WORDS, TARGET_WORDS = 12, 9
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A batch of random sentences, ``[member, batch, time]`` and ``[member, batch]``."""
+
+    source: Tensor
+    source_lengths: Tensor
+    target: Tensor
+    target_lengths: Tensor
+
+    @property
+    def live_source(self) -> Tensor:
+        """True where a source token is no padding."""
+        return torch.arange(self.source.shape[-1]) < self.source_lengths.unsqueeze(-1)
+
+    @property
+    def live_target(self) -> Tensor:
+        """True where a target token is no padding."""
+        return torch.arange(self.target.shape[-1]) < self.target_lengths.unsqueeze(-1)
+
+
+class Subject:
+    """One configuration, built small enough to ask it many questions.
+
+    Its dropout is switched off, and every parameter is moved a little off its start, so that no
+    gain is 1 and no bias is 0.
+
+    Args:
+        config: The variant; ``testing.tiny_config`` makes small ones from names.
+        seeds: One per member.
+        data: What stacks are trained on; default: a few pairs of invented words.
+    """
+
+    def __init__(
+        self, config: RunConfig, seeds: Sequence[int] = (1, 2), data: PreparedData | None = None
+    ) -> None:
+        self.config = without_dropout(config)
+        self.seeds = tuple(seeds)
+        self._data = data
+
+    @cached_property
+    def data(self) -> PreparedData:
+        """Pairs to train on."""
+        return self._data or tiny_data(self.config.data.vocabulary.shared)
+
+    @cached_property
+    def words(self) -> tuple[int, int]:
+        """Sizes of the source and target vocabulary."""
+        shared = self.config.model.tied == "all"
+        return (SOURCE_WORDS, SOURCE_WORDS if shared else TARGET_WORDS)
+
+    @cached_property
+    def model(self) -> Transformer:
+        """The stack, in evaluation mode."""
+        return self.build(self.config)
+
+    def build(self, config: RunConfig) -> Transformer:
+        """Build a stack with the subject's seeds; equal shapes give equal numbers."""
+        model = Transformer(config, self.seeds, *self.words).double().eval()
+        generator = torch.Generator().manual_seed(7)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                moved = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.add_(0.2 * moved)
+        return model
+
+    @cached_property
+    def sentences(self) -> Sentences:
+        """Sentences of unequal lengths; no source sentence has a word twice."""
+        generator = torch.Generator().manual_seed(11)
+        first = len(SPECIALS)
+        source_words, target_words = self.words
+        sources = torch.tensor(SOURCE_LENGTHS)
+        targets = torch.tensor(TARGET_LENGTHS)
+        shape = (*sources.shape, int(sources.max()))
+        ranks = torch.rand(*shape[:-1], source_words - first, generator=generator).argsort(-1)
+        target = torch.randint(
+            first, target_words, (*targets.shape, int(targets.max())), generator=generator
+        )
+        target[..., 0] = SOS
+        drawn = Sentences(ranks[..., : shape[-1]] + first, sources, target, targets)
+        return replace(
+            drawn,
+            source=drawn.source.where(drawn.live_source, PAD),
+            target=drawn.target.where(drawn.live_target, PAD),
+        )
+
+    @torch.no_grad()
+    def logits(self, sentences: Sentences | None = None) -> Tensor:
+        """Return logits ``[member, batch, time, vocab]`` as training computes them."""
+        return forward(self.model, sentences or self.sentences)
+
+    @cached_property
+    def plain(self) -> Tensor:
+        """Logits of the subject's own sentences."""
+        return self.logits()
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def attention(self, role: str, model: Transformer | None = None) -> MultiHeadAttention:
+        """Return the attention of the first layer of a role."""
+        model = model or self.model
+        if role == "encoder":
+            encoder = model.encoder[0]
+            assert isinstance(encoder, EncoderLayer)
+            return encoder.attention
+        decoder = model.decoder[0]
+        assert isinstance(decoder, DecoderLayer)
+        return decoder.attention if role == "decoder" else decoder.cross
+
+    def positional(self, role: str) -> Positional:
+        """Return the encoding of a role."""
+        part = self.model.positionals[role]
+        assert isinstance(part, Positional)
+        return part
+
+    def masking(self, role: str) -> Masking:
+        """Return the masking of a role."""
+        return self.model.maskings[role]
+
+    def times(self, role: str) -> tuple[int, int]:
+        """Return the numbers of queries and keys of a role."""
+        source, target = self.sentences.source.shape[-1], self.sentences.target.shape[-1]
+        return {"encoder": (source, source), "decoder": (target, target)}.get(
+            role, (target, source)
+        )
+
+    def keep(self, role: str) -> Tensor:
+        """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
+        queries, keys = self.times(role)
+        lengths = (
+            self.sentences.target_lengths if role == "decoder" else self.sentences.source_lengths
+        )
+        return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(
+            *lengths.shape, queries, keys
+        )
+
+    def view(self, role: str, shift: int = 0, keep: Tensor | None = None) -> View:
+        """Return positions, all moved by ``shift``, and the given mask ``[m, b, query, key]``."""
+        queries, keys = self.times(role)
+        return View(
+            torch.arange(shift, shift + queries).unsqueeze(0),
+            torch.arange(shift, shift + keys).unsqueeze(0),
+            None if keep is None else keep.unsqueeze(2),
+        )
+
+    def activations(self, role: str) -> tuple[Tensor, Tensor | None]:
+        """Return random inputs of an attention: queries' side and, in cross, the memory."""
+        generator = torch.Generator().manual_seed(13)
+        queries, keys = self.times(role)
+        members, batch = self.sentences.source_lengths.shape
+        width = self.config.model.d_model
+
+        def random(time: int) -> Tensor:
+            shape = (members, batch, time, width)
+            return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+        return random(queries), random(keys) if role == "cross" else None
+
+    # -- domains ---------------------------------------------------------------------------------
+
+    def hides(self, what: str, role: str) -> bool:
+        """Tell whether a role's masking means to hide ``"future"`` or ``"padding"``.
+
+        What it promises counts; a masking that promises nothing is taken at its word, its mask.
+        """
+        masking = self.masking(role)
+        if masking.promises is not None:
+            return f"hides-{what}" in masking.promises
+        places = torch.arange(6)
+        lengths = torch.tensor([4])
+        kept = full_keep(masking, role, 6, 6, lengths)[0]
+        hidden = places[None, :] > places[:, None] if what == "future" else places[None, :] >= 4
+        return not bool((kept & hidden).any())
+
+    def sees_all(self, role: str) -> bool:
+        """Tell whether every query of a role sees every live key."""
+        places = torch.arange(6)
+        kept = full_keep(self.masking(role), role, 6, 6, torch.tensor([4]))[0]
+        return bool(kept[:, places < 4].all())
+
+    def promises(self, role: str, promise: str) -> bool:
+        """Tell whether a role's encoding makes a promise."""
+        return promise in self.positional(role).promises
+
+
+def full_keep(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:
+    """Return a mask with every axis at its full size, ``[batch, query, key]``."""
+    found = masking.keep(role, torch.arange(queries), torch.arange(keys), lengths)
+    shape = (len(lengths), queries, keys)
+    return torch.ones(shape, dtype=torch.bool) if found is None else found.expand(shape)
+
+
+def forward(model: Transformer, sentences: Sentences) -> Tensor:
+    """Return the logits of a model."""
+    logits: Tensor = model(
+        sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths
+    )
+    return logits
+
+
+def explicit_forward(
+    model: Transformer,
+    sentences: Sentences,
+    observe: Callable[[str, int, str, Tensor], None] = lambda role, layer, name, value: None,
+) -> Tensor:
+    """Return the logits by the explicit path, each intermediate tensor shown to ``observe``."""
+    memory = model.encode(sentences.source, sentences.source_lengths, observe)
+    hidden = model.decode(
+        sentences.target, sentences.target_lengths, memory, sentences.source_lengths, observe
+    )
+    return model.project(hidden)
+
+
+def without_dropout(config: RunConfig) -> RunConfig:
+    """Return the configuration with every dropout rate at zero."""
+    places = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn")
+    zero = dict.fromkeys((*places, "dropout_residual"), 0.0)
+    return config.model_copy(update={"model": config.model.model_copy(update=zero)})
+
+
+def with_fill(config: RunConfig, fill: str) -> RunConfig:
+    """Return the configuration with another fill of masked scores."""
+    return config.model_copy(update={"model": config.model.model_copy(update={"fill": fill})})
+
+
+def chosen_names(config: RunConfig) -> str:
+    """Return the variant in words, roles apart only where they differ."""
+    parts = []
+    for family in ("positional", "attention", "masking"):
+        names = [getattr(config, family).role(role).name for role in ROLES]
+        entry = plugins.current().find(family, names[1]).entry
+        bare = [entry.bare.get(role, names[1]) for role in ROLES]
+        parts.append(names[1] if names == bare else "/".join(names))
+    return " · ".join(parts)

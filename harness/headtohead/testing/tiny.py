@@ -1,0 +1,80 @@
+"""Small configurations and a small corpus, to ask questions of in seconds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from headtohead import plugins
+from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
+from headtohead.experiment.resolve import resolve
+from headtohead.experiment.schema import DataConfig, RunConfig, VocabularyConfig
+from headtohead.families.dataset import Corpus, Pair
+
+SMALL: dict[str, Any] = {
+    "d_model": 8,
+    "heads": 4,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "d_ff": 12,
+    "dropout": 0.0,
+}
+TRAIN: dict[str, Any] = {
+    "steps": 4,
+    "batch_tokens": 24,
+    "lr": 1e-2,
+    "schedule": "constant",
+    "precision": "float64",
+    "device": "cpu",
+    "checkpoint_seconds": 1e9,
+}
+
+
+def tiny_config(
+    positional: Any = "sinusoidal",
+    attention: Any = "split-heads",
+    masking: Any = "padding-causal",
+    train: dict[str, Any] | None = None,
+    **model: Any,
+) -> RunConfig:
+    """Return a variant of a model of width 8, in the words of an experiment file.
+
+    Args:
+        positional: A name, a mapping with ``name`` and options, or a mapping by role.
+        attention: Likewise.
+        masking: Likewise.
+        train: Fields of the section ``train``, over four float64 steps.
+        **model: Fields of the section ``model``.
+
+    Raises:
+        HeadToHeadError: For what no file could say either.
+    """
+    raw = {
+        "positional": positional,
+        "attention": attention,
+        "masking": masking,
+        "model": SMALL | model,
+        "train": TRAIN | (train or {}),
+    }
+    if model.get("tied") == "all":
+        raw["data"] = {"vocabulary": {"shared": True}}
+    return resolve(raw, plugins.current())
+
+
+@cache
+def tiny_data(shared: bool = False) -> PreparedData:
+    """Return 60 pairs of invented words: the target says the source backwards."""
+    words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
+    pairs = []
+    for index in range(60):
+        chosen = [words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)]
+        source, target = " ".join(chosen), " ".join(f"{word}o" for word in reversed(chosen))
+        pairs.append(Pair(source, target, source))
+    corpus = Corpus(
+        pairs, fingerprint_pairs(pairs), "public domain", "invented", ("source", "target")
+    )
+    config = DataConfig(
+        dataset="invented", split="row", normalise="none", valid=6, test=6,
+        vocabulary=VocabularyConfig(shared=shared),
+    )  # fmt: skip
+    return prepare_corpus(corpus, config)

@@ -1,0 +1,97 @@
+import json
+import math
+
+import numpy as np
+import pytest
+
+from headtohead.analysis.attention_maps import (
+    contact_sheet,
+    entropy,
+    head_statistics,
+    load_maps,
+    mean_distance,
+)
+from headtohead.errors import HeadToHeadError
+
+
+def naive(weights):
+    """Entropy and distance of one map, term by term."""
+    entropies, distances = [], []
+    for i, row in enumerate(weights):
+        total = sum(abs(w) for w in row)
+        if total == 0:
+            continue
+        shares = [abs(w) / total for w in row]
+        entropies.append(-sum(p * math.log(p) for p in shares if p > 0))
+        distances.append(sum(p * abs(i - j) for j, p in enumerate(shares)))
+    return sum(entropies) / len(entropies), sum(distances) / len(distances)
+
+
+def test_both_numbers_agree_with_their_definition_for_every_head():
+    weights = np.random.default_rng(1).dirichlet(np.ones(7), size=(2, 3, 5))
+    found = head_statistics(weights)
+    assert found.entropy.shape == found.distance.shape == (2, 3)
+    for layer in range(2):
+        for head in range(3):
+            expected = naive(weights[layer, head])
+            assert found.entropy[layer, head] == pytest.approx(expected[0])
+            assert found.distance[layer, head] == pytest.approx(expected[1])
+
+
+def test_even_spread_has_the_logarithm_of_the_keys_and_one_key_has_none():
+    assert entropy(np.full((4, 8), 1 / 8)) == pytest.approx(math.log(8))
+    assert entropy(np.eye(5)) == 0
+    assert mean_distance(np.eye(5)) == 0
+    assert mean_distance(np.eye(5)[::-1]) == pytest.approx((4 + 2 + 0 + 2 + 4) / 5)
+
+
+def test_signed_maps_are_described_by_their_magnitudes():
+    weights = np.random.default_rng(2).normal(size=(4, 6))
+    assert entropy(weights) == pytest.approx(naive(weights)[0])
+    assert entropy(-weights) == entropy(weights)
+
+
+def test_queries_that_see_nothing_are_left_out():
+    weights = np.array([[0.0, 0.0], [0.5, 0.5]])
+    assert entropy(weights) == pytest.approx(math.log(2))
+    assert np.isnan(entropy(np.zeros((3, 3))))
+
+
+def test_maps_are_read_with_their_tokens(quickstart):
+    run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
+    maps = load_maps(run)
+    assert len(maps) == 2
+    probes = json.loads((run / "attention" / "probes.json").read_text())
+    for probe, recorded in zip(maps, probes, strict=True):
+        for role in ("encoder", "decoder", "cross"):
+            queries, keys = probe.tokens(role)
+            weights = probe.weights[role]
+            assert weights.shape == (2, 4, len(queries), len(keys))
+            heads = np.array([[h["entropy"] for h in layer] for layer in recorded["heads"][role]])
+            assert entropy(weights) == pytest.approx(heads, abs=1e-5)
+
+
+def test_a_run_without_maps_has_none(tmp_path):
+    assert load_maps(tmp_path) == []
+
+
+def test_a_corrupted_map_file_is_named(quickstart, tmp_path):
+    run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
+    (tmp_path / "attention").mkdir()
+    probes = (run / "attention" / "probes.json").read_bytes()
+    (tmp_path / "attention" / "probes.json").write_bytes(probes)
+    whole = (run / "attention" / "maps.safetensors").read_bytes()
+    (tmp_path / "attention" / "maps.safetensors").write_bytes(whole[:100])
+    with pytest.raises(HeadToHeadError, match=r"maps\.safetensors: not a readable safetensors"):
+        _ = load_maps(tmp_path)[0].weights
+
+
+def test_contact_sheet_shows_each_weight_as_one_square():
+    weights = np.zeros((2, 3, 4, 5))
+    weights[1, 2, 3, 0] = 0.5
+    sheet = contact_sheet(weights, cell=10, gap=6)
+    assert sheet.shape == (2 * 40 + 6, 3 * 50 + 2 * 6)
+    dark = np.argwhere(sheet == 0)
+    assert dark.min(axis=0).tolist() == [46 + 30, 2 * 56]
+    assert dark.max(axis=0).tolist() == [46 + 39, 2 * 56 + 9]
+    assert len(dark) == 100

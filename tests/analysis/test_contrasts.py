@@ -1,0 +1,171 @@
+import itertools
+import math
+
+import pytest
+import scipy.stats
+
+from headtohead.analysis.contrasts import factor_family, incomplete, variant_family
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import analyse, ceiling_verdicts
+
+METRIC = "test/exact_match"
+
+
+def by_name(family):
+    return {contrast.name: contrast for contrast in family.contrasts}
+
+
+def test_variants_are_paired_with_the_baseline_seed_by_seed(quickstart):
+    frames = load_frames(quickstart)
+    family = variant_family(frames, METRIC)
+    assert family.tested == 11
+    for contrast in family.contrasts:
+        left, right = frames.scores(contrast.left, METRIC), frames.scores(frames.baseline, METRIC)
+        oracle = scipy.stats.ttest_rel([left[s] for s in range(1, 7)],
+                                       [right[s] for s in range(1, 7)])  # fmt: skip
+        assert contrast.paired.p == pytest.approx(oracle.pvalue, rel=1e-6)
+
+
+def test_holm_is_taken_within_each_family_of_contrasts(quickstart):
+    frames = load_frames(quickstart)
+    for family in (variant_family(frames, METRIC), factor_family(frames, METRIC)):
+        smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
+        assert smallest.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
+
+
+def test_factor_contrast_averages_within_each_seed_over_the_rest(quickstart):
+    frames = load_frames(quickstart)
+    found = by_name(factor_family(frames, METRIC))["positional: none − sinusoidal"]
+    differences = []
+    for seed in range(1, 7):
+        total = 0.0
+        rest = itertools.product(("split-heads", "independent-heads"), ("padding-causal", "causal"))
+        for attention, masking in rest:
+            total += frames.scores(f"none-{attention}-{masking}", METRIC)[seed]
+            total -= frames.scores(f"sinusoidal-{attention}-{masking}", METRIC)[seed]
+        differences.append(total / 4)
+    assert found.paired.mean == pytest.approx(sum(differences) / 6)
+    assert found.paired.p == pytest.approx(scipy.stats.ttest_1samp(differences, 0).pvalue, rel=1e-6)
+    assert found.verdict == "worse"
+
+
+def test_known_effects_are_found_with_their_direction(quickstart):
+    found = by_name(factor_family(load_frames(quickstart), METRIC))
+    assert found["positional: rotary − sinusoidal"].verdict == "better"
+    assert found["masking: causal − padding-causal"].verdict == "worse"
+    undetected = found["attention: independent-heads − split-heads"]
+    assert undetected.verdict == "no difference detected"
+    assert undetected.words.startswith("no difference detected (could have seen ≥ 0.0")
+
+
+def test_a_lower_loss_is_better(quickstart):
+    found = by_name(factor_family(load_frames(quickstart), "valid/loss"))
+    assert found["positional: none − sinusoidal"].paired.mean > 0
+    assert found["positional: none − sinusoidal"].verdict == "worse"
+    assert found["positional: rotary − sinusoidal"].verdict == "better"
+
+
+def test_variants_with_missing_seeds_are_not_ranked_unless_partial_is_allowed(messy):
+    frames = load_frames(messy)
+    name = "rotary · independent-heads · padding-causal − baseline"
+    refused = by_name(variant_family(frames, METRIC))[name]
+    assert refused.paired is None
+    assert refused.reason.endswith("1 not run, 1 not finished of 6 seeds")
+    allowed = by_name(variant_family(frames, METRIC, allow_partial=True))[name]
+    assert allowed.seeds == (1, 2, 3, 4)
+    assert allowed.reason.startswith("partial: ")
+
+
+def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
+    analysis = analyse(load_frames(messy))
+    assert "rotary-split-heads-causal" not in analysis.incomplete
+    assert analysis.withheld["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
+    assert set(incomplete(analysis.frames)) == {
+        "rotary-independent-heads-padding-causal", "none-split-heads-causal"}  # fmt: skip
+
+
+def test_a_factor_is_not_judged_while_one_of_its_variants_is_not_ranked(messy):
+    frames = load_frames(messy)
+    for contrast in factor_family(frames, METRIC).contrasts:
+        assert contrast.paired is None
+        assert contrast.reason.startswith("not ranked: ")
+
+
+def test_equal_by_construction_is_no_test_and_costs_no_correction(messy):
+    family = variant_family(load_frames(messy), METRIC)
+    contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
+    assert contrast.reason == "equal by construction"
+    assert contrast.paired is None
+    assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
+
+
+def test_losses_under_different_smoothing_do_not_compare(made, tmp_path):
+    study = made.Study(
+        axes={"train.label_smoothing": [0.0, 0.1]},
+        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
+        maps=False,
+    )
+    frames = load_frames(made.write_study(tmp_path, study))
+    (contrast,) = variant_family(frames, "valid/loss").contrasts
+    assert contrast.paired is None
+    assert contrast.reason == "losses do not compare: label smoothing differ"
+    (contrast,) = variant_family(frames, METRIC).contrasts
+    assert contrast.paired is not None
+
+
+def test_one_seed_gives_a_difference_and_no_verdict(made, tmp_path):
+    frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
+    family = variant_family(frames, METRIC)
+    assert family.tested == 0
+    for contrast in family.contrasts:
+        assert math.isnan(contrast.holm_p)
+        assert contrast.verdict == ""
+        assert contrast.reason == "one seed: a difference, but no test"
+
+
+def test_saturated_variants_are_told_apart_from_chance(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False,
+        score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
+    )  # fmt: skip
+    found = by_name(factor_family(load_frames(made.write_study(tmp_path, study)), METRIC))
+    assert found["positional: rotary − sinusoidal"].verdict == "identical"
+    constant = found["positional: none − sinusoidal"]
+    assert constant.verdict == ""
+    assert constant.paired.mean == -1.0
+    assert "the interval is a point" in constant.reason
+    assert "too few seeds" in constant.reason
+
+
+def test_a_saturated_difference_is_a_verdict_with_seeds_enough(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "none"]}, maps=False, seeds=tuple(range(1, 7)),
+        score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
+    )  # fmt: skip
+    (contrast,) = factor_family(load_frames(made.write_study(tmp_path, study)), METRIC).contrasts
+    assert contrast.verdict == "worse"
+    assert contrast.holm_p == 2 / 64
+
+
+def test_the_ceiling_is_judged_without_padding(made, tmp_path):
+    under = analyse(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
+    assert set(ceiling_verdicts(under).values()) == {"stays under the ceiling"}
+    assert len(ceiling_verdicts(under)) == 4
+    # batched 0.5 is under 0.53, the same model alone scores 0.56
+    leaking = made.Study(
+        maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9
+    )
+    over = ceiling_verdicts(analyse(load_frames(made.write_study(tmp_path / "b", leaking))))
+    assert over == {
+        "none-split-heads-padding-causal": "stays under the ceiling",
+        "none-split-heads-causal": "passes the ceiling: suspect",
+        "none-independent-heads-padding-causal": "stays under the ceiling",
+        "none-independent-heads-causal": "passes the ceiling: suspect",
+    }
+
+
+def test_best_variant_comes_first_and_those_not_ranked_last(messy):
+    analysis = analyse(load_frames(messy))
+    means = [analysis.summaries[slug].mean for slug in analysis.ranked]
+    assert means == sorted(means, reverse=True)
+    assert set(analysis.order[-3:]) == set(analysis.withheld)

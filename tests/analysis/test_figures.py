@@ -1,0 +1,107 @@
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from headtohead.analysis.figures import style
+from headtohead.analysis.figures.buckets import bucket_scores, buckets_figure
+from headtohead.analysis.figures.cost import cost_figure
+from headtohead.analysis.figures.curves import curves, curves_figure
+from headtohead.analysis.figures.forest import forest_figure
+from headtohead.analysis.figures.interaction import interaction_figure
+from headtohead.analysis.figures.strip import MOST_ROWS, drawn, strip_figure
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import analyse
+
+FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure,
+           cost_figure]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def analysis(quickstart):
+    return analyse(load_frames(quickstart))
+
+
+@pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analysis, draw):
+    first, second = (style.to_svg(draw(analysis), "salt") for _ in range(2))
+    assert first == second
+    ET.fromstring(first)
+    outside = [url for url in re.findall(r'(?:href|src)="([^"]+)"', first) if url[0] != "#"]
+    assert outside == []
+    assert "url(http" not in first
+
+
+@pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+def test_a_figure_is_drawn_for_a_study_with_holes(messy, draw):
+    for allow_partial in (False, True):
+        figure = draw(analyse(load_frames(messy), allow_partial=allow_partial))
+        if figure is not None:
+            ET.fromstring(style.to_svg(figure, "salt"))
+    assert figure is not None
+
+
+def test_every_seed_of_every_variant_is_a_point_that_names_itself(analysis):
+    svg = style.to_svg(strip_figure(analysis), "salt")
+    titles = re.findall(r"<title>(.*?)</title>", svg)
+    for slug, variant in analysis.frames.variants.items():
+        for seed, score in analysis.frames.scores(slug, analysis.metric).items():
+            assert f"{variant['title']}, seed {seed}: {score:.3f}" in titles
+
+
+def test_the_ceiling_is_drawn_where_the_data_states_one(analysis):
+    assert "bag-of-words ceiling 0.530" in style.to_svg(strip_figure(analysis), "salt")
+
+
+def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
+    palette = style.Palette(analysis.frames)
+    assert palette.colour_axis == "positional"
+    colours = {}
+    for slug, variant in analysis.frames.variants.items():
+        colours.setdefault(variant["axes"]["positional"], set()).add(palette.colour(slug))
+    assert all(len(found) == 1 for found in colours.values())
+    assert len(set.union(*colours.values())) == 3
+
+
+def test_curves_leave_out_steps_that_some_seed_did_not_reach(made, tmp_path):
+    study = made.Study(axes={"positional": ["sinusoidal"]}, seeds=(1, 2), maps=False,
+                       states={("sinusoidal", 2): "FAILED"})  # fmt: skip
+    table = curves(analyse(load_frames(made.write_study(tmp_path, study))), "valid/loss")
+    assert table["step"].max() == 300
+    assert (table["count"] == 2).all()
+
+
+def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
+    table = bucket_scores(analysis)
+    buckets = analysis.frames.buckets
+    runs = analysis.frames.rows("rotary-split-heads-causal").index
+    row = table[(table["variant"] == "rotary-split-heads-causal") & (table["bucket"] == "6-8")]
+    chosen = buckets[buckets["run"].isin(runs) & (buckets["bucket"] == "6-8")]["exact_match"]
+    assert row["mean"].item() == pytest.approx(sum(chosen) / 6)
+    assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
+
+
+def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
+    study = made.Study(
+        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 61)]}, seeds=(1, 2), maps=False,
+        one_at_a_time=True, score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
+    )  # fmt: skip
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    rows = drawn(analysis)
+    assert len(rows) == MOST_ROWS
+    assert rows[0] == "0.06"
+    assert analysis.frames.baseline in rows
+    for draw in (strip_figure, forest_figure, curves_figure, buckets_figure, cost_figure):
+        ET.fromstring(style.to_svg(draw(analysis), "salt"))
+
+
+def test_dollar_signs_in_names_are_not_taken_for_mathematics(made, tmp_path):
+    study = made.Study(axes={"positional": ["$a_b$", "c$"]}, maps=False)
+    analysis = analyse(load_frames(made.write_study(tmp_path, study)))
+    assert "$a_b$" in style.to_svg(strip_figure(analysis), "salt")
+
+
+def test_colours_become_variables_of_the_page_and_keep_their_value(analysis):
+    themed = style.themed(style.to_svg(strip_figure(analysis), "salt"))
+    assert "var(--c1, #0072b2)" in themed
+    assert "var(--ink, #1f2328)" in themed

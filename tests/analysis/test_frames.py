@@ -1,0 +1,119 @@
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from headtohead.analysis.frames import load_frames
+from headtohead.errors import HeadToHeadError
+
+
+@pytest.fixture
+def copied(made, tmp_path: Path) -> Path:
+    return made.write_study(tmp_path, made.Study(seeds=(1, 2), maps=False))
+
+
+def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
+    frames = load_frames(quickstart)
+    assert len(frames.runs) == 72
+    row = frames.runs.loc[frames.runs["variant"] == "rotary-split-heads-causal"].iloc[0]
+    assert (row["positional"], row["attention"], row["masking"]) == (
+        "rotary", "split-heads", "causal")  # fmt: skip
+    stored = json.loads((quickstart / row["directory"] / "results.json").read_text())["metrics"]
+    for metric, value in stored.items():
+        assert row[metric] == value
+
+
+def test_histories_hold_every_value_of_every_line(copied):
+    frames = load_frames(copied)
+    run = frames.runs.index[3]
+    expected = {
+        (line["step"], metric): value
+        for line in map(json.loads, (copied / run / "metrics.jsonl").read_text().splitlines())
+        for metric, value in line["values"].items()
+    }
+    rows = frames.histories[frames.histories["run"] == run]
+    found = {(r.step, r.metric): r.value for r in rows.itertuples()}
+    assert found == expected
+
+
+def test_a_torn_last_line_is_left_out_and_counted(copied):
+    run = next(copied.glob("rotary-*-s1-*"))
+    history = run / "metrics.jsonl"
+    before = load_frames(copied).histories
+    history.write_bytes(history.read_bytes() + b'{"step": 950, "values": {"train/lo')
+    frames = load_frames(copied)
+    assert frames.histories.equals(before)
+    assert frames.runs.at[run.name, "torn_lines"] == 1
+
+
+def test_a_line_torn_in_the_middle_does_not_take_its_neighbours_along(copied):
+    run = next(copied.glob("rotary-*-s1-*"))
+    history = run / "metrics.jsonl"
+    lines = history.read_text().splitlines()
+    history.write_text("\n".join([lines[0], lines[1][:20], *lines[2:]]) + "\n")
+    frames = load_frames(copied)
+    steps = set(frames.histories.loc[frames.histories["run"] == run.name, "step"])
+    assert steps == {json.loads(line)["step"] for line in [lines[0], *lines[2:]]}
+
+
+def test_of_a_repeated_step_the_last_line_counts(copied):
+    run = next(copied.glob("rotary-*-s1-*"))
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9,
+                               "values": {"train/loss": 123.0}}) + "\n")  # fmt: skip
+    histories = load_frames(copied).histories
+    rows = histories[(histories["run"] == run.name) & (histories["step"] == 50)]
+    assert rows.loc[rows["metric"] == "train/loss", "value"].tolist() == [123.0]
+
+
+def test_a_reused_run_is_read_where_it_lies_under_this_experiments_axes(messy):
+    frames = load_frames(messy)
+    row = frames.runs[frames.runs["reused_from"].notna()].iloc[0]
+    assert row["reused_from"].startswith("earlier/")
+    assert row["variant"] == "none-split-heads-padding-causal"
+    assert row["state"] == "DONE"
+    assert (frames.path(row.name) / "results.json").is_file()
+
+
+def test_an_equal_variant_has_the_scores_of_the_one_that_was_trained(messy):
+    frames = load_frames(messy)
+    equal, own = "sinusoidal-split-heads-causal", "sinusoidal-split-heads-padding-causal"
+    assert equal not in set(frames.runs["variant"])
+    assert frames.scores(equal, "test/exact_match") == frames.scores(own, "test/exact_match") != {}
+
+
+def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
+    frames = load_frames(messy)
+    states = frames.runs["state"].value_counts().to_dict()
+    assert states == {"DONE": 56, "DIVERGED": 1, "FAILED": 1, "PLANNED": 1, "RUNNING": 1}
+    without = frames.runs.loc[frames.runs["state"] != "DONE", "test/exact_match"]
+    assert without.isna().all()
+
+
+def test_a_folder_that_is_no_experiment_is_named(tmp_path):
+    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; run the experiment"):
+        load_frames(tmp_path)
+
+
+def test_a_corrupted_record_is_named(copied):
+    broken = next(copied.glob("*-s1-*")) / "results.json"
+    broken.write_text('{"metrics": {')
+    with pytest.raises(HeadToHeadError, match=r"results\.json is not valid JSON"):
+        load_frames(copied)
+
+
+def test_an_experiment_without_a_finished_run_loads(made, tmp_path):
+    study = made.Study(axes={"positional": ["none"]}, seeds=(1,), maps=False)
+    folder = made.write_study(tmp_path, study)
+    shutil.rmtree(next(folder.glob("none-s1-*")))
+    frames = load_frames(folder)
+    assert frames.runs["state"].tolist() == ["PLANNED"]
+    assert frames.histories.empty
+
+
+def test_reading_seventy_two_runs_takes_less_than_two_seconds(quickstart):
+    started = time.perf_counter()
+    load_frames(quickstart)
+    assert time.perf_counter() - started < 2

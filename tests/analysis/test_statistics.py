@@ -1,0 +1,199 @@
+import itertools
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headtohead.analysis import statistics as s
+
+scores = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
+
+
+def pairs(low: int = 2, high: int = 9):
+    return st.lists(st.tuples(scores, scores), min_size=low, max_size=high)
+
+
+def test_interval_of_a_mean_is_the_textbook_one():
+    values = [0.91, 0.93, 0.90, 0.95, 0.92, 0.94]
+    mean = sum(values) / 6
+    sd = math.sqrt(sum((v - mean) ** 2 for v in values) / 5)
+    found = s.summarise(values)
+    assert (found.n, found.mean, found.sd) == pytest.approx((6, mean, sd))
+    # 2.5706 is the printed two-sided 5 % point of t with 5 degrees of freedom
+    assert found.high - found.mean == pytest.approx(2.5705818 * sd / math.sqrt(6), rel=1e-6)
+    assert found.mean - found.low == pytest.approx(found.high - found.mean)
+
+
+def test_one_score_has_a_mean_and_no_interval():
+    found = s.summarise([0.5])
+    assert found.mean == 0.5
+    assert math.isnan(found.sd)
+    assert math.isnan(found.low)
+
+
+def test_scores_that_are_not_finite_are_left_out_of_a_summary():
+    assert s.summarise([1.0, math.nan, 3.0, math.inf]).n == 2
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs())
+def test_paired_test_agrees_with_scipy(rows):
+    left, right = np.array(rows).T
+    found = s.paired(left, right)
+    if found.kind != "varied":
+        return
+    oracle = scipy.stats.ttest_rel(left, right)
+    interval = oracle.confidence_interval(0.95)
+    assert found.p == pytest.approx(oracle.pvalue, rel=1e-6, abs=1e-12)
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high), abs=1e-8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(scores, min_size=1, max_size=8))
+def test_sign_flip_p_is_the_share_of_sign_patterns_at_least_as_extreme(differences):
+    observed = abs(sum(differences))
+    slack = 1e-9 * max(1.0, sum(map(abs, differences)))
+    hits = sum(
+        abs(sum(sign * d for sign, d in zip(signs, differences, strict=True))) >= observed - slack
+        for signs in itertools.product((-1, 1), repeat=len(differences))
+    )
+    assert s.sign_flip_p(differences) == pytest.approx(hits / 2 ** len(differences), abs=1e-12)
+
+
+def test_sign_flip_beyond_enumeration_is_repeatable_and_close_to_the_t_test():
+    d = np.random.default_rng(3).normal(0.4, 1.0, size=30)
+    assert s.sign_flip_p(d) == s.sign_flip_p(d)
+    assert s.sign_flip_p(d) == pytest.approx(scipy.stats.ttest_1samp(d, 0).pvalue, abs=0.01)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), max_size=10))
+def test_holm_agrees_with_its_definition(p_values):
+    known = sorted(p for p in p_values if not math.isnan(p))
+    expected = []
+    for p in p_values:
+        if math.isnan(p):
+            expected.append(math.nan)
+            continue
+        steps = [(len(known) - rank) * q for rank, q in enumerate(known) if q <= p]
+        expected.append(min(1.0, max(steps)))
+    assert s.holm(p_values) == pytest.approx(expected, nan_ok=True)
+
+
+def test_holm_on_a_worked_example():
+    assert s.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_floor_and_seeds_needed_for_the_quickstart():
+    assert s.sign_flip_floor(11, 6) == pytest.approx(11 * 2 / 64)
+    assert s.seeds_needed(11) == 9
+    assert s.seeds_needed(1) == 6
+    assert s.sign_flip_floor(11, 9) <= 0.05 < s.sign_flip_floor(11, 8)
+
+
+def test_smallest_detectable_difference_is_found_in_eighty_of_a_hundred_studies():
+    n, sd, alpha = 6, 0.02, 0.05 / 11
+    difference = s.smallest_detectable(sd, n, alpha=alpha)
+    draws = np.random.default_rng(7).normal(difference, sd, size=(20_000, n))
+    p = scipy.stats.ttest_1samp(draws, 0, axis=1).pvalue
+    assert (p <= alpha).mean() == pytest.approx(0.8, abs=0.012)
+
+
+def test_interval_covers_the_truth_in_ninety_five_of_a_hundred_studies():
+    generator = np.random.default_rng(11)
+    covered = 0
+    for _ in range(2000):
+        shared = generator.normal(0, 3, size=4)
+        left = shared + 0.5 + generator.normal(0, 1, size=4)
+        found = s.paired(left, shared + generator.normal(0, 1, size=4))
+        covered += found.low <= 0.5 <= found.high
+    assert covered / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_holm_keeps_false_findings_of_a_whole_family_below_five_per_cent():
+    generator = np.random.default_rng(13)
+    false = 0
+    for _ in range(1000):
+        baseline = generator.normal(0, 1, size=6)
+        p = [s.paired(generator.normal(0, 1, size=6), baseline).p for _ in range(5)]
+        false += min(s.holm(p)) <= 0.05
+    assert false / 1000 <= 0.05 + 0.014
+
+
+def test_equal_scores_are_identical_and_not_merely_undetected():
+    found = s.paired([0.9, 0.8, 0.7], [0.9, 0.8, 0.7])
+    assert (found.kind, found.mean, found.p, found.sign_flip_p) == ("identical", 0.0, 1.0, 1.0)
+
+
+def test_scores_equal_up_to_rounding_are_identical():
+    left = np.array([0.1 + 0.2, 0.7, 0.6])
+    assert s.paired(left, [0.3, 0.7, 0.6]).kind == "identical"
+
+
+def test_a_difference_that_never_varies_is_judged_by_signs_and_has_a_point_for_an_interval():
+    found = s.paired([1.0] * 6, [0.5] * 6)
+    assert found.kind == "constant"
+    assert found.low == found.high == 0.5
+    assert found.p == found.sign_flip_p == 2 / 64
+    assert math.isnan(found.detectable)
+
+
+def test_one_seed_has_a_difference_and_no_p():
+    found = s.paired([0.9], [0.8])
+    assert (found.kind, found.n) == ("single", 1)
+    assert found.mean == pytest.approx(0.1)
+    assert math.isnan(found.p)
+    assert math.isnan(found.sign_flip_p)
+
+
+def test_effect_is_hedges_correction_of_the_mean_over_the_sd():
+    d = np.array([0.1, 0.3, 0.2, 0.5, 0.4, 0.3])
+    found = s.paired_differences(d)
+    # 0.8408 is the exact correction for 5 degrees of freedom (Hedges 1981, table 1)
+    assert found.effect == pytest.approx(0.8408 * d.mean() / d.std(ddof=1), rel=1e-4)
+
+
+def test_unpaired_lengths_are_refused():
+    with pytest.raises(ValueError, match="equal length"):
+        s.paired([1.0, 2.0], [1.0])
+
+
+def test_scores_that_are_not_finite_are_refused_in_a_comparison():
+    with pytest.raises(ValueError, match="finite"):
+        s.paired([1.0, math.nan], [1.0, 2.0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(pairs(3, 8), st.floats(0.01, 50))
+def test_equivalence_passes_exactly_when_its_interval_lies_within_the_margin(rows, margin):
+    left, right = np.array(rows).T
+    found = s.equivalence(left, right, margin)
+    if s.paired(left, right).kind != "varied":
+        return
+    inside = -margin < found.low and found.high < margin
+    edge = min(abs(found.low + margin), abs(found.high - margin)) < 1e-9
+    assert found.equivalent == inside or edge
+    tests = [
+        scipy.stats.ttest_1samp(left - right, -margin, alternative="greater").pvalue,
+        scipy.stats.ttest_1samp(left - right, margin, alternative="less").pvalue,
+    ]
+    assert found.p == pytest.approx(max(tests), abs=1e-9)
+
+
+def test_not_finding_a_difference_is_not_equivalence():
+    left, right = [0.9, 0.5, 0.7, 0.8], [0.6, 0.8, 0.5, 0.9]
+    assert s.paired(left, right).p > 0.05
+    assert not s.equivalence(left, right, 0.05).equivalent
+
+
+def test_equal_scores_need_five_seeds_to_be_called_equivalent():
+    assert not s.equivalence([0.5] * 4, [0.5] * 4, 0.01).equivalent
+    assert s.equivalence([0.5] * 5, [0.5] * 5, 0.01).equivalent
+
+
+def test_an_equivalence_margin_is_positive():
+    with pytest.raises(ValueError, match="positive"):
+        s.equivalence([1.0, 2.0], [1.0, 2.0], 0.0)

@@ -1,0 +1,148 @@
+import json
+import textwrap
+
+import pytest
+from click.testing import CliRunner
+
+from headtohead import plugins
+from headtohead.cli import main
+
+SMALL = """
+question: Does order matter?
+base:
+  data: {dataset: toy-grammar, size: 400}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0}
+  train: {epochs: 1, batch_tokens: 256}
+baseline: {positional: sinusoidal}
+design:
+  - product: {positional: [sinusoidal, none], masking.decoder: [padding-causal, causal]}
+exclude: [{when: {positional: none, masking.decoder: causal}, reason: twice the same}]
+seeds: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def h2h(tmp_path, monkeypatch, cache):
+    """Run a command in an empty folder with a registry of its own; return exit code and output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("H2H_CACHE", str(cache))
+    monkeypatch.setattr(plugins, "_current", None)
+
+    def h2h(*arguments):
+        result = CliRunner().invoke(main, [str(one) for one in arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result.exit_code, result.output
+
+    return h2h
+
+
+@pytest.fixture
+def experiment(tmp_path):
+    path = tmp_path / "order.yaml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
+    code, output = h2h("plan", experiment)
+    lines = [" ".join(line.split()) for line in output.splitlines()]
+    assert code == 0
+    assert lines[0] == "order: Does order matter?"
+    assert lines[2] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
+    assert lines[3].startswith("time: ")
+    baseline = next(line for line in lines if "(baseline)" in line)
+    assert baseline.startswith("sinusoidal-masking.decoder-padding-causal (baseline) 0/2 done")
+    assert baseline.endswith(" 16 8 fused")
+    assert "none-masking.decoder-causal: twice the same (exclude)" in lines
+    assert any(
+        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding")
+        for line in lines
+    )
+    assert any("seeds detect" in line for line in lines)
+
+
+def test_nothing_is_written_by_a_plan(h2h, experiment, tmp_path):
+    h2h("plan", experiment)
+    assert [path.name for path in tmp_path.iterdir()] == ["order.yaml"]
+
+
+def test_the_plan_as_json_is_the_record_with_states(h2h, experiment):
+    code, output = h2h("plan", experiment, "--format", "json", "--seeds", 1)
+    record = json.loads(output)
+    assert code == 0
+    assert [run["state"] for run in record["runs"]] == ["MISSING", "MISSING"]
+    assert len(record["stacks"]) == 2
+    assert record["estimate"]["seconds"] > 0
+    assert record["power"][0]["contrasts"] == 1
+
+
+def test_overrides_and_seeds_reach_the_plan(h2h, experiment):
+    _, output = h2h("plan", experiment, "--set", "model.d_ff=32", "--seeds", 3)
+    assert "2 variants × 3 seeds = 6" in output
+    assert " 32 " in output
+
+
+def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
+    _, output = h2h("plan", experiment, "--format", "json")
+    record = json.loads(output)
+    run, variant = record["runs"][0], record["variants"][0]
+    folder = tmp_path / "runs" / "order" / run["directory"]
+    folder.mkdir(parents=True)
+    content = {"key": run["key"], "config": variant["config"], "data": record["data"]}
+    (folder / "run.json").write_text(json.dumps(content))
+    (folder / "status.json").write_text('{"state": "DIVERGED", "reason": "loss is not finite"}')
+    _, output = h2h("plan", experiment)
+    assert "4: 1 diverged, 3 missing; 3 to run in 2 stacks" in output
+    assert f"{run['directory']}: DIVERGED, loss is not finite" in output
+    assert "1/2 done" in output
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("none]", "nowhere]"),
+         "h2h: {file}:9: design[0].product.positional[1]: unknown positional 'nowhere'"),
+        (("d_model: 8", "d_modl: 8"),
+         "h2h: {file}:5: base.model.d_modl: unknown field 'd_modl'; did you mean 'd_model'?"),
+        (("d_model: 8", "d_model: wide"),
+         "h2h: {file}:5: base.model.d_model: expected a whole number, got 'wide'"),
+        (("heads: 2", "heads: 3"),
+         "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, "
+         "got 8 and 3"),
+        (("positional: sinusoidal", "positional: {name: learned, max_length: 3}"),
+         "h2h: {file}:7: baseline: a source of "),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_exit_code_2(h2h, experiment, change, message):
+    experiment.write_text(SMALL.replace(*change))
+    code, output = h2h("plan", experiment)
+    assert code == 2
+    assert output.startswith(message.format(file=experiment))
+    assert len(output.splitlines()) == 1
+
+
+def test_a_plugin_file_takes_part_in_the_plan(h2h, experiment, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        textwrap.dedent('''
+            """Nothing, under another name."""
+            from headtohead import Positional, hookimpl
+
+
+            class Mine(Positional):
+                """Mine."""
+
+
+            @hookimpl
+            def register_positionals():
+                return {"mine": Mine}
+        ''')
+    )
+    experiment.write_text(SMALL.replace("none]", "mine]"))
+    code, output = h2h("plan", experiment, "--plugin", "mine.py")
+    assert code == 0
+    assert "mine-masking.decoder-padding-causal" in output

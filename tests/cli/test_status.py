@@ -1,0 +1,59 @@
+import json
+import os
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from headtohead.cli import main
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    states = {
+        ("a", 1): {"state": "DONE", "step": 9, "steps": 9},
+        ("a", 2): {"state": "FAILED", "step": 4, "steps": 9, "reason": "ValueError: no"},
+        ("b", 1): {"state": "RUNNING", "step": 3, "steps": 9},
+        ("b", 2): {"state": "RUNNING", "step": 3, "steps": 9, "pid": 2**22 + 1},
+    }
+    folder = tmp_path / "runs" / "study"
+    runs = []
+    for (variant, seed), status in states.items():
+        directory = f"{variant}-s{seed}-00000000"
+        (folder / directory).mkdir(parents=True)
+        mine = {"host": socket.gethostname(), "pid": os.getpid()}
+        (folder / directory / "status.json").write_text(json.dumps(mine | status))
+        runs.append({"variant": variant, "seed": seed, "directory": directory})
+    content = {
+        "name": "study", "question": "Which?", "runs": runs,
+        "variants": [{"slug": "a", "equal_to": None}, {"slug": "b", "equal_to": None},
+                     {"slug": "c", "equal_to": "a"}],
+    }  # fmt: skip
+    (folder / "experiment.json").write_text(json.dumps(content))
+
+
+def test_every_run_is_shown_for_what_it_is(study):
+    result = CliRunner().invoke(main, ["status", "study"])
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert result.exit_code == 0
+    assert lines[0] == "study: Which?"
+    assert lines[1] == "4 runs: 1 DONE, 1 FAILED, 1 RUNNING, 1 INTERRUPTED"
+    assert "variant seed 1 seed 2" in lines
+    assert "a DONE FAILED" in lines
+    assert "b 3/9 INTERRUPTED" in lines
+    assert "c = a by construction" in lines
+    assert "a-s2-00000000 FAILED at step 4: ValueError: no" in lines
+    assert "b-s2-00000000 INTERRUPTED at step 3" in lines
+
+
+def test_the_status_as_json_has_one_record_per_run(study):
+    result = CliRunner().invoke(main, ["status", "study", "--format", "json"])
+    records = json.loads(result.output)["runs"]
+    assert [one["state"] for one in records] == ["DONE", "FAILED", "RUNNING", "INTERRUPTED"]
+
+
+def test_an_unknown_experiment_is_bad_input(study):
+    result = CliRunner().invoke(main, ["status", "studdy"])
+    assert result.exit_code == 2
+    assert result.output == "h2h: no runs of 'studdy' in 'runs'; did you mean 'study'?\n"

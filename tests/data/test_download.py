@@ -1,0 +1,178 @@
+"""Downloads against a real server: cut, resumed, changed, damaged, missing."""
+
+from __future__ import annotations
+
+import bz2
+import hashlib
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.data import fetch, fetched_sha256
+from headtohead.errors import HeadToHeadError
+
+CONTENT = bytes(range(256)) * 4000
+SUM = hashlib.sha256(CONTENT).hexdigest()
+
+
+def fails(message: str, url: str, folder: Path, **options: Any) -> None:
+    with pytest.raises(HeadToHeadError, match=message) as caught:
+        fetch(url, folder, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_downloaded_once_and_keeps_its_sum(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    url = f"{site.address}/a.bin"
+    assert fetched_sha256(url, tmp_path) is None
+    path = fetch(url, tmp_path, sha256=SUM.upper())
+    assert path.read_bytes() == CONTENT
+    assert fetched_sha256(url, tmp_path) == SUM
+    assert fetch(url, tmp_path) == path
+    assert site.ask == [None]
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_addresses_with_one_file_name_do_not_collide(site: Any, tmp_path: Path) -> None:
+    site.files |= {"/one/a.bin": b"1", "/two/a.bin": b"2"}
+    paths = [fetch(f"{site.address}/{folder}/a.bin", tmp_path) for folder in ("one", "two")]
+    assert [path.read_bytes() for path in paths] == [b"1", b"2"]
+
+
+def test_a_cut_download_goes_on_where_it_was(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    site.cuts = [100_000, 300_000]
+    assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
+    assert site.ask == [None, "bytes=100000-", "bytes=400000-"]
+    assert site.sent == len(CONTENT)
+
+
+def test_a_later_call_goes_on_after_three_cuts(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    site.cuts = [10, 10, 10]
+    url = f"{site.address}/a.bin"
+    fails(r"^download of .* was cut 3 times, 30 bytes are kept; run the command again to go on$",
+          url, tmp_path)  # fmt: skip
+    assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
+    assert site.ask[-1] == "bytes=30-"
+
+
+def test_a_file_that_changed_meanwhile_is_begun_again(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = b"old" * 1000
+    site.cuts = [500, 500, 500]
+    url = f"{site.address}/a.bin"
+    fails("was cut 3 times", url, tmp_path)
+    site.files["/a.bin"], site.tags["/a.bin"] = CONTENT, '"2"'
+    assert fetch(url, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_is_asked_for_the_whole_again(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"], site.ranges = CONTENT, False
+    site.cuts = [100_000]
+    assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
+
+
+def test_a_part_longer_than_the_file_is_thrown_away(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    site.cuts = [50, 50, 50]
+    url = f"{site.address}/a.bin"
+    fails("was cut 3 times", url, tmp_path)
+    (part,) = tmp_path.glob("*.part")
+    part.write_bytes(CONTENT + b"more")
+    assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
+
+
+def test_a_wrong_sum_is_refused_and_nothing_is_kept(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    url = f"{site.address}/a.bin"
+    fails(rf"^download of {url} is damaged: sha256 is {SUM}, expected 00; it was removed, run the "
+          "command again$", url, tmp_path, sha256="00")  # fmt: skip
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_sum_named_later_is_held_against_the_copy(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    url = f"{site.address}/a.bin"
+    fetch(url, tmp_path)
+    fails(rf"has sha256 {SUM}, expected 00; correct sha256: or delete the file", url, tmp_path,
+          sha256="00")  # fmt: skip
+
+
+def test_a_copy_that_changed_on_disk_is_downloaded_again(
+    site: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.files["/a.bin"] = CONTENT
+    url = f"{site.address}/a.bin"
+    path = fetch(url, tmp_path)
+    path.write_bytes(CONTENT[:-1] + b"!")
+    assert fetched_sha256(url, tmp_path) is None
+    assert fetch(url, tmp_path).read_bytes() == CONTENT
+    assert "has changed since its download" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.bz2", b"<html>", "it does not begin like a bz2 file"),
+        ("a.zip", b"<html>", "it does not begin like a zip file"),
+        ("a.bz2", bz2.compress(CONTENT)[:-30], "Compressed data ended"),
+        ("a.zip", b"PK\x03\x04" + bytes(50), "File is not a zip file"),
+    ],
+)
+def test_a_damaged_archive_is_refused_and_not_kept(
+    site: Any, tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    site.files[f"/{name}"] = content
+    url = f"{site.address}/{name}"
+    fails(rf"^download of {url} is damaged: {reason}.*; it was removed, run the command again$",
+          url, tmp_path)  # fmt: skip
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+def test_what_the_server_lacks_is_named(site: Any, tmp_path: Path) -> None:
+    fails(r"^cannot download http.*/a.bin: 404 Not Found; check the pair and the address, or name "
+          "a file of your own with file:$", f"{site.address}/a.bin", tmp_path)  # fmt: skip
+
+
+def closed_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_without_a_network_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    url = f"http://127.0.0.1:{closed_port()}/a"
+    fails(r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, get it "
+          "elsewhere and name it with file:$", url, tmp_path)  # fmt: skip
+
+
+def test_an_unknown_host_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    fails(r"^cannot reach http://nowhere.invalid/a \(.*\); without a network",
+          "http://nowhere.invalid/a", tmp_path)  # fmt: skip
+
+
+def test_a_folder_that_cannot_be_written_is_named(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    (tmp_path / "file").write_text("in the way")
+    fails(r"^cannot write to the cache folder '.*file/below': Not a directory; set H2H_CACHE",
+          f"{site.address}/a.bin", tmp_path / "file" / "below")  # fmt: skip
+
+
+def test_two_at_once_download_once(site: Any, tmp_path: Path) -> None:
+    site.files["/a.bin"] = CONTENT
+    url = f"{site.address}/a.bin"
+    threads = [threading.Thread(target=fetch, args=(url, tmp_path)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert site.ask == [None]
+    assert fetched_sha256(url, tmp_path) == SUM

@@ -1,0 +1,77 @@
+"""Normalisations: what each keeps, and what it turns into spaces."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data.normalise import NORMALISERS, ascii_fold, keep, normaliser, unicode_words
+from headtohead.errors import HeadToHeadError
+
+CASES = {
+    "¿Dónde está el cumpleaños?": "dónde está el cumpleaños",
+    "It's 5 o'clock 'now'.": "it's 5 o'clock now",
+    "J’aime l’eau… n'est-ce pas ?": "j'aime l'eau n'est ce pas",
+    "Bonjour\u202f!\u00a0Ça va\u200b?": "bonjour ça va",
+    "soft\u00adhyphen\ufeff": "softhyphen",
+    "e\u0301te\u0301": "été",
+    "Tôi phải đi ngủ.": "tôi phải đi ngủ",
+    "Привет, мир!": "привет мир",
+    "नमस्ते दुनिया।": "नमस्ते दुनिया",
+    "می\u200cخواهم": "می\u200cخواهم",
+    "Straße ŒUVRE": "straße œuvre",
+    "snake_case 3.14 50%": "snake case 3 14 50",
+    "''": "",
+}
+
+
+@pytest.mark.parametrize("raw", CASES)
+def test_unicode_keeps_letters_of_every_script_and_drops_the_rest(raw: str) -> None:
+    assert unicode_words(raw) == CASES[raw]
+
+
+def test_none_only_tidies_spaces() -> None:
+    assert keep("  It's\t5 o’clock!\u00a0 ") == "It's 5 o’clock!"
+
+
+def notebook_fold(text: str) -> str:
+    """Fold letter by letter, with runs of one accented vowel counting once."""
+    said, previous = "", ""
+    for letter in text.lower():
+        plain = dict(zip("áéíóú", "aeiou", strict=True)).get(letter)
+        if plain is None or letter != previous:
+            said += plain or (letter if "a" <= letter <= "z" else " ")
+        previous = letter
+    return " ".join(said.split())
+
+
+@given(
+    st.text(alphabet=st.one_of(st.sampled_from("áéíóúÁÉñü aAzZ'\"¿?1ß\u0301İ"), st.characters()))
+)
+def test_ascii_fold_is_that_of_the_notebook(text: str) -> None:
+    assert ascii_fold(text) == notebook_fold(text)
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+@given(text=st.text())
+def test_normalising_twice_changes_nothing(name: str, text: str) -> None:
+    once = normaliser(name)(text)
+    assert normaliser(name)(once) == once
+
+
+@given(st.text())
+def test_unicode_leaves_single_spaces_and_no_punctuation(text: str) -> None:
+    result = unicode_words(text)
+    assert result == result.strip()
+    assert not re.search(r"\s\s", result)
+    kept = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
+    assert kept <= set("LMN")
+
+
+def test_an_unknown_normalisation_is_named() -> None:
+    with pytest.raises(HeadToHeadError, match=r"unknown normalisation 'ascii'; did you mean"):
+        normaliser("ascii")

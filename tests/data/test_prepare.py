@@ -1,0 +1,346 @@
+"""Prepared data: what is dropped, limited, divided, encoded, recorded and cached."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data import EOS, SOS, UNK, cache_root, fingerprint_pairs, prepare, prepare_corpus
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import DataConfig
+from headtohead.families.dataset import Corpus, Pair
+from headtohead.plugins import load_registry
+
+
+def config(**fields: Any) -> DataConfig:
+    return DataConfig(
+        **({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields)
+    )
+
+
+@pytest.fixture
+def small(make_corpus: Callable) -> Corpus:
+    return make_corpus(*[(f"Word {n} here", f"Mot {n} ici") for n in range(20)])
+
+
+def test_ids_and_texts_say_the_same(small: Corpus) -> None:
+    data = prepare_corpus(small, config())
+    for split in data.splits.values():
+        assert len(split) == len(split.target_text) == len(split.references)
+        for ids, text in zip(split.source, split.source_text, strict=True):
+            assert ids.dtype == np.int32
+            assert ids[-1] == EOS
+            assert SOS not in ids
+            assert data.tokenise(text, "source") == ids.tolist()
+        for ids, text in zip(split.target, split.target_text, strict=True):
+            assert (ids[0], ids[-1]) == (SOS, EOS)
+            assert data.tokenise(text, "target") == ids.tolist()
+
+
+def test_text_of_known_words_survives_the_way_there_and_back(small: Corpus) -> None:
+    data = prepare_corpus(small, config())
+    train = data.splits["train"]
+    for ids, text in zip(train.target, train.target_text, strict=True):
+        assert data.target_vocabulary.decode(ids.tolist()) == text
+
+
+def test_the_vocabulary_is_that_of_train_alone(small: Corpus) -> None:
+    data = prepare_corpus(small, config())
+    (test,) = data.splits["test"].source_text
+    number = test.split()[1]
+    assert number not in data.source_vocabulary.words
+    assert data.splits["test"].source[0].tolist().count(UNK) == 1
+    assert data.record["unk_rate"]["test"]["source"] == pytest.approx(1 / 3)
+    assert data.record["unk_rate"]["train"] == {"source": 0.0, "target": 0.0}
+
+
+def test_a_shared_vocabulary_is_one(small: Corpus) -> None:
+    data = prepare_corpus(small, config(vocabulary={"shared": True}))
+    assert data.source_vocabulary is data.target_vocabulary
+    assert {"word", "mot"} <= set(data.source_vocabulary.words)
+
+
+def test_bounds_of_the_vocabulary_are_kept(small: Corpus) -> None:
+    data = prepare_corpus(small, config(vocabulary={"max_size": 6}))
+    assert data.record["vocabulary"] == {"source": 6, "target": 6}
+    data = prepare_corpus(small, config(vocabulary={"min_count": 2}))
+    assert data.source_vocabulary.words[4:] == ["here", "word"]
+
+
+def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Callable) -> None:
+    rows = [(f"a{n}", f"b{n}") for n in range(10)]
+    faulty = [("", ""), ("...", "?!"), ("only", ""), ("", "seul"), ("only", "!"), ("a b c d", "x")]
+    data = prepare_corpus(make_corpus(*rows, *faulty), config(max_words=3))
+    assert data.record["dropped"] == {"empty": 2, "one_sided": 3, "too_long": 1}
+    assert sum(data.record["counts"].values()) == 10
+    assert data.record["notes"] == [
+        "2 empty pairs were dropped", "3 one-sided pairs were dropped", "1 too-long pairs were dropped",
+    ]  # fmt: skip
+
+
+def test_nothing_left_is_refused_with_the_counts(make_corpus: Callable) -> None:
+    with pytest.raises(HeadToHeadError, match=r"no usable pair under normalise: unicode \(dropped: "
+                       r"1 empty, 2 one-sided\); check the file and max_words$"):  # fmt: skip
+        prepare_corpus(make_corpus(("", ""), ("a", ""), ("", "b")), config())
+    with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(it is empty\)"):
+        prepare_corpus(make_corpus(), config())
+    with pytest.raises(HeadToHeadError, match=r"dropped: 1 too-long"):
+        prepare_corpus(make_corpus(("a b", "c")), config(max_words=1))
+
+
+def test_a_limit_takes_shuffled_pairs_and_a_larger_one_takes_more(small: Corpus) -> None:
+    def kept(limit: int) -> set[str]:
+        data = prepare_corpus(small, config(limit=limit))
+        return {text for split in data.splits.values() for text in split.source_text}
+
+    assert len(kept(6)) == 6
+    assert kept(6) < kept(12)
+    assert kept(6) != {f"word {n} here" for n in range(6)}
+
+
+def test_all_translations_of_a_test_source_are_references(make_corpus: Callable) -> None:
+    rows = [("Go!", "Ve."), ("Go.", "Vete."), ("go", "ve"), ("Go.", "Vaya.")]
+    rows += [(f"other {n}", f"otro {n}") for n in range(8)]
+    for seed in range(1, 6):
+        data = prepare_corpus(make_corpus(*rows), config(valid=1, test=8, seed=seed))
+        test = data.splits["test"]
+        found = {
+            target: references
+            for source, target, references in zip(
+                test.source_text, test.target_text, test.references, strict=True
+            )
+            if source == "go"
+        }
+        if found:
+            assert found == {
+                "ve": ("ve", "vete", "vaya"),
+                "vete": ("vete", "ve", "vaya"),
+                "vaya": ("vaya", "ve", "vete"),
+            }
+            break
+    else:
+        pytest.fail("the group never fell into test")
+    assert all(len(one) == 1 for one in data.splits["train"].references)
+
+
+def test_references_reach_beyond_the_limit(make_corpus: Callable) -> None:
+    rows = [("go", f"ve {n}") for n in range(30)] + [(f"x{n}", f"y{n}") for n in range(30)]
+    data = prepare_corpus(make_corpus(*rows), config(limit=6, test=3, split="row"))
+    own = [r for s, r in zip(data.splits["test"].source_text, data.splits["test"].references,
+                             strict=True) if s == "go"]  # fmt: skip
+    assert all(len(references) == 30 for references in own)
+
+
+def test_a_row_split_says_that_it_leaks(make_corpus: Callable) -> None:
+    rows = [(f"a{n // 4}", f"b{n}") for n in range(40)]
+    record = prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record
+    assert record["leaky"] is True
+    assert record["leak"] > 0.5
+    assert record["notes"] == [
+        f"leaky split 'row': {record['leak']:.1%} of the test pairs have a source sentence that is "
+        "also in train"
+    ]
+    grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
+    assert (grouped["leak"], grouped["leaky"], grouped["notes"]) == (0.0, False, [])
+
+
+def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
+    rows = [("same", f"b{n}") for n in range(60)] + [(f"a{n}", f"c{n}") for n in range(40)]
+    record = prepare_corpus(make_corpus(*rows), config(test=5)).record
+    assert record["notes"] == [
+        "the largest group of connected sentences holds 60.0% of the pairs; it was too large for "
+        "valid and test and is in train"
+    ]
+
+
+ROWS = st.lists(st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3),
+                          st.sampled_from("123456789")), min_size=12, max_size=40)  # fmt: skip
+
+
+@given(rows=ROWS, seed=st.integers(1, 99), name=st.sampled_from(["none", "unicode", "ascii-fold"]))
+def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, name: str) -> None:
+    pairs = [Pair(source, target, source + group) for source, target, group in rows]
+    corpus = Corpus(pairs, fingerprint_pairs(pairs), "", "", ("a", "b"))
+    try:
+        data = prepare_corpus(corpus, config(seed=seed, normalise=name))
+    except HeadToHeadError as error:
+        assert "leaves no pair" in str(error) or "no usable pair" in str(error)
+        return
+    assert data.record["leak"] == 0.0
+    train, test = data.splits["train"], data.splits["test"]
+    assert not set(train.source_text) & set(test.source_text)
+    assert not set(train.target_text) & {t for accepted in test.references for t in accepted}
+
+
+def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -> None:
+    prints = {
+        prepare_corpus(small, asked).fingerprint
+        for asked in (config(), config(seed=2), config(limit=10), config(normalise="none"),
+                      config(test=2), config(vocabulary={"max_size": 9}))
+    }  # fmt: skip
+    assert len(prints) == 6
+    assert prepare_corpus(small, config()).fingerprint in prints
+
+
+def test_a_fingerprint_is_frozen(make_corpus: Callable) -> None:
+    rows = [(f"a{n} b", f"c{n} d") for n in range(10)]
+    assert prepare_corpus(make_corpus(*rows), config()).fingerprint == ("a992217f61f7LATER")
+
+
+def test_prepared_data_can_be_pickled(small: Corpus) -> None:
+    data = prepare_corpus(small, config())
+    again = pickle.loads(pickle.dumps(data))
+    assert again.tokenise("Word 3 here", "source") == data.tokenise("Word 3 here", "source")
+    assert again.record == json.loads(json.dumps(data.record))
+
+
+TOY = {"dataset": "toy-grammar", "options": {"size": 500}}
+
+
+def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
+    first = prepare(DataConfig(**TOY), tmp_path)
+    (file,) = (tmp_path / "prepared").iterdir()
+    before = file.stat()
+    second = prepare(DataConfig(**TOY), tmp_path)
+    assert file.stat().st_mtime_ns == before.st_mtime_ns
+    assert second.record == first.record
+    assert second.fingerprint == first.fingerprint
+    assert second.source_vocabulary == first.source_vocabulary
+    for part in ("train", "valid", "test"):
+        one, other = first.splits[part], second.splits[part]
+        assert all(np.array_equal(a, b) for a, b in zip(one.source, other.source, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(one.target, other.target, strict=True))
+        assert (one.source_text, one.target_text) == (other.source_text, other.target_text)
+        assert one.references == other.references
+
+
+@pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
+def test_a_damaged_cache_is_named_and_built_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    first = prepare(DataConfig(**TOY), tmp_path)
+    (file,) = (tmp_path / "prepared").iterdir()
+    raw = bytearray(file.read_bytes())
+    if fault == "cut":
+        del raw[len(raw) // 2 :]
+    elif fault == "flipped":
+        raw[len(raw) // 3] ^= 0xFF
+    else:
+        raw[:] = b"" if fault == "emptied" else pickle.dumps(["not", "mine"])
+    file.write_bytes(raw)
+    with caplog.at_level(logging.WARNING):
+        again = prepare(DataConfig(**TOY), tmp_path)
+    assert again.fingerprint == first.fingerprint
+    assert len([line for line in caplog.text.splitlines() if "building it again" in line]) == 1
+    caplog.clear()
+    prepare(DataConfig(**TOY), tmp_path)
+    assert not caplog.text
+
+
+def test_another_file_content_under_the_same_name_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+
+    def words() -> set[str]:
+        asked = DataConfig(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
+        splits = prepare(asked, tmp_path / "cache").splits
+        return {text for split in splits.values() for text in split.source_text}
+
+    file.write_text("a\tx\nb\ty\nc\tz\n")
+    assert words() == {"a", "b", "c"}
+    file.write_text("a\tx\nb\ty\nd\tz\n")
+    assert words() == {"a", "b", "d"}
+
+
+def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path: Path) -> None:
+    plugin = tmp_path / "tiny.py"
+    plugin.write_text(
+        "from pathlib import Path\n"
+        "from headtohead import Corpus, Dataset, Pair, hookimpl\n"
+        "from headtohead.data import fingerprint_pairs\n"
+        "reads = []\n"
+        "class Tiny(Dataset):\n"
+        "    @classmethod\n"
+        "    def load(cls, options, split, cache):\n"
+        "        reads.append(split)\n"
+        "        pairs = [Pair(f'a{n}', f'b{n}', str(n)) for n in range(9)]\n"
+        "        return Corpus(pairs, fingerprint_pairs(pairs), 'CC0', 'me', ('A', 'B'))\n"
+        "@hookimpl\n"
+        "def register_datasets():\n"
+        "    return {'tiny': Tiny}\n"
+    )
+    registry = load_registry([plugin])
+    module = registry.manager.get_plugin(str(plugin))
+    first = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
+    second = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
+    assert module.reads == ["grouped", "grouped"]
+    assert first.fingerprint == second.fingerprint
+    assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(HeadToHeadError, match=r"^cannot write to the cache folder '.*file/prepared'"
+                       r": Not a directory; set H2H_CACHE to a folder"):  # fmt: skip
+        prepare(DataConfig(**TOY), tmp_path / "file")
+
+
+def test_a_full_disk_is_named_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("headtohead.data.store.np.savez", full)
+    with pytest.raises(
+        HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "
+    ):
+        prepare(DataConfig(**TOY), tmp_path)
+    assert not list((tmp_path / "prepared").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"dataset": "toy-gramar"}, r"^unknown dataset 'toy-gramar'; did you mean 'toy-grammar'\?$"),
+        ({"options": {"siz": 9}}, r"^toy-grammar: siz: unknown field 'siz'; did you mean 'size'\?$"),
+        ({"options": {"size": "many"}}, r"^toy-grammar: size: expected a whole number, got 'many'$"),
+        ({"split": "lenght"}, r"^toy-grammar has no split 'lenght'; did you mean 'length'\?$"),
+    ],
+)  # fmt: skip
+def test_a_wrong_configuration_is_named(
+    tmp_path: Path, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(HeadToHeadError, match=message):
+        prepare(DataConfig(**fields), tmp_path)
+
+
+def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) -> None:
+    rows = "".join(
+        f"a sentence of {n} words it is\tune phrase de {n} mots\n" for n in range(120_000)
+    )
+    (tmp_path / "pairs.tsv").write_text(rows)
+    asked = DataConfig(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
+    prepare(asked, tmp_path / "cache")
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        prepare(asked, tmp_path / "cache")
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) < 0.5
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("H2H_CACHE", "/somewhere")
+    assert cache_root() == Path("/somewhere")
+    monkeypatch.delenv("H2H_CACHE")
+    assert cache_root() == Path.home() / ".cache" / "headtohead"

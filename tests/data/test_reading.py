@@ -1,0 +1,43 @@
+"""Lines of files that begin, end and are packed in odd ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data import read_lines
+from headtohead.errors import HeadToHeadError
+
+
+@given(
+    lines=st.lists(st.text(st.characters(exclude_characters="\n\r\ufeff", codec="utf-8"))),
+    end=st.sampled_from(["\n", "\r\n"]),
+    mark=st.booleans(),
+    last=st.booleans(),
+)
+def test_lines_come_back_without_marks_and_ends(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, mark: bool, last: bool
+) -> None:
+    lines = [*lines, "x"]
+    path = tmp_path_factory.mktemp("lines") / "file.txt"
+    text = ("\ufeff" if mark else "") + end.join(lines) + (end if last else "")
+    path.write_bytes(text.encode())
+    assert read_lines(path) == lines
+
+
+def test_the_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "latin1.txt"
+    path.write_bytes(b"fine\n" * 41 + "Sí\n".encode("latin1"))
+    with pytest.raises(HeadToHeadError, match=r"is not UTF-8: line 42 has the byte 0xed; convert"):
+        read_lines(path)
+
+
+def test_packing_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    import gzip
+
+    path = tmp_path / "plain.txt"
+    path.write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert read_lines(path) == ["one", "two"]

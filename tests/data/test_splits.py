@@ -1,0 +1,105 @@
+"""Splits never put one group on two sides, whatever the corpus."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data.splits import components, divide, leak, shuffled
+from headtohead.errors import HeadToHeadError
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40
+)
+
+
+def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
+    """Grow each group until no row outside shares a value with a row inside."""
+    left, groups = set(range(len(rows))), []
+    while left:
+        group = {left.pop()}
+        while True:
+            near = {
+                row for row in left for inside in group
+                if any(a == b for a, b in zip(rows[row], rows[inside], strict=True))
+            }  # fmt: skip
+            if not near:
+                break
+            group |= near
+            left -= near
+        groups.append(group)
+    return groups
+
+
+@given(ROWS)
+def test_components_are_those_of_the_naive_search(rows: list[tuple[int, int, int]]) -> None:
+    labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
+    found = [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
+    assert sorted(map(sorted, found)) == sorted(map(sorted, naive_components(rows)))
+
+
+@given(ROWS, st.integers(1, 1000), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
+def test_no_group_is_ever_on_two_sides(
+    rows: list[tuple[int, int, int]], seed: int, valid: float, test: float
+) -> None:
+    labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
+    try:
+        parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
+    except HeadToHeadError as error:
+        assert "leaves no pair for" in str(error)
+        return
+    assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(rows)))
+    for column in range(3):
+        values = [{rows[row][column] for row in part.tolist()} for part in parts.values()]
+        assert sum(map(len, values)) == len(set.union(*values))
+    assert len(parts["test"]) <= max(1, round(test * len(rows)))
+
+
+def test_parts_have_the_sizes_that_are_asked_for() -> None:
+    labels, named = np.arange(1000), [None] * 1000
+    parts = divide(labels, named, valid=0.1, test=200, seed=1)
+    assert {part: len(rows) for part, rows in parts.items()} == {
+        "train": 700, "valid": 100, "test": 200,
+    }  # fmt: skip
+
+
+def test_a_group_too_large_for_a_part_goes_to_train() -> None:
+    labels = np.array([0] * 90 + list(range(1, 11)))
+    for seed in range(20):
+        parts = divide(labels, [None] * 100, valid=0.05, test=0.05, seed=seed)
+        assert (len(parts["valid"]), len(parts["test"])) == (5, 5)
+        assert set(range(90)) <= set(parts["train"].tolist())
+
+
+def test_pairs_that_the_dataset_placed_stay_there() -> None:
+    named = ["test"] * 30 + [None] * 70
+    parts = divide(np.arange(100), named, valid=0.1, test=0.5, seed=1)
+    assert parts["test"].tolist() == list(range(30))
+    assert len(parts["valid"]) == 7
+
+
+def test_the_split_depends_on_the_seed_and_on_nothing_else() -> None:
+    labels, named = np.arange(200), [None] * 200
+    one, same, other = (divide(labels, named, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
+    assert one["test"].tolist() == same["test"].tolist() != other["test"].tolist()
+    assert shuffled(8, 1).tolist() == [7, 2, 1, 6, 0, 4, 3, 5]
+
+
+@pytest.mark.parametrize("part", ["valid", "test", "train"])
+def test_an_empty_part_is_refused(part: str) -> None:
+    asked = {"valid": 0.1, "test": 0.1} | ({part: 50} if part != "train" else {"test": 100})
+    labels = np.zeros(100, dtype=np.int64) if part != "train" else np.arange(100)
+    with pytest.raises(HeadToHeadError, match=r"^the split leaves no pair for \w+: of 100 pairs"):
+        divide(labels, [None] * 100, valid=asked["valid"], test=asked["test"], seed=1)
+
+
+def test_a_number_of_rows_must_be_whole() -> None:
+    with pytest.raises(HeadToHeadError, match=r"^data.test is 2.5; give a fraction below 1"):
+        divide(np.arange(9), [None] * 9, valid=1, test=2.5, seed=1)
+
+
+def test_leak_is_the_share_of_test_sentences_seen_in_train() -> None:
+    assert leak(["a", "b"], ["a", "c", "a", "d"]) == 0.5
+    assert leak(["a"], ["b"]) == 0.0

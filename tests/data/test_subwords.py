@@ -1,0 +1,61 @@
+"""Subwords: learned on train alone, and joined back into the text."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from headtohead.data import UNK, prepare_corpus
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import DataConfig
+
+needs_tokenizers = pytest.mark.skipif(
+    importlib.util.find_spec("tokenizers") is None,
+    reason="needs the extra subwords: pip install tokenizers",
+)
+ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in range(40)]
+
+
+def config(**fields: object) -> DataConfig:
+    return DataConfig(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2,
+                      **fields)  # fmt: skip
+
+
+@needs_tokenizers
+def test_every_text_made_of_known_letters_comes_back(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"max_size": 60}))
+    assert max(data.record["vocabulary"].values()) <= 60
+    for text in ("unhappy reader 7 reads", "read happy unread"):
+        ids = data.tokenise(text, "source")
+        assert UNK not in ids
+        assert data.source_vocabulary.decode(ids) == text
+
+
+@needs_tokenizers
+def test_merges_come_from_train_alone(make_corpus: Callable) -> None:
+    rows = [*ROWS, ("zzzz zzzz zzzz", "qqqq qqqq qqqq", "zz", "test")]
+    corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
+    data = prepare_corpus(corpus, config())
+    assert not any("z" in word for word in data.source_vocabulary.words)
+    assert UNK in data.splits["test"].source[0]
+
+
+@needs_tokenizers
+def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
+    data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"shared": True, "max_size": 80}))
+    assert data.source_vocabulary is data.target_vocabulary
+    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise(
+        "lecteur reader", "target"
+    )[1:-1]  # fmt: skip
+
+
+def test_without_the_package_the_extra_is_named(
+    make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(HeadToHeadError, match=r"^data.tokens: subword needs the package tokenizers; "
+                       r"pip install 'headtohead\[subwords\]', or use tokens: word$"):  # fmt: skip
+        prepare_corpus(make_corpus(*ROWS), config())

@@ -1,0 +1,72 @@
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from headtohead.experiment import schema
+from headtohead.experiment.reference import TABLES, filled, main, table
+
+PAGE = Path(__file__).parents[2] / "docs" / "experiment-file.md"
+
+
+def test_the_reference_page_is_what_the_schema_says():
+    text = PAGE.read_text(encoding="utf-8")
+    assert filled(text) == text, "run: python -m headtohead.experiment.reference"
+
+
+def test_every_section_of_the_schema_has_its_table():
+    sections = {
+        one for one in vars(schema).values()
+        if isinstance(one, type) and issubclass(one, schema.Section) and one is not schema.Section
+    }  # fmt: skip
+    made_of_names = {schema.EntryConfig, schema.PerRole, schema.RunConfig, schema.PathDesign}
+    assert sections - made_of_names == set(TABLES.values())
+
+
+def test_every_field_says_what_it_means():
+    for name, model in TABLES.items():
+        for field, info in model.model_fields.items():
+            assert info.description, f"{name}.{field}"
+
+
+def test_a_changed_schema_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text(encoding="utf-8").replace("| `d_model` |", "| `width` |"))
+    assert main([str(page), "--check"]) == 1
+    assert main([str(page)]) == 0
+    assert main([str(page), "--check"]) == 0
+    assert page.read_text() == PAGE.read_text()
+
+
+def test_a_page_without_a_marker_is_refused():
+    with pytest.raises(ValueError, match="the page has no marker '<!-- table: file -->'"):
+        filled("nothing")
+
+
+def test_a_row_tells_limits_default_and_choices():
+    class Small(BaseModel):
+        width: int = schema.Field(3, ge=1, lt=9, description="how wide")
+
+    assert (
+        table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
+    )
+
+
+def test_the_example_of_the_page_is_a_design(load, registry):
+    import re
+
+    from headtohead.experiment.design import expand
+
+    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    found = expand(load(text), registry)
+    assert [one.slug for one in found.variants] == [
+        "sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", sorted((PAGE.parents[1] / "experiments").glob("*.yaml")), ids=str)
+def test_every_experiment_that_ships_is_a_design(path, registry):
+    from headtohead.experiment.design import expand
+    from headtohead.experiment.loading import load_file
+
+    assert expand(load_file(path), registry).contrasts()

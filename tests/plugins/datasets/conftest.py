@@ -1,0 +1,80 @@
+"""Reading corpora by name, and the real files that some tests need."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.data import PreparedData, prepare, read_corpus
+from headtohead.experiment.schema import DataConfig
+from headtohead.families.dataset import Corpus
+
+Prepare = Callable[..., PreparedData]
+Read = Callable[..., Corpus]
+
+
+@pytest.fixture(scope="module")
+def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def prepared(module_cache: Path) -> Prepare:
+    """Prepare by dataset name, data fields as keywords and the dataset's options in ``options``."""
+
+    def run(dataset: str, **fields: Any) -> PreparedData:
+        return prepare(DataConfig(dataset=dataset, **fields), module_cache)
+
+    return run
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Read a raw corpus by dataset name and options."""
+
+    def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
+        config = DataConfig(dataset=dataset, split=split, options=options)
+        return read_corpus(config, tmp_path / "cache")
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def real() -> Callable[[str], Path]:
+    """Return a real Tatoeba file, or skip."""
+    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+    folder = Path(os.environ.get("H2H_TEST_DATA", beside))
+
+    def find(name: str) -> Path:
+        if not (folder / name).is_file():
+            pytest.skip(f"needs {name}: set H2H_TEST_DATA to the folder that holds it")
+        return folder / name
+
+    return find
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """A folder served on the loopback interface, and its address."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    folder = tmp_path / "site"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield folder, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,237 @@
+"""tatoeba: its file forms, its faults, and its downloads."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+
+Texts = list[tuple[str, str]]
+
+EXPECTED = [("Go.", "Ve."), ('Say "hi".', 'Di "hola".'), ("I see.", "Ya veo.")]
+TWO = 'Go.\tVe.\nSay "hi".\tDi "hola".\nI see.\tYa veo.\n'
+THREE = TWO.replace("\n", "\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (a) & #2 (b)\n")
+FOUR = "\ufeff" + "".join(
+    f"{1276 + n}\t{source}\t{2481 + n}\t{target}\r\n" for n, (source, target) in enumerate(EXPECTED)
+)
+
+
+def texts(corpus: object) -> Texts:
+    return [(pair.source, pair.target) for pair in corpus.pairs]  # type: ignore[attr-defined]
+
+
+def pack_zip(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("_about.txt", "about\tthese files")
+        archive.writestr("spa.txt", content)
+
+
+PACKERS: dict[str, Callable[[Path, bytes], object]] = {
+    "pairs.tsv": lambda path, content: path.write_bytes(content),
+    "pairs.txt": lambda path, content: path.write_bytes(content),
+    "pairs.tsv.xz": lambda path, content: path.write_bytes(lzma.compress(content)),
+    "pairs.tsv.gz": lambda path, content: path.write_bytes(gzip.compress(content)),
+    "pairs.tsv.bz2": lambda path, content: path.write_bytes(bz2.compress(content)),
+    "spa-eng.zip": pack_zip,
+}
+
+
+@pytest.mark.parametrize("name", PACKERS)
+@pytest.mark.parametrize("content", [TWO, THREE, FOUR], ids=["two", "three", "four"])
+def test_every_form_and_packing_gives_the_same_pairs(
+    read: Callable, tmp_path: Path, name: str, content: str
+) -> None:
+    PACKERS[name](tmp_path / name, content.encode())
+    assert texts(read("tatoeba", file=str(tmp_path / name))) == EXPECTED
+
+
+def test_swap_exchanges_the_sides(read: Callable, tmp_path: Path) -> None:
+    for content in (TWO, FOUR):
+        (tmp_path / "pairs.tsv").write_text(content, encoding="utf-8", newline="")
+        corpus = read("tatoeba", pair="spa-eng", file=str(tmp_path / "pairs.tsv"), swap=True)
+        assert texts(corpus) == [(target, source) for source, target in EXPECTED]
+        assert corpus.languages == ("Spanish", "English")
+
+
+def test_quotes_and_odd_line_separators_are_ordinary_characters(
+    read: Callable, tmp_path: Path
+) -> None:
+    odd = 'He said: "no\t"Dijo:\nOne\u2028line\x0b\x85.\tUna\u2028línea.\n'
+    (tmp_path / "pairs.tsv").write_text(odd, encoding="utf-8", newline="")
+    assert texts(read("tatoeba", file=str(tmp_path / "pairs.tsv"))) == [
+        ('He said: "no', '"Dijo:'), ("One\u2028line\x0b\x85.", "Una\u2028línea."),
+    ]  # fmt: skip
+
+
+WEEKLY_ENGLISH = "1\teng\tGo.\n2\teng\tI see.\n3\t\\N\tWhat?\n"
+WEEKLY_SPANISH = "7\tspa\tVe.\n8\tspa\tYa veo.\n9\tspa\tVete.\n"
+WEEKLY_LINKS = "1\t7\n1\t9\n2\t8\n7\t1\n2\t99\n"
+WEEKLY_PAIRS = [("Go.", "Ve."), ("Go.", "Vete."), ("I see.", "Ya veo.")]
+
+
+def detailed(plain: str) -> str:
+    return plain.replace("\n", "\tCK\t2010-01-01 00:00:00\t\\N\n")
+
+
+@pytest.mark.parametrize("form", [str, detailed], ids=["plain", "detailed"])
+def test_weekly_sentences_are_joined_by_their_links(
+    read: Callable, tmp_path: Path, form: Callable[[str], str]
+) -> None:
+    for name, content in (("eng", form(WEEKLY_ENGLISH)), ("spa", form(WEEKLY_SPANISH)),
+                          ("links", WEEKLY_LINKS)):  # fmt: skip
+        (tmp_path / f"{name}.tsv.bz2").write_bytes(bz2.compress(content.encode()))
+    paths = [str(tmp_path / f"{name}.tsv.bz2") for name in ("eng", "spa", "links")]
+    corpus = read("tatoeba", sentences=paths[:2], links=paths[2])
+    assert texts(corpus) == WEEKLY_PAIRS
+    assert corpus.notes == ("1 links name a sentence that the files do not hold",)
+
+
+def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(
+    read: Callable, tmp_path: Path
+) -> None:
+    (tmp_path / "all.tsv").write_text(WEEKLY_ENGLISH + WEEKLY_SPANISH, encoding="utf-8")
+    (tmp_path / "links.tsv").write_text(WEEKLY_LINKS, encoding="utf-8")
+    corpus = read("tatoeba", pair="spa-eng", sentences=str(tmp_path / "all.tsv"),
+                  links=str(tmp_path / "links.tsv"))  # fmt: skip
+    assert texts(corpus) == [(target, source) for source, target in WEEKLY_PAIRS]
+
+
+def fails(read: Callable, message: str, **options: object) -> None:
+    with pytest.raises(HeadToHeadError, match=message) as caught:
+        read("tatoeba", **options)
+    text = str(caught.value)
+    assert "\n" not in text
+    assert not text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"file '.*pairs.tsv' is empty$"),
+        (b"\xef\xbb\xbf\r\n \n", r"is empty$"),
+        ("Go.\tVe.\nS\xed.\tYes.\n".encode("latin1"), r"is not UTF-8: line 2 has the byte 0xed;"),
+        (b"Go. Ve.\n", r"line 1 has 1 columns; expected text and text"),
+        (b"a\tb\tc\td\te\n", r"line 1 has 5 columns; expected text and text"),
+        (b"a\tb\tc\td\n", r"line 1 has 4 columns; expected text and text"),
+        (b"a\tb\na\tb\tc\n", r"line 2 has 3 columns, expected 2 as in the lines before$"),
+        (b"1\ta\t2\tb\n3\tc\n", r"line 2 has 2 columns, expected 4 as in the lines before$"),
+        (b"1\teng\tGo.\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
+        (b"1\t2\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
+    ],
+)  # fmt: skip
+def test_faulty_content_is_named(
+    read: Callable, tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "pairs.tsv").write_bytes(content)
+    fails(read, message, file=str(tmp_path / "pairs.tsv"))
+
+
+def test_a_missing_file_is_named(read: Callable, tmp_path: Path) -> None:
+    fails(read, r"^file '.*nowhere.tsv' does not exist$", file=str(tmp_path / "nowhere.tsv"))
+
+
+def test_a_folder_is_not_a_file(read: Callable, tmp_path: Path) -> None:
+    fails(read, r"^file '.*' cannot be read: Is a directory$", file=str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv.xz", "pairs.tsv.gz", "pairs.tsv.bz2", "spa-eng.zip"])
+@pytest.mark.parametrize("fault", ["cut", "flipped", "replaced"])
+def test_a_damaged_file_is_named(read: Callable, tmp_path: Path, name: str, fault: str) -> None:
+    path = tmp_path / name
+    PACKERS[name](path, (TWO * 500).encode())
+    raw = bytearray(path.read_bytes())
+    if fault == "cut":
+        del raw[len(raw) * 2 // 3 :]
+    elif fault == "flipped":
+        raw[len(raw) // 2] ^= 0xFF
+    else:
+        raw[:] = b"<html>try later</html>"
+    path.write_bytes(raw)
+    fails(read, rf"^file '.*{name}' is damaged: .*; get it again$", file=str(path))
+
+
+def test_a_zip_must_hold_one_text(read: Callable, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.txt", TWO)
+        archive.writestr("b.txt", TWO)
+    fails(read, r"should hold one .txt or .tsv file, holds: a.txt, b.txt",
+          file=str(tmp_path / "x.zip"))  # fmt: skip
+
+
+def test_options_that_do_not_fit_are_refused(read: Callable) -> None:
+    fails(read, r"^tatoeba: pair: expected two language codes such as eng-spa$", pair="english")
+    fails(read, r"^tatoeba: sentences and links belong together", links="x")
+    fails(read, r"^tatoeba: give file, or sentences and links, not both$",
+          file="x", links="y", sentences="z")  # fmt: skip
+    fails(read, r"^tatoeba: fil: unknown field 'fil'; did you mean 'file'\?$", fil="x")
+
+
+@pytest.mark.parametrize(
+    ("english", "links", "message"),
+    [
+        ("x\teng\tGo.\n", WEEKLY_LINKS, r"line 1 has 3 columns; expected id, language, text"),
+        ("1\teng\tGo.\tu\n", WEEKLY_LINKS, r"line 1 has 4 columns; expected id, language, text"),
+        ("1\tdeu\tLos.\n", WEEKLY_LINKS, r"hold no sentence in 'eng'; check pair: eng-spa$"),
+        (WEEKLY_ENGLISH, "1\t7\t3\n", r"line 1 has 3 columns, expected id and translation id$"),
+        (WEEKLY_ENGLISH, "5\t6\n", r"links.tsv' links no sentences of eng-spa$"),
+    ],
+)
+def test_faulty_weekly_exports_are_named(
+    read: Callable, tmp_path: Path, english: str, links: str, message: str
+) -> None:
+    for name, content in (("eng", english), ("spa", WEEKLY_SPANISH), ("links", links)):
+        (tmp_path / f"{name}.tsv").write_text(content, encoding="utf-8")
+    sentences = [str(tmp_path / "eng.tsv"), str(tmp_path / "spa.tsv")]
+    fails(read, message, sentences=sentences, links=str(tmp_path / "links.tsv"))
+
+
+def test_a_named_sum_is_checked(read: Callable, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text(TWO, encoding="utf-8", newline="")
+    fails(read, r"has sha256 [0-9a-f]{64}, expected 00$", file=str(tmp_path / "pairs.tsv"),
+          sha256="00")  # fmt: skip
+
+
+def weekly_site(folder: Path) -> None:
+    for place, content in (("eng/eng_sentences", WEEKLY_ENGLISH), ("spa/spa_sentences",
+                           WEEKLY_SPANISH), ("eng/eng-spa_links", WEEKLY_LINKS)):  # fmt: skip
+        path = folder / f"{place}.tsv.bz2"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bz2.compress(content.encode()))
+
+
+def test_without_a_file_the_weekly_exports_are_downloaded_once(
+    read: Callable, site: tuple[Path, str]
+) -> None:
+    folder, address = site
+    weekly_site(folder)
+    assert texts(read("tatoeba", url=address)) == WEEKLY_PAIRS
+    for path in folder.rglob("*.bz2"):
+        path.unlink()
+    assert texts(read("tatoeba", url=address)) == WEEKLY_PAIRS
+
+
+def test_the_address_may_be_one_file_of_pairs(read: Callable, site: tuple[Path, str]) -> None:
+    folder, address = site
+    pack_zip(folder / "spa-eng.zip", TWO.encode())
+    assert texts(read("tatoeba", url=f"{address}/spa-eng.zip")) == EXPECTED
+
+
+def test_sums_of_several_downloads_are_given_by_name(
+    read: Callable, site: tuple[Path, str]
+) -> None:
+    folder, address = site
+    weekly_site(folder)
+    fails(read, r"download of .*links.tsv.bz2 is damaged: sha256 is [0-9a-f]{64}, expected 00; it "
+          "was removed", url=address, sha256={"eng-spa_links.tsv.bz2": "00"})  # fmt: skip
+
+
+def test_a_pair_that_the_server_lacks_is_named(read: Callable, site: tuple[Path, str]) -> None:
+    fails(read, r"^cannot download .*/xyz/xyz_sentences.tsv.bz2: 404 File not found; check the "
+          "pair", url=site[1], pair="xyz-spa")  # fmt: skip

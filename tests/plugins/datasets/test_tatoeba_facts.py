@@ -1,0 +1,127 @@
+"""What was measured on real Tatoeba files, and what the tatoeba-en-es notebook prints."""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headtohead.data.normalise import ascii_fold, unicode_words
+from headtohead.data.vocabulary import build_vocabulary
+
+SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
+FRENCH = "eng-fra.manythings-2019-04-08.2col.tsv.xz"
+EXPORT = "eng-vie.tatoeba-export-2025-11-12.4col.tsv.xz"
+THREE = "eng-vie.manythings-2022-05-02.3col.tsv.xz"
+
+RAW = [
+    ("Let's try something.", "¡Intentemos algo!"),
+    ("I have to go to sleep.", "Tengo que irme a dormir."),
+    ("Today is June 18th and it is Muiriel's birthday!",
+     "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
+    ("Today is June 18th and it is Muiriel's birthday!",
+     "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
+    ("Muiriel is 20 now.", "Ahora, Muiriel tiene 20 años."),
+    ("Muiriel is 20 now.", "Muiriel tiene 20 años ahora."),
+    ('The password is "Muiriel".', 'La contraseña es "Muiriel".'),
+    ("I will be back soon.", "Volveré pronto."),
+    ("I will be back soon.", "Vuelvo en seguida."),
+    ("I will be back soon.", "Yo regresaré pronto."),
+]  # fmt: skip
+FOLDED = [
+    ("let s try something", "intentemos algo"),
+    ("i have to go to sleep", "tengo que irme a dormir"),
+    ("today is june th and it is muiriel s birthday",
+     "hoy es de junio y es el cumplea os de muiriel"),
+    ("today is june th and it is muiriel s birthday",
+     "hoy es el de junio y es el cumplea os de muiriel"),
+    ("muiriel is now", "ahora muiriel tiene a os"),
+    ("muiriel is now", "muiriel tiene a os ahora"),
+    ("the password is muiriel", "la contrase a es muiriel"),
+    ("i will be back soon", "volvere pronto"),
+    ("i will be back soon", "vuelvo en seguida"),
+    ("i will be back soon", "yo regresare pronto"),
+]  # fmt: skip
+
+
+def test_the_first_ten_rows_fold_as_the_notebook_prints_them() -> None:
+    assert [(ascii_fold(one), ascii_fold(other)) for one, other in RAW] == FOLDED
+
+
+def test_the_notebook_sample_folds_as_printed() -> None:
+    assert ascii_fold("¿Hola @ cómo estás? 123") == "hola como estas"
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "rows"),
+    [(SPANISH, "eng-spa", 123_376), (FRENCH, "eng-fra", 167_130), (EXPORT, "eng-vie", 18_580),
+     (THREE, "eng-vie", 8_050)],
+)  # fmt: skip
+def test_row_counts(read: Callable, real: Callable, name: str, pair: str, rows: int) -> None:
+    assert len(read("tatoeba", pair=pair, file=str(real(name))).pairs) == rows
+
+
+def test_the_export_loses_its_byte_order_mark_and_carriage_returns(
+    read: Callable, real: Callable
+) -> None:
+    first = read("tatoeba", pair="eng-vie", file=str(real(EXPORT))).pairs[0]
+    assert (first.source, first.target) == ("I have to go to sleep.", "Tôi phải đi ngủ.")
+
+
+@pytest.mark.parametrize(
+    ("name", "pair", "sizes", "distinct"),
+    [
+        (SPANISH, "eng-spa", (13_052, 25_035), 105_258),
+        # 21,907 where a doubled letter keeps both: the notebook folds "créée" to "cree"
+        (FRENCH, "eng-fra", (13_741, 21_905), 116_830),
+    ],
+)
+def test_vocabularies_under_ascii_fold(
+    read: Callable, real: Callable, name: str, pair: str, sizes: tuple[int, int], distinct: int
+) -> None:
+    pairs = read("tatoeba", pair=pair, file=str(real(name))).pairs
+    source = [ascii_fold(pair.source) for pair in pairs]
+    target = [ascii_fold(pair.target) for pair in pairs]
+    found = [len(build_vocabulary([text.split() for text in side])) for side in (source, target)]
+    assert tuple(found) == sizes
+    assert len({pair.source for pair in pairs}) == distinct
+
+
+def test_a_row_split_of_eng_spa_leaks_as_measured(prepared: Callable, real: Callable) -> None:
+    data = prepared(
+        "tatoeba", options={"file": str(real(SPANISH))}, normalise="ascii-fold", split="row",
+        test=0.1, valid=1, seed=2,
+    )  # fmt: skip
+    counts = Counter(text for split in data.splits.values() for text in split.source_text)
+    rows = sum(counts.values())
+    in_expectation = sum(n * (1 - 0.1 ** (n - 1)) for n in counts.values()) / rows
+    assert in_expectation == pytest.approx(0.240, abs=0.001)
+    assert data.record["leak"] == pytest.approx(in_expectation, abs=0.008)
+    assert data.record["leak"] == pytest.approx(0.236, abs=0.008)
+    assert data.record["leaky"] is True
+    assert any(note.startswith("leaky split 'row': 23.5%") for note in data.record["notes"])
+
+
+def test_a_grouped_split_of_eng_spa_leaks_nothing(prepared: Callable, real: Callable) -> None:
+    data = prepared("tatoeba", options={"file": str(real(SPANISH))}, limit=20_000)
+    assert data.record["counts"] == {"train": 18_000, "valid": 1_000, "test": 1_000}
+    train, test = data.splits["train"], data.splits["test"]
+    assert data.record["leak"] == 0.0
+    assert not set(train.source_text) & set(test.source_text)
+    accepted = {text for references in test.references for text in references}
+    assert not set(train.target_text) & accepted
+    assert max(len(references) for references in test.references) > 3
+
+
+def test_folding_loses_the_letter_that_unicode_keeps(real: Callable) -> None:
+    lines = lzma.decompress(Path(real(SPANISH)).read_bytes()).decode().splitlines()
+    spanish = [line.split("\t")[1] for line in lines]
+    lost = [text for text in spanish if set(text.lower()) & set("ñü")]
+    assert len(lost) == 6_468
+    assert not any(set(ascii_fold(text)) & set("ñü") for text in lost)
+    assert all(set(unicode_words(text)) & set("ñü") for text in lost)
+    assert unicode_words("Cumpleaños") == "cumpleaños"
+    assert ascii_fold("Cumpleaños") == "cumplea os"

@@ -1,0 +1,301 @@
+"""toy-grammar, against a translator written from the rules and not from the generator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from headtohead.data import bag_of_words_ceiling, fingerprint_pairs
+from headtohead.errors import HeadToHeadError
+
+NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl fille f|
+queen reine f|sister sœur f|cow vache f|book livre m|garden jardin m|car voiture f|house maison f|
+letter lettre f"""
+ADJECTIVES = {
+    "big": "grand grande grands grandes", "small": "petit petite petits petites",
+    "good": "bon bonne bons bonnes", "happy": "heureux heureuse heureux heureuses",
+    "sad": "triste triste tristes tristes", "fast": "rapide rapide rapides rapides",
+    "slow": "lent lente lents lentes", "red": "rouge rouge rouges rouges",
+    "calm": "calme calme calmes calmes",
+}  # fmt: skip
+VERBS = {
+    "love": "aime aimes aime aimons aiment", "find": "trouve trouves trouve trouvons trouvent",
+    "watch": "regarde regardes regarde regardons regardent",
+    "see": "vois vois voit voyons voient", "hear": "entends entends entend entendons entendent",
+    "eat": "mange manges mange mangeons mangent", "walk": "marche marches marche marchons marchent",
+    "play": "joue joues joue jouons jouent", "run": "cours cours court courons courent",
+    "read": "lis lis lit lisons lisent", "write": "écris écris écrit écrivons écrivent",
+    "go": "vais vas va allons vont", "be": "suis es est sommes sont",
+}  # fmt: skip
+ARTICLES = {"the": "le la les", "this": "ce cette ces", "these": "ce cette ces",
+            "my": "mon ma mes", "a": "un une des", "some": "un une des"}  # fmt: skip
+SUBJECTS = {"I": ("je", 0), "you": ("tu", 1), "he": ("il", 2), "she": ("elle", 2),
+            "we": ("nous", 3), "they": ("ils", 4)}  # fmt: skip
+OBJECTS = {"me": "me", "you": "te", "him": "le", "her": "la", "us": "nous", "them": "les"}
+AFTER = {"here": "ici", "now": "maintenant", "tomorrow": "demain", "outside": "dehors",
+         "often": "souvent", "in the morning": "le matin", "at night": "la nuit"}  # fmt: skip
+PLACES = {"with": "avec", "behind": "derrière", "under": "sous"}
+
+
+def nouns() -> dict[str, tuple[str, int, bool]]:
+    found = {"horse": ("cheval", 0, False), "horses": ("chevaux", 1, False),
+             "woman": ("femme", 0, True), "women": ("femmes", 1, True)}  # fmt: skip
+    for english, french, gender in (entry.split() for entry in NOUNS.split("|")):
+        found[english] = (french, 0, gender == "f")
+        found[f"{english}s"] = (f"{french}s", 1, gender == "f")
+    return found
+
+
+NOUN = nouns()
+
+
+class Translator:
+    """Reads an English sentence from left to right and says it in French."""
+
+    def __init__(self, sentence: str) -> None:
+        self.left = sentence.split()
+
+    def sentence(self) -> str:
+        said = []
+        while True:
+            said += self.clause()
+            if not self.left:
+                return " ".join(said)
+            assert self.left.pop(0) == "and"
+            said.append("et")
+
+    def clause(self) -> list[str]:
+        if self.left[0] == "hello":
+            self.left.pop(0)
+            return ["bonjour", *self.noun_phrase()[0]]
+        if self.left[0] in SUBJECTS:
+            word = self.left.pop(0)
+            (pronoun, form), feminine = SUBJECTS[word], word == "she"
+            subject = [pronoun]
+        else:
+            subject, number, feminine = self.noun_phrase()
+            form = 4 if number else 2
+        verb, negated = self.verb(form)
+        pronoun_before = []
+        if verb != "be" and self.left and self.left[0] in OBJECTS:
+            pronoun_before = [OBJECTS[self.left.pop(0)]]
+        said = [*subject, *(["ne"] if negated else []), *pronoun_before, VERBS[verb].split()[form]]
+        said = self.elided(said) + (["pas"] if negated else [])
+        if verb == "be":
+            plural = form in (3, 4)
+            said.append(ADJECTIVES[self.left.pop(0)].split()[2 * plural + feminine])
+        elif self.left and self.left[0] in ARTICLES:
+            said += self.noun_phrase()[0]
+        if self.left and self.left[0] in PLACES:
+            said += [PLACES[self.left.pop(0)], *self.noun_phrase()[0]]
+        return said + self.adverbial()
+
+    def verb(self, form: int) -> tuple[str, bool]:
+        word = self.left.pop(0)
+        if word in ("am", "is", "are"):
+            assert word == {0: "am", 2: "is"}.get(form, "are")
+            if self.left[0] == "not":
+                self.left.pop(0)
+                return "be", True
+            return "be", False
+        if word in ("do", "does"):
+            assert word == ("does" if form == 2 else "do")
+            assert self.left.pop(0) == "not"
+            return self.left.pop(0), True
+        if form != 2:
+            return word, False
+        base = {"goes": "go", "watches": "watch"}.get(word, word.removesuffix("s"))
+        assert base != word, "the third person lacks its s"
+        return base, False
+
+    def noun_phrase(self) -> tuple[list[str], int, bool]:
+        determiner = self.left.pop(0)
+        adjective = self.left.pop(0) if self.left[0] in ADJECTIVES else None
+        noun, number, feminine = NOUN[self.left.pop(0)]
+        assert (determiner in ("this", "a")) <= (number == 0)
+        assert (determiner in ("these", "some")) <= (number == 1)
+        article = ARTICLES[determiner].split()[2 if number else feminine]
+        if adjective is None:
+            return [article, noun], number, feminine
+        agreed = ADJECTIVES[adjective].split()[2 * number + feminine]
+        if adjective in ("big", "small", "good"):
+            return ["de" if article == "des" else article, agreed, noun], number, feminine
+        return [article, noun, agreed], number, feminine
+
+    def adverbial(self) -> list[str]:
+        for english, french in AFTER.items():
+            words = english.split()
+            if self.left[: len(words)] == words:
+                del self.left[: len(words)]
+                return french.split()
+        return []
+
+    @staticmethod
+    def elided(said: list[str]) -> list[str]:
+        for index, (word, following) in enumerate(pairwise(list(said))):
+            if word in ("je", "ne", "me", "te", "le", "la") and following[0] in "aeiouéè":
+                said[index] = word[0] + "'"
+        return said
+
+
+@pytest.fixture(scope="module")
+def pairs(prepared: Callable) -> dict[str, str]:
+    data = prepared("toy-grammar")
+    return {
+        source: target
+        for split in data.splits.values()
+        for source, target in zip(split.source_text, split.target_text, strict=True)
+    }
+
+
+def test_every_sentence_has_the_translation_that_the_rules_give(pairs: dict[str, str]) -> None:
+    wrong = {s: t for s, t in pairs.items() if Translator(s).sentence() != t}
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("english", "french"),
+    [
+        ("I love you", "je t' aime"),
+        ("she is sad", "elle est triste"),
+        ("they are not happy", "ils ne sont pas heureux"),
+        ("the small cat sees the red cows", "le petit chat voit les vaches rouges"),
+        ("my sister does not hear them now", "ma sœur ne les entend pas maintenant"),
+        ("some good horses find her", "de bons chevaux la trouvent"),
+        ("we go behind the house and he writes", "nous allons derrière la maison et il écrit"),
+        ("hello my happy sister", "bonjour ma sœur heureuse"),
+    ],
+)
+def test_the_oracle_itself_knows_its_french(english: str, french: str) -> None:
+    assert Translator(english).sentence() == french
+
+
+def test_no_source_has_two_translations_at_any_seed(read: Callable) -> None:
+    seen: dict[str, str] = {}
+    for seed in range(1, 5):
+        for pair in read("toy-grammar", size=5000, seed=seed).pairs:
+            assert seen.setdefault(pair.source, pair.target) == pair.target
+
+
+def test_pairs_are_as_many_as_asked_and_distinct(pairs: dict[str, str], read: Callable) -> None:
+    assert len(pairs) == 6000
+    assert len({pair.source for pair in read("toy-grammar", size=5000).pairs}) == 5000
+
+
+def test_sentences_have_3_to_14_words_and_about_7_on_average(pairs: dict[str, str]) -> None:
+    lengths = [len(source.split()) for source in pairs]
+    assert (min(lengths), max(lengths)) == (3, 14)
+    assert 6 < sum(lengths) / len(lengths) < 8
+
+
+def test_each_side_has_at_least_100_words(pairs: dict[str, str]) -> None:
+    for texts in (pairs.keys(), pairs.values()):
+        assert 100 <= len({word for text in texts for word in text.split()}) <= 160
+
+
+def test_a_seed_draws_the_same_pairs_for_ever(read: Callable) -> None:
+    corpus = read("toy-grammar", size=1000)
+    assert corpus.fingerprint == fingerprint_pairs(corpus.pairs)
+    assert corpus.fingerprint == (
+        "2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875"
+    )
+    assert read("toy-grammar", size=1000, seed=2).fingerprint != corpus.fingerprint
+
+
+def test_the_group_is_the_bag_of_source_words(read: Callable) -> None:
+    for pair in read("toy-grammar", size=200).pairs:
+        assert Counter(pair.group.split()) == Counter(pair.source.split())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_iid_ceiling_leaves_room_for_order(prepared: Callable, seed: int) -> None:
+    data = prepared("toy-grammar", seed=seed)
+    test = data.splits["test"]
+    naive = sum(
+        max(
+            sum(target == other for bag, other in rows if bag == sorted(source.split()))
+            for target in {t for bag, t in rows if bag == sorted(source.split())}
+        )
+        / sum(bag == sorted(source.split()) for bag, _ in rows)
+        for source in test.source_text
+        for rows in [[(sorted(s.split()), t) for s, t in zip(test.source_text, test.target_text,
+                                                             strict=True)]]
+    ) / len(test)  # fmt: skip
+    assert data.record["bag_of_words_ceiling"] == pytest.approx(naive)
+    assert 0.4 <= data.record["bag_of_words_ceiling"] <= 0.65
+
+
+def test_iid_keeps_permutations_on_one_side(prepared: Callable) -> None:
+    splits = prepared("toy-grammar").splits
+    bags = [{" ".join(sorted(text.split())) for text in split.source_text}
+            for split in splits.values()]  # fmt: skip
+    assert sum(len(side) for side in bags) == len(set.union(*bags))
+
+
+def test_length_trains_on_short_and_tests_on_longer_sentences(prepared: Callable) -> None:
+    splits = prepared("toy-grammar", split="length").splits
+    longest = max(len(text.split()) for text in splits["train"].source_text)
+    assert longest == 8
+    assert min(len(text.split()) for text in splits["test"].source_text) == 9
+    assert max(len(text.split()) for text in splits["valid"].source_text) <= 8
+    shorter = prepared("toy-grammar", split="length", options={"longest_train": 6}).splits
+    assert max(len(text.split()) for text in shorter["train"].source_text) == 6
+
+
+@pytest.mark.parametrize("split", ["length", "compositional"])
+def test_every_test_word_is_known_from_training(prepared: Callable, split: str) -> None:
+    for seed in (1, 2):
+        data = prepared("toy-grammar", split=split, options={"seed": seed})
+        assert data.record["unk_rate"]["test"] == {"source": 0.0, "target": 0.0}
+        assert data.record["leak"] == 0.0
+        assert data.record["bag_of_words_ceiling"] < 0.9
+
+
+def test_compositional_tests_only_combinations_that_training_lacks(prepared: Callable) -> None:
+    splits = prepared("toy-grammar", split="compositional").splits
+    plural = {"women": "woman"}
+
+    def met(texts: list[str]) -> list[set[tuple[str, str]]]:
+        singular = [
+            {plural.get(word, word.removesuffix("s") if word in NOUN else word)
+             for word in text.split()}
+            for text in texts
+        ]  # fmt: skip
+        return [
+            {(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)}
+            for words in singular
+        ]
+
+    trained = set().union(*met(splits["train"].source_text), *met(splits["valid"].source_text))
+    assert len(splits["test"]) > 500
+    assert all(combinations - trained for combinations in met(splits["test"].source_text))
+
+
+def test_row_split_is_there_to_show_what_it_hides(prepared: Callable) -> None:
+    record = prepared("toy-grammar", split="row").record
+    assert record["leaky"] is True
+    assert record["bag_of_words_ceiling"] > 0.9
+
+
+def test_an_encoder_of_bags_gains_nothing_from_references(prepared: Callable) -> None:
+    test = prepared("toy-grammar").splits["test"]
+    assert all(len(references) == 1 for references in test.references)
+    assert bag_of_words_ceiling(test.source_text, test.references) == bag_of_words_ceiling(
+        test.source_text, [(target,) for target in test.target_text]
+    )
+
+
+def test_the_notebook_words_are_all_there(pairs: dict[str, str]) -> None:
+    english = {word for source in pairs for word in source.split()}
+    notebook = """I love you hello good morning night cat dog he she we they go eat run walk happy
+        sad big small fast slow boy girl play read write car house plays reads writes walks runs
+        are"""
+    assert set(notebook.split()) <= english
+
+
+def test_an_impossible_size_is_refused_in_one_line(read: Callable) -> None:
+    with pytest.raises(HeadToHeadError, match=r"^toy-grammar: size: must be at least 50, got 10$"):
+        read("toy-grammar", size=10)

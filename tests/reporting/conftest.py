@@ -1,0 +1,33 @@
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+def _load() -> ModuleType:
+    name = "headtohead_test_study"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("study.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def made() -> ModuleType:
+    """The module that writes made-up studies."""
+    return _load()
+
+
+@pytest.fixture(scope="session")
+def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made.write_study(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())

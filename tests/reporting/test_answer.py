@@ -1,0 +1,113 @@
+import pytest
+
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import analyse
+from headtohead.reporting.answer import answer
+
+
+def answered(folder, **options):
+    return answer(analyse(load_frames(folder), **options))
+
+
+@pytest.fixture
+def study(made, tmp_path):
+    def write(**changes):
+        return made.write_study(tmp_path, made.Study(maps=False, **changes))
+
+    return write
+
+
+def test_the_quickstart_is_answered_axis_by_axis_in_one_sentence(quickstart):
+    text = answered(quickstart)
+    assert text.startswith("Positional rotary is better than sinusoidal by 0.031 exact match (95 %")
+    assert (
+        "; positional none is worse than sinusoidal by 0.447 exact match (95 % interval 0.4" in text
+    )
+    assert ("; attention independent-heads against split-heads: no difference detected "
+            "(could have seen ≥ 0.0") in text  # fmt: skip
+    assert text.endswith(".")
+    assert ". " not in text
+
+
+def test_sizes_and_intervals_are_positive_whichever_way_the_difference_points(quickstart):
+    text = answered(quickstart)
+    assert "by −" not in text
+    assert "interval −" not in text
+
+
+def test_without_factors_variants_are_compared_with_the_baseline(study):
+    text = answered(study(one_at_a_time=True))
+    assert text.startswith("Against the baseline sinusoidal · split-heads · padding-causal, ")
+    assert "none · split-heads · padding-causal is worse by 0.4" in text
+
+
+def test_a_study_that_is_not_finished_says_so_and_ranks_nothing(made, tmp_path):
+    slugs = [
+        f"{p}-{a}-{m}"
+        for p in ("sinusoidal", "rotary", "none")
+        for a in ("split-heads", "independent-heads")
+        for m in ("padding-causal", "causal")
+    ]
+    states = {(slug, 6): "PLANNED" for slug in slugs}
+    folder = made.write_study(tmp_path, made.Study(states=states, maps=False))
+    text = answered(folder)
+    assert text.startswith("No answer yet: 60 of 72 runs have come to a result")
+    partial = answered(folder, allow_partial=True)
+    assert partial.startswith("On the seeds that have finished, positional rotary is better")
+
+
+def test_a_factor_that_cannot_be_judged_is_named_and_not_passed_over(study):
+    text = answered(study(states={("rotary-split-heads-causal", 1): "DIVERGED"}))
+    assert text.startswith("Positional none is worse than sinusoidal")
+    assert text.endswith(
+        "not ranked: positional rotary against sinusoidal, attention independent-heads against "
+        "split-heads, masking causal against padding-causal "
+        "(rotary · split-heads · causal: 1 diverged of 6 seeds)."
+    )
+
+
+def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path):
+    study = made.Study(axes={"masking.decoder": ["padding-causal", "causal"]}, maps=False,
+                       equal_to={"causal": "padding-causal"})  # fmt: skip
+    text = answered(made.write_study(tmp_path, study))
+    assert "no difference" not in text.lower()
+
+
+def test_one_seed_is_not_a_verdict(study):
+    text = answered(study(seeds=(1,)))
+    assert "better" not in text
+    assert "worse" not in text
+    assert "too few seeds for a test" in text
+
+
+def test_one_variant_has_nothing_to_be_compared_with(study):
+    text = answered(study(axes={"positional": ["sinusoidal"]}))
+    assert text.startswith("One variant, nothing to compare it with: exact match 0.9")
+
+
+def test_an_effect_that_turns_round_in_some_settings_says_so(study):
+    def score(axes, seed):
+        gain = -0.1 if axes["attention"] == "independent-heads" else 0.3
+        return 0.5 + (gain if axes["positional"] == "rotary" else 0.0) + 0.003 * seed * (
+            1 + (axes["positional"] == "rotary"))  # fmt: skip
+
+    text = answered(study(
+        axes={"positional": ["sinusoidal", "rotary"],
+              "attention": ["split-heads", "independent-heads"]}, score=score))  # fmt: skip
+    assert "is better than sinusoidal by 0.111" in text
+    assert "though not in every setting (−0.089 to +0.311)" in text
+
+
+def test_many_contrasts_are_counted_and_the_largest_are_told(study):
+    text = answered(study(
+        axes={"train.lr": [round(k / 100, 2) for k in range(1, 13)]}, one_at_a_time=True,
+        score=lambda axes, seed: 0.5 + axes["train.lr"] * (1 + 0.001 * seed)))  # fmt: skip
+    assert text.count(" is better by ") == 5
+    assert "0.12 is better by" in text
+    assert "of the rest, 6 smaller differences detected" in text
+
+
+def test_a_lower_primary_metric_is_better(study):
+    text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
+    assert "positional none is worse than sinusoidal by 0.4" in text.lower()
+    assert "loss (95 % interval" in text

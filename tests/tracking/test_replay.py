@@ -1,0 +1,276 @@
+"""One run directory is one MLflow run, whatever happens to the shipper or to the directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from headtohead.tracking.rundirs import RunDirectory, read_study
+from headtohead.tracking.shipping import ship
+
+MakeExperiment = Callable[..., Path]
+ONE_VARIANT = {"positional": ["rotary"], "masking": ["causal"]}
+
+
+@dataclass
+class Place:
+    """One experiment with one run, and the store it goes to."""
+
+    folder: Path
+    uri: str
+
+    def ship(self) -> None:
+        assert ship(self.folder, self.uri).failures == []
+
+    @property
+    def client(self) -> MlflowClient:
+        return MlflowClient(self.uri)
+
+    @property
+    def run(self) -> RunDirectory:
+        return read_study(self.folder).runs()[0]
+
+    def shipped(self) -> Run:
+        experiment = self.client.get_experiment_by_name("quickstart")
+        (run,) = self.client.search_runs([experiment.experiment_id])
+        return run
+
+    def artifact(self, name: str) -> Path:
+        return Path(self.client.download_artifacts(self.shipped().info.run_id, name))
+
+
+@pytest.fixture
+def place(make_experiment: MakeExperiment, store_uri: str) -> Place:
+    return Place(make_experiment(seeds=1, axes=ONE_VARIANT), store_uri)
+
+
+@pytest.fixture
+def shipped(place: Place) -> Place:
+    place.ship()
+    return place
+
+
+def test_a_run_is_named_by_its_variant_and_seed(shipped: Place) -> None:
+    info = shipped.shipped().info
+    assert info.run_name == "rotary · causal · seed 1"
+    assert (info.status, info.start_time, info.end_time) == (
+        "FINISHED", 1767603600000, 1767603642000,
+    )  # fmt: skip
+
+
+def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shipped: Place) -> None:
+    params = shipped.shipped().data.params
+    assert {"positional": "rotary", "masking": "causal", "seed": "1"}.items() <= params.items()
+    assert params["attention"] == "split-heads"
+    assert params["model.d_model"] == "64"
+    assert params["train.betas"] == "0.9, 0.98"
+    assert not {"train.device", "train.checkpoint_seconds", "train.micro_batch"} & params.keys()
+
+
+def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
+    tags = shipped.shipped().data.tags
+    assert tags["h2h.key"] == shipped.run.key
+    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == (
+        "DONE", "rotary-causal", "1",
+    )  # fmt: skip
+    assert tags["mlflow.source.git.commit"] == "c0ffee"
+    assert f"`h2h rerun quickstart/{shipped.run.folder.name}`" in tags["mlflow.note.content"]
+
+
+def test_histories_and_final_values_arrive(shipped: Place) -> None:
+    run = shipped.shipped()
+    history = shipped.client.get_metric_history(run.info.run_id, "train/loss")
+    assert [metric.step for metric in history] == list(range(5, 301, 5))
+    assert history[0].timestamp == 1767603600625
+    results = json.loads((shipped.run.folder / "results.json").read_text())
+    assert {key: run.data.metrics[key] for key in results["metrics"]} == results["metrics"]
+    assert len(run.data.metrics) < 30
+
+
+def test_the_run_directory_arrives_unchanged(shipped: Place) -> None:
+    there = shipped.artifact("run")
+    for path in there.rglob("*"):
+        if path.is_file():
+            original = shipped.run.folder / path.relative_to(there)
+            assert path.read_bytes() == original.read_bytes()
+    assert (there / "attention/maps.safetensors").is_file()
+
+
+def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(shipped: Place) -> None:
+    names = [path.name for path in shipped.artifact("images").iterdir()]
+    starts = sorted({name.partition("+timestamp")[0] for name in names})
+    assert starts == [
+        f"attention~{role}+step+{probe}"
+        for role in ("cross", "decoder", "encoder")
+        for probe in (0, 1)
+    ]
+    assert shipped.shipped().data.tags["mlflow.loggedImages"] == "True"
+
+
+def test_figures_have_names_for_people(shipped: Place) -> None:
+    names = {path.name for path in shipped.artifact("figures").iterdir()}
+    assert {"attention-cross-probe-1.png", "exact-match-by-source-length.svg"} <= names
+
+
+def test_translations_are_a_table_that_mlflow_reads_back(
+    shipped: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # MLflow's own reader of tables looks for the run in the store of the environment.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", shipped.uri)
+    experiment = shipped.client.get_experiment_by_name("quickstart")
+    table = shipped.client.load_table(experiment.experiment_id, "translations.json")
+    assert list(table.columns) == ["source", "references", "hypothesis", "exact"]
+    assert len(table) == 250
+    assert set(table["exact"]) == {0, 1}
+
+
+def test_the_dataset_is_known_by_its_fingerprint(shipped: Place) -> None:
+    (entry,) = shipped.shipped().inputs.dataset_inputs
+    record = json.loads((shipped.run.folder / "run.json").read_text())
+    assert entry.dataset.name == "toy-grammar"
+    assert record["data"]["fingerprint"].startswith(entry.dataset.digest)
+    assert json.loads(entry.dataset.profile)["test"] == 250
+
+
+def test_the_model_belongs_to_the_run_and_holds_its_weights(shipped: Place) -> None:
+    run = shipped.shipped()
+    (output,) = run.outputs.model_outputs
+    model = shipped.client.get_logged_model(output.model_id)
+    assert (model.source_run_id, model.status) == (run.info.run_id, "READY")
+    assert model.params == {"positional": "rotary", "masking": "causal"}
+    assert "test/exact_match" in {metric.key for metric in model.metrics}
+    weights = Path(model.artifact_location.removeprefix("file://")) / "checkpoint.safetensors"
+    assert weights.read_bytes() == (shipped.run.folder / "checkpoint.safetensors").read_bytes()
+
+
+def test_shipping_again_sends_nothing(shipped: Place) -> None:
+    report = ship(shipped.folder, shipped.uri)
+    assert (report.shipped, report.unchanged) == (0, 1)
+
+
+def test_a_lost_marker_makes_no_second_run(shipped: Place) -> None:
+    (shipped.run.folder / "mlflow.json").unlink()
+    first = shipped.shipped().info.run_id
+    _change(shipped, "results.json", best_step=10)
+    shipped.ship()
+    assert shipped.shipped().info.run_id == first
+
+
+def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped: Place) -> None:
+    before = shipped.shipped()
+    results = json.loads((shipped.run.folder / "results.json").read_text())
+    results["metrics"]["test/bleu"] = 12.5
+    _change(shipped, "results.json", **results)
+    shipped.ship()
+    after = shipped.shipped()
+    assert after.info.run_id == before.info.run_id
+    assert after.data.metrics["test/bleu"] == 12.5
+    assert len(after.outputs.model_outputs) == len(after.inputs.dataset_inputs) == 1
+    assert len(list(shipped.artifact("images").iterdir())) == 2 * 3 * 2
+    models = shipped.client.search_logged_models([after.info.experiment_id])
+    assert [model.source_run_id for model in models] == [after.info.run_id]
+
+
+def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place) -> None:
+    record = json.loads((shipped.run.folder / "run.json").read_text())
+    _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
+    shipped.ship()
+    run = shipped.shipped()
+    assert run.data.params["parameters"] == "155000"
+    assert run.data.tags["h2h.params_changed"] == "parameters"
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"),
+     ("KILLED", "KILLED")],
+)  # fmt: skip
+def test_every_end_has_its_status_and_its_reason(
+    make_experiment: MakeExperiment, store_uri: str, state: str, status: str
+) -> None:
+    folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): state})
+    place = Place(folder, store_uri)
+    place.ship()
+    run = place.shipped()
+    assert (run.info.status, run.data.tags["h2h.state"]) == (status, state)
+    assert run.data.tags["h2h.reason"] == "loss was nan at step 150"
+    assert run.info.end_time == 1767603642000
+
+
+def test_a_running_run_is_running_and_then_finished_in_the_same_run(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
+    place = Place(folder, store_uri)
+    place.ship()
+    live = place.shipped()
+    assert (live.info.status, live.info.end_time) == ("RUNNING", None)
+    assert live.data.metrics["train/loss"] > 0
+    _change(place, "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
+    place.ship()
+    assert (place.shipped().info.run_id, place.shipped().info.status) == (
+        live.info.run_id, "FINISHED",
+    )  # fmt: skip
+
+
+def test_a_run_whose_process_is_gone_does_not_run_for_ever(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
+    place = Place(folder, store_uri)
+    place.ship()
+    _change(place, "status.json", pid=2**22 + 1)
+    place.ship()
+    swept = place.shipped()
+    assert swept.info.status == "KILLED"
+    assert swept.info.end_time is not None
+    assert "is gone" in swept.data.tags["h2h.reason"]
+    _change(place, "status.json", state="RUNNING", pid=__import__("os").getpid())
+    place.ship()
+    assert place.shipped().info.status == "RUNNING"
+
+
+def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    first = Place(make_experiment(seeds=1, axes=ONE_VARIANT), store_uri)
+    second = make_experiment(name="extended", seeds=1, axes=ONE_VARIANT)
+    plan = json.loads((second / "experiment.json").read_text())
+    own = second / plan["runs"][0]["directory"]
+    plan["runs"][0]["reused_from"] = f"quickstart/{first.run.folder.name}"
+    (second / "experiment.json").write_text(json.dumps(plan))
+    for path in sorted(own.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    first.ship()
+    assert ship(second, store_uri).shipped == 1
+    experiment = first.client.get_experiment_by_name("extended")
+    (run,) = first.client.search_runs([experiment.experiment_id])
+    assert run.data.tags["h2h.reused_from"] == f"quickstart/{first.run.folder.name}"
+    assert run.data.tags["h2h.key"] == first.run.key
+    assert run.outputs.model_outputs == []
+    assert first.shipped().outputs.model_outputs != []
+
+
+@pytest.mark.parametrize("name", ["run.json", "results.json", "attention/maps.safetensors"])
+def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
+    make_experiment: MakeExperiment, store_uri: str, name: str
+) -> None:
+    folder = make_experiment(seeds=2, axes=ONE_VARIANT)
+    damaged = read_study(folder).runs()[0].folder
+    (damaged / name).write_text("{")
+    report = ship(folder, store_uri)
+    assert report.shipped == 1
+    assert [failure.partition(":")[0] for failure in report.failures] == [damaged.name]
+    assert not report.complete
+
+
+def _change(place: Place, name: str, **changes: Any) -> None:
+    path = place.run.folder / name
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))

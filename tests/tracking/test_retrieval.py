@@ -1,0 +1,71 @@
+"""From a store the runs folder can be built again, file by file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import retrieval
+from headtohead.tracking.retrieval import materialise
+from headtohead.tracking.shipping import ship
+
+MakeExperiment = Callable[..., Path]
+AXES = {"positional": ["rotary", "none"]}
+
+
+@pytest.fixture
+def folder(make_experiment: MakeExperiment, store_uri: str) -> Path:
+    folder = make_experiment(seeds=1, axes=AXES, states={(1, 1): "DIVERGED"})
+    ship(folder, store_uri)
+    return folder
+
+
+@pytest.mark.parametrize("through_the_client", [False, True])
+def test_what_comes_back_is_what_was_shipped(
+    tmp_path: Path, store_uri: str, folder: Path, through_the_client: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if through_the_client:
+        monkeypatch.setattr(retrieval, "READABLE_SCHEMAS", frozenset())
+    back = materialise(store_uri, "quickstart", tmp_path / "back")
+    files = [path.relative_to(back) for path in back.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for name in files:
+        assert (back / name).read_bytes() == (folder / name).read_bytes()
+    left = {path.relative_to(folder) for path in folder.rglob("*.*") if path.is_file()}
+    names = {path.name for path in left - set(files)}
+    assert names == {"1.log", "checkpoint.safetensors", "mlflow.json"}
+
+
+def test_reading_back_changes_nothing_in_the_store(
+    tmp_path: Path, store_uri: str, folder: Path
+) -> None:
+    store = Path(store_uri.removeprefix("sqlite:///"))
+    before = store.read_bytes()
+    materialise(store_uri, "quickstart", tmp_path / "back")
+    assert store.read_bytes() == before
+
+
+def test_an_unknown_study_is_answered_with_the_nearest(
+    tmp_path: Path, store_uri: str, folder: Path
+) -> None:
+    with pytest.raises(HeadToHeadError, match=r"no study 'quikstart'.*did you mean 'quickstart'"):
+        materialise(store_uri, "quikstart", tmp_path / "back")
+
+
+def test_a_folder_that_holds_the_experiment_is_not_written_over(
+    store_uri: str, folder: Path
+) -> None:
+    with pytest.raises(HeadToHeadError, match="exists already"):
+        materialise(store_uri, "quickstart", folder.parent)
+
+
+def test_a_store_whose_artifacts_were_moved_is_one_line(
+    tmp_path: Path, store_uri: str, folder: Path
+) -> None:
+    (tmp_path / "mlruns-artifacts").rename(tmp_path / "elsewhere")
+    with pytest.raises(HeadToHeadError, match="was the store moved"):
+        materialise(store_uri, "quickstart", tmp_path / "back")

@@ -1,0 +1,170 @@
+"""One place creates and opens stores: whole or not at all, and every refusal is one line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import environment
+from headtohead.tracking.store import default_uri, open_store, readable
+
+FOUR_AT_ONCE = """
+import os, sys
+from headtohead.tracking import environment
+environment.load()
+from headtohead.tracking.store import open_store
+children = []
+for number in range(4):
+    child = os.fork()
+    if child == 0:
+        store = open_store(sys.argv[1], create=True)
+        store.experiment("shared")
+        os._exit(0)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+sys.exit(sum(code != 0 for code in codes))
+"""
+
+ONE_LINE = """
+import sys
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking.store import open_store
+try:
+    open_store(sys.argv[1], create=True)
+except HeadToHeadError as error:
+    print(error)
+"""
+
+
+def test_four_processes_that_create_one_store_at_once_all_succeed(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/new/mlflow.db"
+    failed = subprocess.run([sys.executable, "-c", FOUR_AT_ONCE, uri], check=False)
+    assert failed.returncode == 0
+    assert {path.name for path in (tmp_path / "new").iterdir()} <= {
+        "mlflow.db", "mlflow.db-wal", "mlflow.db-shm", "mlflow.db.lock",
+    }  # fmt: skip
+    names = [experiment.name for experiment in _experiments(uri)]
+    assert sorted(names) == ["Default", "shared"]
+
+
+def test_a_created_store_lets_readers_read_while_it_is_written(store_uri: str) -> None:
+    with closing(sqlite3.connect(_path(store_uri))) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_every_experiment_keeps_its_artifacts_beside_the_store(
+    tmp_path: Path, store_uri: str
+) -> None:
+    store = open_store(store_uri, create=False)
+    identifier = store.experiment("a study")
+    location = store.client.get_experiment(identifier).artifact_location
+    assert location == (tmp_path / "mlruns-artifacts/a study").as_uri()
+
+
+@pytest.mark.parametrize(
+    ("revision", "words"),
+    [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")],
+)
+def test_a_store_of_another_mlflow_is_refused_in_one_line_and_left_untouched(
+    store_uri: str, revision: str, words: str
+) -> None:
+    path = _path(store_uri)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(HeadToHeadError, match=words) as caught:
+        open_store(store_uri, create=True)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    path.write_text("just some notes, longer than a header of SQLite would be, and then some")
+    with pytest.raises(HeadToHeadError, match=r"mlflow\.db is not an MLflow store"):
+        open_store(f"sqlite:///{path}", create=True)
+    assert path.read_text().startswith("just some notes")
+
+
+def test_a_missing_store_is_not_created_by_readers(tmp_path: Path) -> None:
+    with pytest.raises(HeadToHeadError, match="there is no MLflow store"):
+        open_store(f"sqlite:///{tmp_path}/mlflow.db", create=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(HeadToHeadError, match=r"cannot use the MLflow store .*runs are safe"):
+        open_store(f"sqlite:///{tmp_path}/file/mlflow.db", create=True)
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_half_store(small_disk: Path) -> None:
+    # In a process of its own: a failed store keeps files open, and the disk could not be unmounted.
+    uri = f"sqlite:///{small_disk}/mlflow.db"
+    tried = subprocess.run(
+        [sys.executable, "-c", ONE_LINE, uri], check=True, capture_output=True, text=True
+    )
+    assert re.fullmatch(r"cannot use the MLflow store .*(full|No space left).*\n", tried.stdout)
+    assert [path.name for path in small_disk.iterdir()] == ["mlflow.db.lock"]
+
+
+def test_a_folder_store_is_refused_with_what_to_set_instead() -> None:
+    with pytest.raises(HeadToHeadError, match="MLFLOW_TRACKING_URI to sqlite:///PATH"):
+        open_store("./mlruns", create=True)
+
+
+def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
+    store = open_store(store_uri, create=False)
+    store.client.delete_experiment(store.experiment("gone"))
+    with pytest.raises(HeadToHeadError, match="restore it with: mlflow experiments restore -x"):
+        store.experiment("gone")
+
+
+def test_without_mlflow_one_line_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "installed", lambda: False)
+    with pytest.raises(HeadToHeadError, match="install it and type h2h sync"):
+        open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
+
+
+def test_the_environment_variable_chooses_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert default_uri(tmp_path / "runs") == f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere:5000")
+    assert default_uri(tmp_path / "runs") == "http://somewhere:5000"
+
+
+def test_messages_never_show_a_password() -> None:
+    assert readable("https://me:secret@host/path") == "https://host/path"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB, less than an empty store takes."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if os.name == "nt" or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small tmpfs")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _experiments(uri: str) -> list[object]:
+    return list(open_store(uri, create=False).client.search_experiments())
+
+
+def _path(uri: str) -> Path:
+    return Path(uri.removeprefix("sqlite:///"))

@@ -1,0 +1,114 @@
+"""The saved view: what MLflow's page needs to find in the tag, and what the question asks for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from headtohead.tracking import view
+from headtohead.tracking.rundirs import Study, read_study
+from headtohead.tracking.view import link, views
+
+MakeExperiment = Callable[..., Path]
+TAG_VALUE_LIMIT = 20_000
+
+
+@pytest.fixture
+def study(make_experiment: MakeExperiment) -> Study:
+    return read_study(make_experiment(seeds=1))
+
+
+@pytest.fixture
+def states(study: Study) -> dict[str, dict[str, Any]]:
+    return {key.rpartition(".")[2]: _state(value) for key, value in views(study).items()}
+
+
+def test_every_view_fits_into_a_tag_and_is_named(study: Study) -> None:
+    for key, value in views(study).items():
+        assert key.startswith("mlflow.sharedViewState.")
+        assert len(value) < TAG_VALUE_LIMIT
+        envelope = json.loads(value)
+        assert envelope["name"]
+        assert isinstance(envelope["createdAt"], int)
+
+
+def test_there_is_one_view_for_the_study_its_variants_each_axis_and_attention(
+    states: dict[str, dict[str, Any]],
+) -> None:
+    assert list(states) == [
+        "study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention",
+    ]  # fmt: skip
+
+
+def test_the_study_opens_on_the_axes_against_the_primary_metric(
+    states: dict[str, dict[str, Any]],
+) -> None:
+    charts = states["study"]["compareRunCharts"]
+    (parallel,) = [chart for chart in charts if chart["type"] == "PARALLEL"]
+    assert parallel["selectedParams"] == ["positional", "attention", "masking"]
+    assert parallel["selectedMetrics"] == ["test/exact_match"]
+    axes = [chart["xaxis"]["key"] for chart in charts if chart["type"] == "SCATTER"]
+    assert axes == ["positional", "attention", "masking"]
+
+
+def test_losses_have_a_logarithmic_axis_and_accuracies_do_not(
+    states: dict[str, dict[str, Any]],
+) -> None:
+    lines = {
+        chart["metricKey"]: chart["scaleType"]
+        for chart in states["study"]["compareRunCharts"]
+        if chart["type"] == "LINE"
+    }
+    assert lines == {"valid/loss": "log", "train/loss": "log", "valid/token_accuracy": "linear"}
+
+
+def test_attention_opens_on_the_first_probe_of_one_seed(states: dict[str, dict[str, Any]]) -> None:
+    state = states["attention"]
+    images = [chart for chart in state["compareRunCharts"] if chart["type"] == "IMAGE"]
+    assert [(chart["imageKeys"], chart["step"]) for chart in images] == [
+        (["attention/cross"], 0), (["attention/decoder"], 0), (["attention/encoder"], 0),
+    ]  # fmt: skip
+    assert state["searchFilter"] == "params.seed = '1'"
+
+
+def test_an_axis_view_averages_over_everything_else(states: dict[str, dict[str, Any]]) -> None:
+    assert states["axis-masking"]["groupBy"] == {
+        "aggregateFunction": "average",
+        "groupByKeys": [{"groupByData": "masking", "mode": "param"}],
+    }
+    assert states["axis-masking"]["groupsExpanded"] == {
+        "param.masking.padding-causal": False, "param.masking.causal": False,
+    }  # fmt: skip
+
+
+def test_every_chart_lies_in_a_section_of_its_view(states: dict[str, dict[str, Any]]) -> None:
+    for state in states.values():
+        sections = {section["uuid"] for section in state["compareRunSections"]}
+        charts = state["compareRunCharts"]
+        assert {chart["metricSectionId"] for chart in charts} == sections
+        assert len({chart["uuid"] for chart in charts}) == len(charts)
+
+
+def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:
+    assert link("7", "http://127.0.0.1:5000/") == (
+        "http://127.0.0.1:5000/#/experiments/7/runs"
+        "?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART"
+    )
+
+
+def test_the_installed_mlflow_is_one_whose_page_was_looked_at() -> None:
+    assert view.tested(mlflow.__version__)
+    assert not view.tested("99.0.0")
+
+
+def _state(tag: str) -> dict[str, Any]:
+    packed = json.loads(tag)["state"].removeprefix("deflate;")
+    state: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return state

@@ -1,7 +1,7 @@
+import resource
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -138,20 +138,20 @@ def test_the_list_imports_neither_mlflow_nor_pandas():
         "from headtohead.cli import main\n"
         "main(['plugins'], standalone_mode=False)\n"
         "heavy = {'mlflow', 'pandas', 'matplotlib', 'sacrebleu', 'scipy'} & set(sys.modules)\n"
-        "sys.exit(', '.join(sorted(heavy)))\n"
+        "sys.exit(', '.join(sorted(heavy)) or 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_list_costs_little_more_than_importing_torch():
-    """Two seconds on a quiet machine; here against torch, so that a busy one does not matter."""
+    """Two seconds on a quiet machine; here in processor time against torch's own import."""
 
     def seconds(code):
-        started = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        return time.monotonic() - started
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     listing = "from headtohead.cli import main; main(['plugins'])"
-    torch = min(seconds("import torch") for _ in range(2))
-    assert min(seconds(listing) for _ in range(2)) < 1.6 * torch + 0.3
+    assert seconds(listing) < 1.5 * seconds("import torch") + 0.3

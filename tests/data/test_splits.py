@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headtohead.data.splits import components, divide, leak, shuffled
@@ -48,8 +48,8 @@ def test_no_group_is_ever_on_two_sides(
     try:
         parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
     except HeadToHeadError as error:
-        assert "leaves no pair for" in str(error)
-        return
+        assume("leaves no pair for" not in str(error))
+        raise
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(rows)))
     for column in range(3):
         values = [{rows[row][column] for row in part.tolist()} for part in parts.values()]

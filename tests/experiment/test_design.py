@@ -242,7 +242,8 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
          "x.yaml:7: design[0]: a block has one of product, one_at_a_time, zip or path, got "
          "product and zip"),
         ("exclude: [{when: {positional: sinusoidal}, reason: why}]",
-         "x.yaml:7: exclude[0]: this leaves out the baseline, which every variant is compared with"),
+         "x.yaml:7: exclude[0]: this leaves out the baseline, which every variant is compared "
+         "with"),
         ("exclude: [{when: {positional: rotery}, reason: why}]",
          "x.yaml:7: exclude[0].when.positional: unknown positional 'rotery'; did you mean "
          "'rotary'?"),

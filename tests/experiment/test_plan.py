@@ -173,7 +173,9 @@ def test_a_directory_without_a_record_is_no_run(plan, record):
 
 def test_a_file_in_place_of_the_runs_folder_is_named(plan, tmp_path):
     (tmp_path / "runs").write_text("")
-    with pytest.raises(HeadToHeadError, match="runs folder '.*runs' is not a folder; name another"):
+    with pytest.raises(
+        HeadToHeadError, match=r"runs folder '.*runs' is not a folder; name another"
+    ):
         plan(seeds=1)
 
 

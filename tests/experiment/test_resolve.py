@@ -1,3 +1,5 @@
+from typing import ClassVar
+
 import pytest
 
 from headtohead.errors import HeadToHeadError
@@ -138,7 +140,7 @@ def test_a_recipe_lies_beneath_the_base():
     class Small(Recipe):
         """A small start."""
 
-        config = {
+        config: ClassVar = {
             "model": {"d_model": 8, "heads": 4},
             "positional": "rotary",
             "train": {"steps": 3},
@@ -157,7 +159,7 @@ def test_a_fault_in_a_recipe_names_the_recipe():
     class Broken(Recipe):
         """A misspelt start."""
 
-        config = {"model": {"d_modle": 8}}
+        config: ClassVar = {"model": {"d_modle": 8}}
 
     registry = planted("register_recipes", {"broken": Broken})
     with pytest.raises(HeadToHeadError) as caught:

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -358,14 +357,14 @@ def test_a_report_shows_itself_in_jupyter(report):
     assert shown.count("<svg ") == 2
 
 
-def test_a_report_of_seventy_two_runs_takes_less_than_eight_seconds(quickstart, tmp_path):
+def test_a_report_of_seventy_two_runs_takes_less_than_eight_seconds_of_a_core(quickstart, tmp_path):
     code = (
-        "import sys; from pathlib import Path; from headtohead.reporting import write_report; "
-        "write_report(Path(sys.argv[1]), Path(sys.argv[2]))"
+        "import sys, time; from pathlib import Path; from headtohead.reporting import write_report; "
+        "write_report(Path(sys.argv[1]), Path(sys.argv[2])); print(time.process_time())"
     )
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code, str(quickstart), str(tmp_path)], check=True)
-    assert time.perf_counter() - started < 8
+    command = [sys.executable, "-c", code, str(quickstart), str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert float(done.stdout) < 8
 
 
 def test_reporting_imports_neither_torch_nor_mlflow(quickstart, tmp_path):

@@ -21,6 +21,7 @@ FOUR_AT_ONCE = """
 import os, sys
 from headtohead.tracking import environment
 environment.load()
+import mlflow.store.tracking.sqlalchemy_store
 from headtohead.tracking.store import open_store
 children = []
 for number in range(4):

@@ -115,10 +115,11 @@ def factor_differences(
 
 def unranked(frames: Frames, slug: str, metric: str) -> str | None:
     """Return why a variant's mean over seeds would mislead, or None if all its seeds are in."""
-    rows = frames.rows(slug)
-    lacking = [seed for seed in frames.seeds if seed not in frames.scores(slug, metric)]
+    scores = frames.scores(slug, metric)
+    lacking = [seed for seed in frames.seeds if seed not in scores]
     if not lacking:
         return None
+    rows = frames.rows(slug)
     states = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
     counts: dict[str, int] = {}
     for seed in lacking:

@@ -99,12 +99,13 @@ class Frames:
 
     @cached_property
     def _by_variant(self) -> dict[str, pd.DataFrame]:
-        return {str(slug): rows for slug, rows in self.runs.groupby("variant", sort=False)}
+        ordered = self.runs.sort_values("seed", kind="stable")
+        return {str(slug): rows for slug, rows in ordered.groupby("variant", sort=False)}
 
     def rows(self, slug: str) -> pd.DataFrame:
         """Return a variant's rows of ``runs``, ordered by seed."""
         rows = self._by_variant.get(self.trained(slug))
-        return self.runs.iloc[:0] if rows is None else rows.sort_values("seed")
+        return self.runs.iloc[:0] if rows is None else rows
 
 
 def load_frames(experiment_dir: Path) -> Frames:

@@ -1,4 +1,4 @@
-"""``h2h plugins``: every registered entry and where it comes from, or one of them with its options."""
+"""``h2h plugins``: every registered entry and where it comes from, or one with its options."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 @plugin_option
 def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
     """List plugins by family, or describe NAME: its options, their defaults and meaning."""
-    from headtohead import plugins
-
-    registry = plugins.use_files(plugin_files)
+    registry = _load(plugin_files)
     if name is None:
         _print_all(registry)
         return
@@ -30,6 +28,19 @@ def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
         if number:
             click.echo()
         _print_one(found)
+
+
+def _load(plugin_files: tuple[Path, ...]) -> Registry:
+    """Load all plugins with the garbage collector at rest: a fifth of the time torch takes."""
+    import gc
+
+    from headtohead import plugins
+
+    gc.disable()
+    try:
+        return plugins.use_files(plugin_files)
+    finally:
+        gc.enable()
 
 
 def _print_all(registry: Registry) -> None:

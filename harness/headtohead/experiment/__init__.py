@@ -1,0 +1,1 @@
+"""Experiment files: checked, resolved, expanded to variants, given keys and planned."""

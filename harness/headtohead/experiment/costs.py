@@ -38,6 +38,7 @@ class DataSizes:
 
     @classmethod
     def of(cls, data: PreparedData) -> DataSizes:
+        """Measure the training part."""
         train = data.splits["train"]
         source = np.array([len(ids) for ids in train.source])
         target = np.array([len(ids) for ids in train.target])
@@ -81,12 +82,13 @@ class Estimate:
 
     @property
     def words(self) -> str:
+        """The time, and in brackets how it was found."""
         return f"{duration(self.seconds)} ({self.basis})"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run: the FLOPs of its training, its share of its stack's wall time, its threads."""
+    """A finished run: FLOPs of its training, its share of its stack's wall time, its threads."""
 
     flops: float
     seconds: float

@@ -49,6 +49,7 @@ class Excluded:
     source: Literal["exclude", "undefined"]
 
     def to_json(self) -> dict[str, Any]:
+        """Return what experiment.json says of it."""
         return {
             "axes": dict(self.axes),
             "slug": self.slug,
@@ -80,6 +81,7 @@ class Design:
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
 
     def variant(self, slug: str) -> Variant:
+        """Return the variant of that name."""
         return next(one for one in self.variants if one.slug == slug)
 
     def without(self, reasons: Mapping[str, str]) -> Design:

@@ -40,6 +40,7 @@ class Found:
 
     @property
     def reference(self) -> str:
+        """Where it is, relative to the root of all runs."""
         return f"{self.experiment}/{self.directory}"
 
 

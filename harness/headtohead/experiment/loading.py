@@ -43,6 +43,7 @@ class LoadedExperiment:
     overrides: tuple[Override, ...] = ()
 
     def place(self, *parts: str | int) -> Place:
+        """Return the place of a field, for errors."""
         return Place(self.source, parts)
 
 
@@ -143,8 +144,9 @@ def _read(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
+        byte = f"byte 0x{data[error.start]:02x}"
         raise HeadToHeadError(
-            f"{path}:{line}: not UTF-8 text (byte 0x{data[error.start]:02x}); save the file as UTF-8"
+            f"{path}:{line}: not UTF-8 text ({byte}); save the file as UTF-8"
         ) from error
 
 

@@ -38,6 +38,7 @@ class Place:
     path: FieldPath = ()
 
     def child(self, *parts: str | int) -> Place:
+        """Return the place of a field inside this one."""
         return Place(self.source, self.path + parts)
 
     def error(self, message: str) -> HeadToHeadError:

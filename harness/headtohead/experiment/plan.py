@@ -64,9 +64,11 @@ class PlannedRun:
 
     @property
     def is_done(self) -> bool:
+        """Whether the run has a result; one that diverged has answered too."""
         return self.state in states.RESULTS
 
     def to_json(self) -> dict[str, Any]:
+        """Return what experiment.json says of it."""
         return {
             "variant": self.variant,
             "seed": self.seed,
@@ -90,13 +92,16 @@ class PlannedVariant:
 
     @property
     def slug(self) -> str:
+        """The variant's name."""
         return self.variant.slug
 
     @property
     def config(self) -> RunConfig:
+        """The configuration as it runs, d_ff matched."""
         return self.variant.config
 
     def to_json(self) -> dict[str, Any]:
+        """Return what experiment.json says of it."""
         return {
             "slug": self.slug,
             "title": self.variant.title,
@@ -137,6 +142,7 @@ class Plan:
 
     @property
     def name(self) -> str:
+        """The experiment's name."""
         return self.loaded.name
 
     @property
@@ -146,6 +152,7 @@ class Plan:
 
     @cached_property
     def by_slug(self) -> Mapping[str, PlannedVariant]:
+        """The variants by name."""
         return {one.slug: one for one in self.variants}
 
     @cached_property

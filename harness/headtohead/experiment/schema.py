@@ -151,6 +151,7 @@ class PerRole(Section):
     cross: EntryConfig = Field(description="target queries over source keys")
 
     def role(self, role: str) -> EntryConfig:
+        """Return the entry of one role."""
         entry: EntryConfig = getattr(self, role)
         return entry
 

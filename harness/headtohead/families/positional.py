@@ -118,8 +118,9 @@ class Positional(Part):
     """What the encoding means to be, for the invariants to hold it to.
 
     ``order-blind``: an encoder that sees everything is a bag of words; ``relative``: moving all
-    positions alike changes nothing; ``falls-with-distance``: on equal tokens, weights fall with
-    distance. One that is not order-blind must hear the order of words.
+    positions alike changes nothing; ``mirror-blind``: distances count and directions do not, so an
+    encoder cannot tell a sentence from its mirror image; ``falls-with-distance``: on equal tokens,
+    weights fall with distance. One that is not order-blind must hear the order of words.
     """
 
     @classmethod

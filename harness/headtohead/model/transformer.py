@@ -176,8 +176,14 @@ class Transformer(nn.Module):
             target: Ids ``[member, batch, target time]``, starting with <sos>.
             target_lengths: Live tokens, ``[member, batch]``.
         """
+        return self.project(self.hidden(source, source_lengths, target, target_lengths))
+
+    def hidden(
+        self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
+    ) -> Tensor:
+        """Return what ``forward`` projects to words, ``[member, batch, time, d_model]``."""
         memory = self.encode(source, source_lengths)
-        return self.project(self.decode(target, target_lengths, memory, source_lengths))
+        return self.decode(target, target_lengths, memory, source_lengths)
 
     def encode(
         self, source: Tensor, lengths: Tensor, observe: Observe | None = None

@@ -17,7 +17,8 @@ from headtohead.reporting.answer import answer
 from headtohead.reporting.attention import Gallery, gallery
 from headtohead.reporting.translations import Sample, samples
 
-MOST_SEEDS_LISTED = 12
+MOST_ROWS = 200
+"""Variants a table lists; a larger study's table is results.csv."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,20 @@ class Content:
     def variants(self) -> list[VariantRow]:
         """The table of variants, best first."""
         contrasts = {c.left: c for c in self.analysis.variants.contrasts}
-        return [self._variant(slug, contrasts.get(slug)) for slug in self.analysis.order]
+        return [self._variant(slug, contrasts.get(slug)) for slug in self.listed]
+
+    @cached_property
+    def listed(self) -> list[str]:
+        """The variants that tables list: all, or the best and the baseline."""
+        slugs = list(self.analysis.order)
+        baseline = self.analysis.frames.baseline
+        kept = slugs[:MOST_ROWS]
+        return kept if baseline in kept or baseline not in slugs else [*kept[:-1], baseline]
+
+    @cached_property
+    def unlisted(self) -> int:
+        """How many variants the tables leave out."""
+        return len(self.analysis.order) - len(self.listed)
 
     def _variant(self, slug: str, contrast: Contrast | None) -> VariantRow:
         analysis = self.analysis
@@ -318,7 +332,7 @@ class Content:
         verdicts = ceiling_verdicts(self.analysis)
         return [
             self._alone(slug, name, verdicts.get(slug, ""))
-            for slug in self.analysis.order
+            for slug in self.listed
             if self.analysis.frames.scores(slug, name)
         ]
 

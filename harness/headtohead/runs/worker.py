@@ -25,6 +25,7 @@ from headtohead.runs.objects import load_objects
 from headtohead.runs.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.memory import keep_freed_memory
 from headtohead.training.maps import probe_maps, summary, write_maps
 from headtohead.training.results import (
     SplitResults,
@@ -106,6 +107,7 @@ class Worker:
             plugins.register(plugin)
         self.hooks = registry.manager.hook
         torch.set_num_threads(self.record.threads)
+        keep_freed_memory()
         self.config = RunConfig.model_validate(self.record.config)
         self.data = prepare(self.config.data, Path(self.record.cache))
         self.training = StackTraining(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -77,12 +78,8 @@ class Subject:
 
     @cached_property
     def model(self) -> Transformer:
-        """The stack, in evaluation mode."""
-        return self.build(self.config)
-
-    def build(self, config: RunConfig) -> Transformer:
-        """Build a stack with the subject's seeds; equal shapes give equal numbers."""
-        model = Transformer(config, self.seeds, *self.words).double().eval()
+        """The stack, in evaluation mode; equal shapes have equal weights."""
+        model = Transformer(self.config, self.seeds, *self.words).double().eval()
         generator = torch.Generator().manual_seed(7)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -123,14 +120,13 @@ class Subject:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def attention(self, role: str, model: Transformer | None = None) -> MultiHeadAttention:
+    def attention(self, role: str) -> MultiHeadAttention:
         """Return the attention of the first layer of a role."""
-        model = model or self.model
         if role == "encoder":
-            encoder = model.encoder[0]
+            encoder = self.model.encoder[0]
             assert isinstance(encoder, EncoderLayer)
             return encoder.attention
-        decoder = model.decoder[0]
+        decoder = self.model.decoder[0]
         assert isinstance(decoder, DecoderLayer)
         return decoder.attention if role == "decoder" else decoder.cross
 
@@ -245,9 +241,18 @@ def without_dropout(config: RunConfig) -> RunConfig:
     return config.model_copy(update={"model": config.model.model_copy(update=zero)})
 
 
-def with_fill(config: RunConfig, fill: str) -> RunConfig:
-    """Return the configuration with another fill of masked scores."""
-    return config.model_copy(update={"model": config.model.model_copy(update={"fill": fill})})
+@contextmanager
+def filled(model: Transformer, fill: str) -> Iterator[None]:
+    """Let every attention of a model fill masked scores in another way."""
+    parts = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
+    before = [part.fill for part in parts]
+    try:
+        for part in parts:
+            part.fill = fill
+        yield
+    finally:
+        for part, own in zip(parts, before, strict=True):
+            part.fill = own
 
 
 def chosen_names(config: RunConfig) -> str:

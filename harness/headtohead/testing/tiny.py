@@ -22,7 +22,7 @@ SMALL: dict[str, Any] = {
 TRAIN: dict[str, Any] = {
     "steps": 4,
     "batch_tokens": 24,
-    "lr": 1e-2,
+    "lr": 1e-3,
     "schedule": "constant",
     "precision": "float64",
     "device": "cpu",

@@ -17,6 +17,7 @@ from headtohead.errors import HeadToHeadError
 # Raised whenever the same run directory would be shipped differently: everything is shipped anew.
 SHIPPING_FORMAT = 1
 PLAN = "experiment.json"
+UNREADABLE = "UNREADABLE"
 LIVE_STATES = frozenset({"PLANNED", "CLAIMED", "RUNNING"})
 CONTENT = ("run.json", "status.json", "results.json", "metrics.jsonl", "translations.tsv",
            "attention/probes.json", "vocabulary.json")  # fmt: skip
@@ -81,6 +82,13 @@ class RunDirectory:
     def status(self) -> dict[str, Any]:
         """Return ``status.json``: how far it is."""
         return read_json(self.folder / "status.json")
+
+    def status_or_unreadable(self) -> dict[str, Any]:
+        """Return the status for an overview, where one damaged run must not hide the others."""
+        try:
+            return self.status()
+        except HeadToHeadError:
+            return {"state": UNREADABLE}
 
     def results(self) -> dict[str, Any] | None:
         """Return ``results.json``, or None before the run is done."""

@@ -82,7 +82,7 @@ class Shipper:
         stamp = run.stamp()
         if not run.begun() or self.seen.get(run.key) == stamp:
             return False
-        if run.status()["state"] in LIVE_STATES:
+        if run.status_or_unreadable()["state"] in LIVE_STATES:
             since = self.live_since.setdefault(run.key, time.monotonic())
             return time.monotonic() - since >= LIVE_SECONDS
         return True

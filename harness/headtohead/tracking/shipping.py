@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -104,7 +105,10 @@ def opened(uri: str) -> Iterator[Store]:
 
 
 def reports_beside(experiment_dir: Path) -> Path:
-    """Return the reports folder that stands beside the runs folder."""
+    """Return ``H2H_REPORTS``, else the reports folder that stands beside the runs folder."""
+    chosen = os.environ.get("H2H_REPORTS")
+    if chosen:
+        return Path(chosen)
     return experiment_dir.resolve().parent.parent / "reports"
 
 

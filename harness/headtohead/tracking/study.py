@@ -99,7 +99,8 @@ def _experiment_tags(destination: Destination, study: Study) -> dict[str, str]:
 
 def _states(study: Study) -> list[str]:
     return [
-        state_of(run.status(), sweep=True)[0] if run.begun() else "waiting" for run in study.runs()
+        state_of(run.status_or_unreadable(), sweep=True)[0] if run.begun() else "waiting"
+        for run in study.runs()
     ]
 
 
@@ -157,5 +158,6 @@ def _ship_files(destination: Destination, study: Study, reports_root: Path) -> N
 
 
 def _ended(study: Study) -> int | None:
-    moments = [milliseconds(run.status().get("ended")) for run in study.runs() if run.begun()]
+    statuses = [run.status_or_unreadable() for run in study.runs() if run.begun()]
+    moments = [milliseconds(status.get("ended")) for status in statuses]
     return max((moment for moment in moments if moment), default=None)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import BatchPlan
+from headtohead.data.vocabulary import PAD
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.transformer import Transformer, member_generator
 from headtohead.training import checkpoint
@@ -121,7 +122,7 @@ class StackTraining:
         saved = time.monotonic()
         batches = self._batches()
         while self.progress.step < self.steps and self.live:
-            self._step(next(batches))
+            self._step(*next(batches))
             step = self.progress.step
             self.on_progress(step, self.steps)
             if step % self.evaluate_every == 0 or step == self.steps:
@@ -141,8 +142,9 @@ class StackTraining:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _batches(self) -> Iterator[Batch]:
-        """Yield batches from the current step on, epoch after epoch."""
+    def _batches(self) -> Iterator[tuple[Batch, int]]:
+        """Yield batches from the current step on, with the most target tokens of a member."""
+        training = self.splits["train"]
         per_epoch = self.plan.steps_per_epoch
         while True:
             epoch, done = divmod(self.progress.step, per_epoch)
@@ -153,17 +155,19 @@ class StackTraining:
                 bucket = self.plan.buckets[slot.bucket]
                 rows = torch.stack(
                     [order[slot.bucket][slot.start : slot.start + slot.size] for order in orders]
-                ).to(self.device)
-                yield self.splits["train"].batch(rows, bucket.source_time, bucket.target_time)
+                )
+                live = training.live(rows)
+                rows = rows.to(self.device)
+                yield training.batch(rows, bucket.source_time, bucket.target_time), live
 
-    def _step(self, batch: Batch) -> None:
+    def _step(self, batch: Batch, live: int) -> None:
         started = time.perf_counter()
         self.model.train()
         progress = self.progress
         rate = learning_rate(self.train, progress.step + 1, self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        losses = self._backward(batch)
+        losses = self._backward(batch, live)
         if self.train.clip_norm is not None:
             clip_gradients(self.parameters, self.train.clip_norm)
         self.optimizer.step()
@@ -174,27 +178,34 @@ class StackTraining:
         self.token_sum += batch.target_lengths.sum()
         progress.train_seconds += time.perf_counter() - started
 
-    def _backward(self, batch: Batch) -> Tensor:
+    def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
         words = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
-        total = torch.zeros_like(words)
         rows = batch.source.shape[1]
+        if self.micro_batch == 1 or rows == 1:
+            return self._accumulate(batch, live, words)
+        total = torch.zeros_like(words)
         for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
-            chosen = slice(int(part[0]), int(part[-1]) + 1)
-            enabled = self.train.precision == "bfloat16"
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
-                logits = self.model(
-                    batch.source[:, chosen], batch.source_lengths[:, chosen],
-                    batch.reads[:, chosen], batch.target_lengths[:, chosen],
-                )  # fmt: skip
-            if enabled:
-                logits = logits.float()
-            losses = token_losses(logits, batch.writes[:, chosen], self.train.label_smoothing)
-            means = losses.sum(dim=(1, 2)) / words
-            # The sum keeps members apart: each one's gradient is that of its own loss.
-            means.sum().backward()  # type: ignore[no-untyped-call]
-            total += means.detach()
+            piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
+            live = int(piece.target_lengths.sum(dim=1).max())
+            total += self._accumulate(piece, live, words)
         return total
+
+    def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
+        enabled = self.train.precision == "bfloat16"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
+            hidden = self.model.hidden(
+                batch.source, batch.source_lengths, batch.reads, batch.target_lengths
+            )
+            # Words are predicted only where there is one: padding costs no projection.
+            hidden, writes = live_positions(hidden, batch.writes, live)
+            logits = self.model.project(hidden)
+        losses = token_losses(logits.float() if enabled else logits, writes,
+                              self.train.label_smoothing)  # fmt: skip
+        means = losses.sum(dim=(1, 2)) / words
+        # The sum keeps members apart: each one's gradient is that of its own loss.
+        means.sum().backward()  # type: ignore[no-untyped-call]
+        return means.detach()
 
     # -- evaluations -----------------------------------------------------------------------------
 
@@ -292,6 +303,23 @@ class StackTraining:
             torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
         self.loss_sums.copy_(tensors["loss_sums"])
         self.token_sum.copy_(tensors["token_sum"])
+
+
+def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, Tensor]:
+    """Gather the positions that have a target word, ``live`` a member, padding filling the rest.
+
+    Args:
+        hidden: ``[member, batch, time, d_model]``.
+        writes: Target ids ``[member, batch, time]``.
+        live: At least the largest number of targets of a member.
+
+    Returns:
+        ``[member, 1, live, d_model]`` and ``[member, 1, live]``.
+    """
+    targets = writes.flatten(1)
+    order = (targets == PAD).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
+    chosen = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    return hidden.flatten(1, 2).gather(1, chosen).unsqueeze(1), targets.gather(1, order).unsqueeze(1)
 
 
 def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:

@@ -26,6 +26,13 @@ class Batch:
     writes: Tensor
     target_lengths: Tensor
 
+    def part(self, rows: slice) -> Batch:
+        """Return some of the rows."""
+        return Batch(
+            self.source[:, rows], self.source_lengths[:, rows], self.reads[:, rows],
+            self.writes[:, rows], self.target_lengths[:, rows],
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class SplitTensors:
@@ -35,6 +42,7 @@ class SplitTensors:
     source_lengths: Tensor
     target: Tensor
     target_lengths: Tensor
+    host_target_lengths: Tensor
 
     @classmethod
     def of(cls, split: Split, device: torch.device) -> SplitTensors:
@@ -43,7 +51,7 @@ class SplitTensors:
         target, target_lengths = _pad(split.target)
         return cls(
             source.to(device), source_lengths.to(device),
-            target.to(device), (target_lengths - 1).to(device),
+            target.to(device), (target_lengths - 1).to(device), target_lengths - 1,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -81,6 +89,13 @@ class SplitTensors:
             for value in lengths.unique()
             for part in torch.nonzero(lengths == value).flatten().split(size)
         ]
+
+    def live(self, rows: Tensor) -> int:
+        """Return the largest number of target tokens that a member has in rows ``[member, batch]``.
+
+        Read from the host's copy of the lengths: nothing waits for the device.
+        """
+        return int(self.host_target_lengths[rows].sum(dim=1).max())
 
     def times(self, rows: Tensor) -> tuple[int, int]:
         """Return the longest source and target among rows."""

@@ -36,7 +36,7 @@ def biases(query_positions: Tensor, key_positions: Tensor, heads: int) -> Tensor
 class Alibi(Positional):
     """A linear penalty on distance, added to the scores."""
 
-    promises = frozenset({"relative", "falls-with-distance"})
+    promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the penalties, equal for every member and layer."""

@@ -10,7 +10,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from headtohead.analysis.figures import style
 from headtohead.analysis.figures.style import Palette
+from headtohead.analysis.figures.strip import drawn
 from headtohead.analysis.metrics import readable, show_count
+from headtohead.analysis.statistics import summarise
 from headtohead.analysis.study import Analysis
 
 COSTS = (
@@ -22,7 +24,7 @@ COSTS = (
 
 def cost_figure(analysis: Analysis) -> Figure | None:
     """Draw each variant's mean score against each cost; nothing to draw without scores."""
-    slugs = [slug for slug in analysis.ranked if analysis.frames.trained(slug) == slug]
+    slugs = [slug for slug in drawn(analysis) if slug not in analysis.withheld]
     costs = [(c, name) for c, name in COSTS if c in analysis.frames.runs
              and analysis.frames.runs[c].notna().any()]  # fmt: skip
     if not slugs or not costs:
@@ -33,7 +35,8 @@ def cost_figure(analysis: Analysis) -> Figure | None:
         grid = figure.subplots(1, len(costs), sharey=True, squeeze=False).ravel()
         for axes, (column, name) in zip(grid, costs, strict=True):
             for slug in slugs:
-                cost = float(analysis.frames.rows(slug)[column].mean())
+                costs_by_seed = analysis.frames.scores(slug, column)
+                cost = summarise(list(costs_by_seed.values())).mean
                 if math.isfinite(cost):
                     (point,) = axes.plot(
                         cost, analysis.summaries[slug].mean, palette.marker(slug),

@@ -1,0 +1,93 @@
+"""Contract suites: subclass one in a test file, override one fixture, and get every invariant.
+
+    class TestMyPositional(PositionalContract):
+        @pytest.fixture
+        def name(self):
+            return "my-positional"
+
+The entry must be registered (``headtohead.register``, an entry point, or a plugin file).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pytest
+
+from headtohead import plugins
+from headtohead.experiment.schema import RunConfig
+from headtohead.testing.invariant import Invariant
+from headtohead.testing.invariants import INVARIANTS
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+
+@lru_cache(maxsize=256)
+def shared_subject(config_json: str, registry: plugins.Registry) -> Subject:
+    """Return one subject for all tests of a configuration: its model is built once."""
+    return Subject(RunConfig.model_validate_json(config_json))
+
+
+def each_invariant() -> pytest.MarkDecorator:
+    """Return the mark that runs a test once for every invariant, as ``invariant``."""
+    return pytest.mark.parametrize("invariant", INVARIANTS, ids=[one.name for one in INVARIANTS])
+
+
+class VariantContract:
+    """Every invariant, for one configuration: override ``config``."""
+
+    @pytest.fixture
+    def config(self) -> RunConfig:
+        """Return the ``RunConfig`` under test."""
+        raise NotImplementedError("override the fixture 'config'")
+
+    @pytest.fixture
+    def subject(self, config: RunConfig) -> Subject:
+        """Return what the invariants ask."""
+        return shared_subject(config.model_dump_json(), plugins.current())
+
+    @each_invariant()
+    def test_invariant_is_not_broken(self, invariant: Invariant, subject: Subject) -> None:
+        """The invariant holds, or does not apply and fails as predicted."""
+        verdict = invariant(subject)
+        assert verdict.state != "broken", f"{invariant.name}: {verdict}"
+
+
+class _EntryContract(VariantContract):
+    """Every invariant for one registered entry, beside plain choices in the other families."""
+
+    family = ""
+
+    @pytest.fixture
+    def name(self) -> str:
+        """Return the name of the registered entry."""
+        raise NotImplementedError("override the fixture 'name'")
+
+    @pytest.fixture
+    def options(self) -> dict[str, Any]:
+        """Return options other than the defaults."""
+        return {}
+
+    @pytest.fixture
+    def config(self, name: str, options: dict[str, Any]) -> RunConfig:
+        """Return a small variant that uses the entry."""
+        return tiny_config(**{self.family: {"name": name, **options}})
+
+
+class PositionalContract(_EntryContract):
+    """Every invariant for one positional encoding: override ``name``."""
+
+    family = "positional"
+
+
+class AttentionContract(_EntryContract):
+    """Every invariant for one attention style: override ``name``."""
+
+    family = "attention"
+
+
+class MaskingContract(_EntryContract):
+    """Every invariant for one masking scheme: override ``name``."""
+
+    family = "masking"

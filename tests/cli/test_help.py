@@ -1,0 +1,62 @@
+"""What `h2h --help` promises, and that the generated pages of docs/ are current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headtohead.cli import COMMANDS, main
+from headtohead.cli.reference import PAGES
+from headtohead.cli.reference import main as make_pages
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_help_lists_every_command_with_what_it_does() -> None:
+    shown = CliRunner().invoke(main, ["--help"])
+    assert shown.exit_code == 0
+    listed = " ".join(shown.output.split())
+    for name, meaning in COMMANDS.items():
+        assert f"{name} {meaning}" in listed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_says_what_it_does_and_what_each_option_means(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    for one in commands:
+        assert one.help and one.help[0].isupper()
+        silent = [p.opts[0] for p in one.params if isinstance(p, click.Option) and not p.help]
+        assert silent == []
+
+
+def test_an_unknown_command_is_one_line_with_the_nearest_name() -> None:
+    shown = CliRunner().invoke(main, ["rport"])
+    assert shown.exit_code == 2
+    assert shown.stderr == "h2h: unknown command 'rport'; did you mean 'report'?\n"
+
+
+def test_the_version_is_that_of_the_installation() -> None:
+    shown = CliRunner().invoke(main, ["--version"])
+    assert shown.output == "h2h, version 0.1.0\n"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_generated_page_is_current(name: str) -> None:
+    written = (DOCS / name).read_text(encoding="utf-8")
+    assert written == PAGES[name](), f"docs/{name} is not current; type make docs"
+
+
+def test_a_page_that_is_not_current_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert make_pages([str(tmp_path)]) == 0
+    assert make_pages([str(tmp_path), "--check"]) == 0
+    page = tmp_path / "plugins.md"
+    page.write_text(page.read_text("utf-8").replace("alibi", "alibbi"), encoding="utf-8")
+    assert make_pages([str(tmp_path), "--check"]) == 1
+    assert capsys.readouterr().err == f"{page} is not current; type make docs\n"

@@ -1,0 +1,241 @@
+"""The positional encoding of docs/writing-a-plugin.md, used in every way in which outsiders come."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from headtohead import Geometry, HeadToHeadError, Options
+from headtohead.families.positional import BuildContext
+from headtohead.plugins import load_registry
+
+PAGE = Path(__file__).parents[2] / "docs" / "writing-a-plugin.md"
+
+SMALL = """
+question: Does the outside encoding train?
+base:
+  data: {dataset: toy-grammar, limit: 300}
+  model: {d_model: 16, heads: 2, layers: 2, d_ff: 16, dropout: 0.0}
+  train: {steps: 20, batch_tokens: 256, lr: 1.0e-2}
+  evaluate: {alone: false, test_limit: 10, max_length: 8}
+baseline: {positional: kerple-log, attention: split-heads, masking: padding-causal}
+seeds: 1
+"""
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+PLUGIN, PYTHON_USE = blocks("python")
+(PYPROJECT,) = blocks("toml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "kerple_log.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "kerple.yaml").write_text(SMALL, encoding="utf-8")
+    return tmp_path
+
+
+def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False,
+        timeout=240, env=os.environ | {"H2H_CACHE": str(folder / "cache")} | environment,
+    )  # fmt: skip
+
+
+def h2h(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return call(folder, "-c", "from headtohead.cli import main; main()", *command, **environment)
+
+
+def trained_run(folder: Path) -> dict[str, object]:
+    """Return the record of the one run, once it is known to have trained its 20 steps."""
+    (run,) = (folder / "runs" / "kerple").glob("baseline-s1-*")
+    status = json.loads((run / "status.json").read_text("utf-8"))
+    assert (status["state"], status["step"]) == ("DONE", 20)
+    record: dict[str, object] = json.loads((run / "run.json").read_text("utf-8"))
+    return record
+
+
+def origin(record: dict[str, object]) -> tuple[str, str]:
+    (found,) = {
+        (one["module"], one["distribution"])
+        for one in record["plugins"]  # type: ignore[attr-defined]
+        if one["name"] == "kerple-log"
+    }
+    return found
+
+
+def test_the_example_is_complete_in_about_25_lines() -> None:
+    code = PLUGIN.split('"""', 2)[2]
+    assert 15 <= len([line for line in code.splitlines() if line.strip()]) <= 25
+
+
+def test_the_examples_bias_is_its_equation(folder: Path) -> None:
+    spec = importlib.util.spec_from_file_location("kerple_log_example", folder / "kerple_log.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    geometry = Geometry(heads=3, kv_heads=3, key_width=4, value_width=4, scale=0.5)
+    context = BuildContext("encoder", 2, 12, geometry, generators)
+    part = module.KerpleLog(Options(), context).double()
+    queries, keys = torch.tensor([[4, 5]]), torch.tensor([[0, 1, 2, 3, 4, 5]])
+
+    bias = part.bias(queries, keys, "encoder", 1)
+
+    assert bias.shape == (2, 1, 3, 2, 6)
+    for member in range(2):
+        for head in range(3):
+            raw1, raw2 = part.raw[member, :, 1, head].tolist()
+            r1, r2 = math.log1p(math.exp(raw1)), math.log1p(math.exp(raw2))
+            for row, i in enumerate((4, 5)):
+                for column, j in enumerate(range(6)):
+                    expected = -r1 * math.log(1 + r2 * abs(i - j))
+                    assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
+    assert module.KerpleLog.parameter_count(Options(), context) == part.raw[0].numel() == 12
+
+
+def test_a_plugin_file_is_loaded_for_one_call(folder: Path) -> None:
+    done = h2h(folder, "run", "kerple.yaml", "--plugin", "kerple_log.py", "--no-tracking")
+    assert done.returncode == 0, done.stderr
+    assert origin(trained_run(folder)) == ("kerple_log.py", "file")
+    without = h2h(folder, "plugins", "kerple-log")
+    assert without.returncode == 2
+    assert without.stderr.startswith("h2h: unknown plugin 'kerple-log'")
+
+
+def test_a_module_is_registered_from_python(folder: Path) -> None:
+    script = PYTHON_USE.replace('h2h.run("kerple.yaml")', 'h2h.run("kerple.yaml", tracking=False)')
+    assert script != PYTHON_USE
+    (folder / "compare.py").write_text(script, encoding="utf-8")
+    done = call(folder, "compare.py")
+    assert done.returncode == 0, done.stderr
+    assert origin(trained_run(folder)) == ("kerple_log", "python")
+
+
+def test_an_object_of_the_running_script_is_registered_from_python(folder: Path) -> None:
+    script = PLUGIN.replace(
+        "@hookimpl\ndef register_positionals():",
+        "class Plugin:\n    @hookimpl\n    def register_positionals(self):",
+    ).replace('    return {"kerple-log"', '        return {"kerple-log"')
+    script += "\n\nimport headtohead as h2h\n\nh2h.register(Plugin())\n"
+    script += 'h2h.run("kerple.yaml", tracking=False)\n'
+    (folder / "kerple_log.py").unlink()
+    (folder / "notebook.py").write_text(script, encoding="utf-8")
+    done = call(folder, "notebook.py")
+    assert done.returncode == 0, done.stderr
+    assert origin(trained_run(folder)) == ("Plugin", "python")
+
+
+def test_an_installed_package_comes_by_its_entry_point(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    installed = call(
+        folder, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+        "--no-index", "--disable-pip-version-check", "--target", "site", ".",
+    )  # fmt: skip
+    assert installed.returncode == 0, installed.stderr
+    site = str(folder / "site")
+    (folder / "kerple_log.py").unlink()
+
+    listed = h2h(folder, "plugins", PYTHONPATH=site)
+    assert "kerple_log (h2h-kerple 0.1)" in listed.stdout, listed.stderr
+    done = h2h(folder, "run", "kerple.yaml", "--no-tracking", PYTHONPATH=site)
+    assert done.returncode == 0, done.stderr
+    assert origin(trained_run(folder)) == ("kerple_log", "h2h-kerple")
+
+
+def plugin_file(folder: Path, text: str, name: str = "p.py") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(*files: Path) -> str:
+    with pytest.raises(HeadToHeadError) as caught:
+        load_registry(files)
+    return str(caught.value)
+
+
+def test_a_plugin_that_raises_at_import_is_named_with_its_reason(tmp_path: Path) -> None:
+    path = plugin_file(tmp_path, "size = torch.tensor(1)\n")
+    assert refusal(path) == (
+        f"plugin '{path}' (file) failed to import: NameError: name 'torch' is not defined"
+    )
+
+
+def test_a_misspelt_hook_is_an_error_with_the_nearest_name(tmp_path: Path) -> None:
+    text = PLUGIN.replace("def register_positionals", "def register_positional")
+    path = plugin_file(tmp_path, text)
+    assert refusal(path) == (
+        f"plugin '{path}' (file): unknown hook 'register_positional'; "
+        "did you mean 'register_positionals'?"
+    )
+
+
+def test_two_plugins_of_one_name_are_refused_and_both_are_named(tmp_path: Path) -> None:
+    path = plugin_file(tmp_path, PLUGIN.replace('"kerple-log"', '"alibi"'))
+    assert refusal(path) == (
+        "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) "
+        f"and {path} (file); rename one of them"
+    )
+
+
+def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
+    path = plugin_file(tmp_path, PLUGIN.replace('{"kerple-log": KerpleLog}', "[KerpleLog]"))
+    assert refusal(path) == (
+        f"plugin '{path}' (file): register_positionals returned list; "
+        "expected a mapping from name to class"
+    )
+
+
+def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
+    path = plugin_file(tmp_path, PLUGIN.replace('"kerple-log": KerpleLog', "'x': 1 / 0"))
+    assert refusal(path) == (
+        f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero"
+    )
+
+
+def test_a_missing_plugin_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.py"
+    assert refusal(path) == f"plugin file '{path}' does not exist"
+
+
+def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path) -> None:
+    plugin_file(folder, "import no_such_module\n")
+    done = h2h(folder, "plugins", "--plugin", "p.py")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "h2h: plugin 'p.py' (file) failed to import: "
+        "ModuleNotFoundError: No module named 'no_such_module'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "unknown hook 'register_positional'; did you mean 'register_positionals'?",
+        "two plugins register positional 'alibi': …; rename one of them",
+        "plugin 'p.py' (file) failed to import: NameError: name 'torch' is not defined",
+        "unknown positional 'kerple'; did you mean 'kerple-log'?",
+    ],
+)
+def test_the_page_quotes_messages_that_are_tested_here(message: str) -> None:
+    assert message in PAGE.read_text("utf-8")
+
+
+def test_a_name_of_an_outside_plugin_is_suggested(folder: Path) -> None:
+    registry = load_registry([folder / "kerple_log.py"])
+    with pytest.raises(HeadToHeadError) as caught:
+        registry.positional("kerple")
+    assert str(caught.value) == "unknown positional 'kerple'; did you mean 'kerple-log'?"

@@ -1,0 +1,113 @@
+"""``h2h sync`` and ``h2h ui`` as typed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from headtohead.cli import sync, ui
+from headtohead.errors import HeadToHeadError
+from headtohead.tracking import environment, serving
+
+MakeExperiment = Callable[..., Path]
+AXES = {"positional": ["rotary"]}
+
+
+def test_sync_ships_all_experiments_and_prints_counts_and_links(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
+) -> None:
+    for name in ("one", "two"):
+        make_experiment(name=name, seeds=2, axes=AXES, unwritten=1)
+    result = _call(sync.command, "--runs", str(tmp_path / "runs"))
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert lines[0] == "one: 1 shipped, 0 unchanged, 1 not begun"
+    assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study"
+                             "&compareRunsMode=CHART")  # fmt: skip
+    assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not begun"
+    assert lines[4] == f"store: {store_uri}; the links open while h2h ui runs"
+
+
+def test_sync_of_one_experiment_takes_its_file_or_its_name(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
+) -> None:
+    for name in ("one", "two"):
+        make_experiment(name=name, seeds=1, axes=AXES)
+    result = _call(sync.command, "experiments/two.yaml", "--runs", str(tmp_path / "runs"))
+    assert result.output.startswith("two: 1 shipped")
+    assert "one:" not in result.output
+
+
+def test_sync_names_a_run_it_could_not_ship_and_fails(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
+) -> None:
+    folder = make_experiment(seeds=1, axes=AXES)
+    (status,) = folder.glob("*/status.json")
+    status.write_text("{")
+    result = _call(sync.command, "--runs", str(tmp_path / "runs"))
+    assert result.exit_code == 1
+    assert "status.json is not readable JSON" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [(["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
+     (["--uri", "./mlruns"], "file store './mlruns' is not supported")],
+)  # fmt: skip
+def test_sync_answers_bad_input_in_one_line(
+    make_experiment: MakeExperiment, tmp_path: Path, arguments: list[str], words: str
+) -> None:
+    make_experiment(seeds=1, axes=AXES)
+    result = _call(sync.command, *arguments, "--runs", str(tmp_path / "runs"))
+    assert isinstance(result.exception, HeadToHeadError)
+    with pytest.raises(HeadToHeadError, match=words):
+        raise result.exception
+
+
+def test_without_mlflow_sync_says_what_to_install(
+    make_experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_experiment(seeds=1, axes=AXES)
+    monkeypatch.setattr(environment, "installed", lambda: False)
+    result = _call(sync.command, "--runs", str(tmp_path / "runs"))
+    assert str(result.exception) == (
+        f"mlflow is not installed; runs stay in {tmp_path / 'runs'}; install it and type h2h sync"
+    )
+
+
+def test_ui_prints_the_link_of_every_study(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    make_experiment(seeds=1, axes=AXES)
+    _call(sync.command, "--runs", str(tmp_path / "runs"))
+    monkeypatch.setattr(serving, "Server", _served)
+    result = _call(ui.command, "--runs", str(tmp_path / "runs"), "--port", "5123", "--no-browser")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("quickstart: http://127.0.0.1:5123/#/experiments/1/runs?")
+
+
+def test_ui_without_a_store_says_how_to_get_one(tmp_path: Path) -> None:
+    result = _call(ui.command, "--runs", str(tmp_path / "runs"), "--no-browser")
+    assert "there is no MLflow store" in str(result.exception)
+
+
+@contextmanager
+def _served(uri: str, port: int) -> Iterator[Any]:
+    class Silent:
+        address = f"http://127.0.0.1:{port}"
+
+        def wait(self) -> None:
+            """It has nothing to wait for."""
+
+    yield Silent()
+
+
+def _call(command: click.Command, *arguments: str) -> Any:
+    return CliRunner().invoke(command, arguments)

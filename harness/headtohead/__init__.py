@@ -10,31 +10,43 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headtohead.api import load, plan, report, run
-    from headtohead.analysis.results import results
-    from headtohead.errors import HeadToHeadError
-    from headtohead.experiment.schema import ModelConfig, RunConfig
-    from headtohead.families.attention import Attention
-    from headtohead.families.dataset import Corpus, Dataset, Pair
-    from headtohead.families.entry import Options, Setting
-    from headtohead.families.launcher import Exit, Job, Launcher
-    from headtohead.families.masking import Masking
-    from headtohead.families.positional import Geometry, Positional
-    from headtohead.families.recipe import Recipe
-    from headtohead.hookspecs import hookimpl
-    from headtohead.model.geometry import find_geometry
-    from headtohead.plugins import register
-    from headtohead.runs.local import LocalLauncher
+    from headtohead.analysis.results import results as results
+    from headtohead.api import load as load
+    from headtohead.api import plan as plan
+    from headtohead.api import report as report
+    from headtohead.api import run as run
+    from headtohead.errors import HeadToHeadError as HeadToHeadError
+    from headtohead.experiment.schema import ModelConfig as ModelConfig
+    from headtohead.experiment.schema import RunConfig as RunConfig
+    from headtohead.experiment.schema import Runtime as Runtime
+    from headtohead.families.attention import Attention as Attention
+    from headtohead.families.dataset import Corpus as Corpus
+    from headtohead.families.dataset import Dataset as Dataset
+    from headtohead.families.dataset import Pair as Pair
+    from headtohead.families.entry import Options as Options
+    from headtohead.families.entry import Setting as Setting
+    from headtohead.families.launcher import Exit as Exit
+    from headtohead.families.launcher import Job as Job
+    from headtohead.families.launcher import Launcher as Launcher
+    from headtohead.families.masking import Masking as Masking
+    from headtohead.families.positional import Geometry as Geometry
+    from headtohead.families.positional import Positional as Positional
+    from headtohead.families.recipe import Recipe as Recipe
+    from headtohead.hookspecs import hookimpl as hookimpl
+    from headtohead.model.geometry import find_geometry as find_geometry
+    from headtohead.plugins import register as register
+    from headtohead.runs.local import LocalLauncher as LocalLauncher
 
 _HOMES = {
+    "results": "headtohead.analysis.results",
     "load": "headtohead.api",
     "plan": "headtohead.api",
     "report": "headtohead.api",
     "run": "headtohead.api",
-    "results": "headtohead.analysis.results",
     "HeadToHeadError": "headtohead.errors",
     "ModelConfig": "headtohead.experiment.schema",
     "RunConfig": "headtohead.experiment.schema",
+    "Runtime": "headtohead.experiment.schema",
     "Attention": "headtohead.families.attention",
     "Corpus": "headtohead.families.dataset",
     "Dataset": "headtohead.families.dataset",
@@ -54,7 +66,34 @@ _HOMES = {
     "LocalLauncher": "headtohead.runs.local",
 }
 
-__all__ = [*sorted(_HOMES)]  # noqa: PLE0604 - the table above is the list
+__all__ = [
+    "Attention",
+    "Corpus",
+    "Dataset",
+    "Exit",
+    "Geometry",
+    "HeadToHeadError",
+    "Job",
+    "Launcher",
+    "LocalLauncher",
+    "Masking",
+    "ModelConfig",
+    "Options",
+    "Pair",
+    "Positional",
+    "Recipe",
+    "RunConfig",
+    "Runtime",
+    "Setting",
+    "find_geometry",
+    "hookimpl",
+    "load",
+    "plan",
+    "register",
+    "report",
+    "results",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,11 @@ from headtohead.errors import HeadToHeadError
 from headtohead.experiment.loading import load_file
 from headtohead.experiment.plan import Plan, make_plan
 from headtohead.runs import states
+from headtohead.runs.directory import RunDirectory
 from headtohead.runs.execute import Machine, Watcher, execute, supersede
 from headtohead.runs.loaded import LoadedRun, load
 from headtohead.runs.shipper import start_shipper
+from headtohead.runs.stack import stack_folders
 
 if TYPE_CHECKING:
     from headtohead.reporting import ReportPaths
@@ -153,16 +155,17 @@ def report(
 
 
 def retried(planned: Plan) -> Plan:
-    """Return the plan with failed runs taken for unfinished."""
-    from dataclasses import replace
-
+    """Return the plan with failed runs taken for unfinished, to be trained from their start."""
     again = {states.FAILED, states.OOM, states.TIMEOUT}
-    for one in planned.runs:
-        if one.state in again and not one.reused_from:
-            from headtohead.runs.directory import RunDirectory
-
-            RunDirectory(planned.directory / one.directory).set_state(states.PLANNED)
-    runs = tuple(replace(r, state=states.PLANNED) if r.state in again else r for r in planned.runs)
+    chosen = [one for one in planned.runs if one.state in again and not one.reused_from]
+    for one in chosen:
+        RunDirectory(planned.directory / one.directory).set_state(states.PLANNED)
+    keys = {one.key for one in chosen}
+    for folder in stack_folders(planned.directory):
+        # The resume point knows them as failed.
+        if keys & {member.key for member in folder.record.members}:
+            folder.resume_path.unlink(missing_ok=True)
+    runs = tuple(replace(r, state=states.PLANNED) if r in chosen else r for r in planned.runs)
     return replace(planned, runs=runs)
 
 
@@ -190,5 +193,3 @@ class _Silent:
 
     def ended(self, folder: object, code: int) -> None:
         pass
-
-

@@ -225,7 +225,9 @@ def _load_file(path: Path) -> ModuleType:
     name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise HeadToHeadError(f"plugin file '{path}' is not a Python file; its name must end in .py")
+        raise HeadToHeadError(
+            f"plugin file '{path}' is not a Python file; its name must end in .py"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

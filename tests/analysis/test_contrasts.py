@@ -6,6 +6,7 @@ import scipy.stats
 
 from headtohead.analysis.contrasts import factor_family, incomplete, variant_family
 from headtohead.analysis.frames import load_frames
+from headtohead.analysis.statistics import smallest_detectable
 from headtohead.analysis.study import analyse, ceiling_verdicts
 
 METRIC = "test/exact_match"
@@ -56,6 +57,14 @@ def test_known_effects_are_found_with_their_direction(quickstart):
     undetected = found["attention: independent-heads − split-heads"]
     assert undetected.verdict == "no difference detected"
     assert undetected.words.startswith("no difference detected (could have seen ≥ 0.0")
+
+
+def test_what_could_have_been_seen_is_judged_at_holms_first_step(quickstart):
+    for family in (variant_family(load_frames(quickstart), METRIC),
+                   factor_family(load_frames(quickstart), METRIC)):  # fmt: skip
+        for contrast in family.contrasts:
+            expected = smallest_detectable(contrast.paired.sd, 6, alpha=0.05 / family.tested)
+            assert contrast.paired.detectable == pytest.approx(expected)
 
 
 def test_a_lower_loss_is_better(quickstart):

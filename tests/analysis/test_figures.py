@@ -98,7 +98,7 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
 def test_dollar_signs_in_names_are_not_taken_for_mathematics(made, tmp_path):
     study = made.Study(axes={"positional": ["$a_b$", "c$"]}, maps=False)
     analysis = analyse(load_frames(made.write_study(tmp_path, study)))
-    assert "$a_b$" in style.to_svg(strip_figure(analysis), "salt")
+    assert ">$a_b$</text>" in style.to_svg(strip_figure(analysis), "salt")
 
 
 def test_colours_become_variables_of_the_page_and_keep_their_value(analysis):

@@ -183,6 +183,13 @@ def test_equivalence_passes_exactly_when_its_interval_lies_within_the_margin(row
     assert found.p == pytest.approx(max(tests), abs=1e-9)
 
 
+def test_the_interval_of_an_equivalence_test_is_the_ninety_per_cent_one():
+    left, right = np.array([0.91, 0.93, 0.92, 0.90]), np.array([0.92, 0.92, 0.90, 0.91])
+    found = s.equivalence(left, right, 0.05)
+    expected = scipy.stats.ttest_rel(left, right).confidence_interval(0.90)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
 def test_not_finding_a_difference_is_not_equivalence():
     left, right = [0.9, 0.5, 0.7, 0.8], [0.6, 0.8, 0.5, 0.9]
     assert s.paired(left, right).p > 0.05

@@ -79,6 +79,7 @@ def test_the_plan_as_json_is_the_record_with_states(h2h, experiment):
     assert len(record["stacks"]) == 2
     assert record["estimate"]["seconds"] > 0
     assert record["power"][0]["contrasts"] == 1
+    assert record["power"][0]["effect"] is None  # one seed gives no test
 
 
 def test_overrides_and_seeds_reach_the_plan(h2h, experiment):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,11 @@ from headtohead.cli import main
 PAIRS = "".join(f"I see {n} cats\tveo {n} gatos\n" for n in range(40)) + "lonely\t\n"
 
 
+Run = Callable[..., Result]
+
+
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (tmp_path / "pairs.tsv").write_text(PAIRS)
 
@@ -28,7 +32,7 @@ def table(result: Result) -> dict[str, str]:
     return {line[:12].strip(): line[12:] for line in result.output.splitlines()}
 
 
-def test_stats_of_a_dataset_by_name(run) -> None:  # type: ignore[no-untyped-def]
+def test_stats_of_a_dataset_by_name(run: Run) -> None:
     shown = table(run("stats", "toy-grammar", "--set", "size=1000"))
     assert shown["pairs"] == "1000: train 900, valid 50, test 50"
     assert shown["leak"].startswith("0.0% of test pairs")
@@ -36,7 +40,7 @@ def test_stats_of_a_dataset_by_name(run) -> None:  # type: ignore[no-untyped-def
     assert shown["licence"] == "MIT"
 
 
-def test_stats_of_a_file_count_what_is_dropped_and_measure_lengths(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: Path) -> None:
     shown = table(run("stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set",
                       "pair=eng-spa", "--set", "split=row"))  # fmt: skip
     assert shown["dropped"] == "0 empty, 1 one-sided, 0 too-long"
@@ -46,7 +50,7 @@ def test_stats_of_a_file_count_what_is_dropped_and_measure_lengths(run, tmp_path
     assert shown["note"]
 
 
-def test_stats_of_an_experiment_file_are_those_of_its_baseline(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(
         "question: does it matter?\n"
         "base:\n  data: {dataset: toy-grammar, size: 500}\n  train: {epochs: 1}\n"
@@ -58,7 +62,7 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(run, tmp_path: Pa
     assert shown["pairs"].startswith("500: ")
 
 
-def test_fetch_reads_the_corpus_and_names_its_licence(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_fetch_reads_the_corpus_and_names_its_licence(run: Run, tmp_path: Path) -> None:
     result = run("fetch", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}")
     assert result.exit_code == 0
     assert result.output.startswith("tatoeba: 41 pairs, English to Spanish, read from ")
@@ -75,7 +79,9 @@ def test_fetch_reads_the_corpus_and_names_its_licence(run, tmp_path: Path) -> No
         (("fetch", "tatoeba", "--set", "pair=x"), "expected two language codes such as eng-spa"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(run, words: tuple[str, ...], message: str) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input_is_one_line_and_exit_code_2(
+    run: Run, words: tuple[str, ...], message: str
+) -> None:
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.output

@@ -12,8 +12,8 @@ WORDS = st.lists(st.text(alphabet="abcé'ñ", min_size=1), min_size=1)
 
 
 def test_words_are_ordered_by_frequency_then_alphabetically() -> None:
-    vocabulary = build_vocabulary([["b", "a", "c"], ["c", "é"], ["c", "b"]])
-    assert vocabulary.words == [*SPECIALS, "c", "b", "a", "é"]
+    vocabulary = build_vocabulary([["b", "z", "c"], ["c", "é", "a"], ["c", "b"]])
+    assert vocabulary.words == [*SPECIALS, "c", "b", "a", "z", "é"]
     assert (PAD, UNK, SOS, EOS) == (0, 1, 2, 3)
 
 

@@ -95,3 +95,45 @@ def test_the_spread_is_that_of_differences_within_seeds():
     scores = {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 0.0, 2: 1.0, 3: 3.0}, "c": {3: 0.0}}
     assert typical_sd([("a", "b")], scores) == 0.0
     assert typical_sd([("a", "c")], scores) is None
+
+
+def test_counts_between_two_widths_are_those_of_the_built_model(registry, monkeypatch):
+    from headtohead.experiment.costs import CostCounter
+    from headtohead.model import counting
+
+    configs = [
+        resolve(
+            {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": width}}, registry
+        )
+        for width in (3, 17, 5, 40)
+    ]
+    direct = [counting.count(one, 10, 12, 5.0, 6.0) for one in configs]
+    built = []
+    count = counting.count
+    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
+    counter = CostCounter()
+    for config, wanted in zip(configs, direct, strict=True):
+        found = counter.count(config, SIZES)
+        assert (found.total, found.non_embedding, found.attention, found.path) == (
+            wanted.total, wanted.non_embedding, wanted.attention, wanted.path,
+        )  # fmt: skip
+        assert found.flops_per_token == pytest.approx(wanted.flops_per_token, rel=1e-12)
+    assert len(built) == 2
+
+
+def test_masks_and_training_are_not_counted_anew(registry, monkeypatch):
+    from headtohead.experiment.costs import CostCounter
+    from headtohead.model import counting
+
+    built = []
+    count = counting.count
+    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
+    counter = CostCounter()
+    small = {"model": {"d_model": 8, "heads": 2, "d_ff": 4}}
+    for change in ({}, {"masking": "causal"}, {"train": {"steps": 3}}, {"model.dropout": 0.5}):
+        counter.count(resolve({"train": {"epochs": 1}} | small | change, registry), SIZES)
+    assert len(built) == 1
+    counter.count(
+        resolve({"train": {"epochs": 1}, "positional": "learned"} | small, registry), SIZES
+    )
+    assert len(built) == 2

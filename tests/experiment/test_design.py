@@ -292,6 +292,14 @@ def test_an_incomplete_pair_is_left_out_and_counted(design):
     assert none["pairs_missing"] == 1
 
 
+def test_a_pair_whose_baseline_side_is_excluded_is_left_out(design):
+    when = "{positional: sinusoidal, attention: single-head}"
+    found = factors(design(GRID + f"exclude: [{{when: {when}, reason: why}}]"))
+    none = next(one for one in found if one["value"] == "none")
+    assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
+    assert none["pairs_missing"] == 1
+
+
 def test_a_variant_that_turns_out_undefined_leaves_its_pairs(design):
     found = design(GRID).without({"none-single-head": "no meaning"})
     none = next(one for one in factors(found) if one["value"] == "none")
@@ -301,6 +309,21 @@ def test_a_variant_that_turns_out_undefined_leaves_its_pairs(design):
 
 def test_a_single_axis_has_no_contrast_beyond_its_variants(design):
     assert factors(design("design: [{product: {positional: [sinusoidal, rotary]}}]")) == []
+
+
+def test_two_spellings_of_one_value_are_no_contrast(design):
+    found = factors(
+        design("""
+        design:
+          - product:
+              positional: [sinusoidal, {name: sinusoidal}, rotary]
+              attention: [split-heads, single-head]
+    """)
+    )
+    assert [one["name"] for one in found] == [
+        "positional: rotary − sinusoidal", "attention: single-head − split-heads",
+    ]  # fmt: skip
+    assert len(found[1]["pairs"]) == 2
 
 
 def test_an_arm_is_contrasted_within_itself(design):
@@ -317,18 +340,47 @@ def test_an_arm_is_contrasted_within_itself(design):
               match: [parameters]
     """)
     )
-    names = [one["name"] for one in found]
-    assert names == [
-        "positional: rotary − sinusoidal", "attention: single-head − split-heads",
-        "attention: single-head − split-heads (match parameters)",
-    ] or names == [
+    assert [one["name"] for one in found] == [
         "positional: rotary − sinusoidal", "attention: single-head − split-heads",
         "positional: rotary − sinusoidal (match parameters)",
         "attention: single-head − split-heads (match parameters)",
+        "match: parameters − none",
     ]  # fmt: skip
-    assert found[-1]["pairs"][0] == [
-        "sinusoidal-single-head-match-parameters", "sinusoidal-split-heads-match-parameters"
+    assert found[3]["given"] == {"match": "parameters"}
+    assert found[3]["pairs"][0] == [
+        "sinusoidal-single-head-match-parameters", "sinusoidal-split-heads-match-parameters",
     ]  # fmt: skip
+
+
+def test_an_axis_held_at_the_value_of_the_baseline_is_no_arm(design):
+    found = factors(
+        design("""
+        design:
+          - product:
+              positional: [sinusoidal, rotary]
+              attention: [split-heads, single-head]
+              model.norm: [pre]
+    """)
+    )
+    assert [one["given"] for one in found] == [{}, {}]
+    assert found[0]["name"] == "positional: rotary − sinusoidal"
+
+
+def test_an_arm_is_contrasted_with_the_block_that_it_departs_from(design):
+    found = factors(
+        design("""
+        match: parameters
+        design:
+          - product: {positional: [sinusoidal, rotary], attention: [split-heads, single-head]}
+          - product: {positional: [sinusoidal, rotary], match: [none]}
+    """)
+    )
+    assert found[-1]["name"] == "match: none − parameters"
+    assert found[-1]["pairs"] == [
+        ["sinusoidal-split-heads-match-none", "sinusoidal-split-heads-match-parameters"],
+        ["rotary-split-heads-match-none", "rotary-split-heads-match-parameters"],
+    ]
+    assert len(found) == 3
 
 
 AXES = {

@@ -130,6 +130,11 @@ def test_rows_of_padding_must_not_differ_where_cross_attention_reads_them(plante
     assert equals(planted, *closed) == {"v1": "v0"}
 
 
+def test_any_target_query_is_live_in_cross_attention_however_short_the_source(planted):
+    maskings = [{"masking.cross": "causal"}, {"masking.cross": "pads-see-all"}]
+    assert equals(planted, *maskings) == {}
+
+
 def test_beyond_the_longest_compared_length_nothing_is_called_equal(registry):
     longest = {"source": LONGEST + 1, "target": 9}
     assert equals(registry, {}, {"masking.decoder": "causal"}, longest=longest) == {}

@@ -165,6 +165,25 @@ def test_an_experiment_from_python_is_checked_like_a_file():
     assert load_mapping({"question": "q", "seeds": 2}, "study").seeds == (1, 2)
 
 
+def test_what_yaml_has_no_word_for_is_refused_from_python():
+    with pytest.raises(HeadToHeadError, match="an experiment holds numbers, texts, lists and"):
+        load_mapping({"question": object()}, "study")
+
+
+def test_texts_that_look_like_numbers_stay_texts_from_python():
+    content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
+    assert load_mapping(content, "study").file.base == content["base"]
+
+
+def test_a_number_of_thousands_of_digits_is_refused(load):
+    message = failure(load, f"question: q\nseeds: {'9' * 5000}")
+    assert message == "x.yaml:2: seeds: a number of 5000 characters is too long"
+
+
+def test_nesting_without_end_is_refused(load):
+    assert failure(load, "question: q\nbase: " + "[" * 5000).endswith("nested too deeply")
+
+
 @given(st.text(max_size=40))
 def test_no_text_escapes_as_another_exception(text):
     from pathlib import Path

@@ -245,8 +245,8 @@ def test_a_plugin_that_raises_while_asked_is_named_with_its_distribution(load, c
     with pytest.raises(HeadToHeadError) as caught:
         undefined_reason(config, {}, registry)
     assert str(caught.value) == (
-        "plugin 'short_table.<locals>.Planted' (python): undefined_for of positional 'short' raised "
-        "ZeroDivisionError: division by zero"
+        "plugin 'short_table.<locals>.Planted' (python): undefined_for of positional 'short' "
+        "raised ZeroDivisionError: division by zero"
     )
 
 

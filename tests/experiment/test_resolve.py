@@ -104,6 +104,16 @@ def test_dataset_options_stand_beside_the_dataset(resolved):
     assert data.normalise == "none"
 
 
+def test_a_dataset_is_named_before_its_options_whatever_the_order(resolved):
+    data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
+    assert data.options["pair"] == "eng-fra"
+
+
+def test_another_dataset_forgets_the_options_of_the_first(resolved):
+    data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
+    assert "size" not in data.options
+
+
 def test_a_dataset_option_named_like_a_field_is_reached_under_options(resolved):
     data = resolved(data={"seed": 2, "options": {"seed": 3}}).data
     assert (data.seed, data.options["seed"]) == (2, 3)

@@ -1,4 +1,4 @@
-"""The positional encoding of docs/writing-a-plugin.md, used in every way in which outsiders come."""
+"""The encoding of docs/writing-a-plugin.md, used in every way in which outsiders come."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def blocks(kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 
 
-PLUGIN, PYTHON_USE = blocks("python")
+PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
 (PYPROJECT,) = blocks("toml")
 
 
@@ -83,7 +83,8 @@ def test_the_example_is_complete_in_about_25_lines() -> None:
 
 def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     spec = importlib.util.spec_from_file_location("kerple_log_example", folder / "kerple_log.py")
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
@@ -104,6 +105,15 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
                     expected = -r1 * math.log(1 + r2 * abs(i - j))
                     assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
     assert module.KerpleLog.parameter_count(Options(), context) == part.raw[0].numel() == 12
+
+
+def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path) -> None:
+    (folder / "test_kerple_log.py").write_text(CONTRACT, encoding="utf-8")
+    done = call(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_kerple_log.py")
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
+    assert passed is not None
+    assert int(passed.group(1)) >= 15
 
 
 def test_a_plugin_file_is_loaded_for_one_call(folder: Path) -> None:

@@ -23,7 +23,7 @@ VERSIONS = {
     "python": "3.11.2",
     "torch": "2.13.0",
     "git_commit": "0f1e2d3c4b5a69788796a5b4c3d2e1f001122334",
-    "platform": "Linux-x86_64",
+    "platform": "Linux-6.1.0-18-generic-x86_64-with-glibc2.36",
 }
 SENTENCES = [
     ("the black cat does not eat it", "le chat noir ne le mange pas"),
@@ -63,6 +63,7 @@ class Study:
     question: str = "Which positional encoding, which attention style, which mask?"
     maps: bool = True
     steps: int = 900
+    description: str | None = None
     primary: str = "test/exact_match"
     one_at_a_time: bool = False
 
@@ -156,7 +157,12 @@ def _data(study: Study) -> dict[str, Any]:
         "leak": 0.0,
         "leaky": False,
         "bag_of_words_ceiling": CEILING,
-        "unk_rate": {"source": 0.0, "target": 0.0},
+        "unk_rate": {
+            "train": {"source": 0.0, "target": 0.0},
+            "test": {"source": 0.0, "target": 0.0125},
+        },
+        "normalise": "none",
+        "tokens": "word",
         "notes": ["one right translation each"],
         **study.data,
     }
@@ -194,7 +200,7 @@ def _experiment(
         "format": 1,
         "name": study.name,
         "question": study.question,
-        "description": None,
+        "description": study.description,
         "file": f"experiments/{study.name}.yaml",
         "text": f"question: {study.question}\nseeds: {len(study.seeds)}\n",
         "command": f"h2h run experiments/{study.name}.yaml",
@@ -252,8 +258,8 @@ def _run(
         ],
         "data": data, "parameters": variant["parameters"],
         "flops_per_token": variant["flops_per_token"],
-        "execution": {"stack": [key], "member": 0, "threads": 1, "device": "cpu",
-                      "dtype": "float32"},
+        "execution": {"stack": [key] * len(study.seeds), "member": 0, "threads": 1,
+                      "device": "cpu", "dtype": "float32"},
         "versions": VERSIONS, "created": "2026-01-05T10:00:00Z",
     })  # fmt: skip
     reason, signature = _fate(state)

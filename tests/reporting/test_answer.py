@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from headtohead.analysis.frames import load_frames
@@ -111,3 +113,25 @@ def test_a_lower_primary_metric_is_better(study):
     text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
     assert "positional none is worse than sinusoidal by 0.4" in text.lower()
     assert "loss (95 % interval" in text
+
+
+def test_variants_outside_the_factorial_are_answered_beside_the_axes(made, tmp_path):
+    axes = {"positional": ["sinusoidal", "rotary", "none"], "attention": ["split-heads", "single"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
+    file = folder / "experiment.json"
+    record = json.loads(file.read_text())
+    record["contrasts"] = [
+        {**c, "given": {"match": "none"}} if c["kind"] == "factor" else c
+        for c in record["contrasts"]
+        if c["kind"] == "variant" or c["value"] == "rotary"
+    ]
+    file.write_text(json.dumps(record))
+    text = answered(folder)
+    assert text.startswith("Positional rotary (match none) is better than sinusoidal by 0.026")
+    assert "none · split-heads is worse than the baseline by 0.4" in text
+    assert "none · single is worse than the baseline by 0.4" in text
+    assert "rotary · split-heads" not in text
+
+
+def test_no_factor_contrast_means_no_word_of_axes(study):
+    assert "axis" not in answered(study(one_at_a_time=True))

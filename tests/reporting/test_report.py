@@ -359,7 +359,8 @@ def test_a_report_shows_itself_in_jupyter(report):
 
 def test_a_report_of_seventy_two_runs_takes_less_than_eight_seconds_of_a_core(quickstart, tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from headtohead.reporting import write_report; "
+        "import sys, time; from pathlib import Path; "
+        "from headtohead.reporting import write_report; "
         "write_report(Path(sys.argv[1]), Path(sys.argv[2])); print(time.process_time())"
     )
     command = [sys.executable, "-c", code, str(quickstart), str(tmp_path)]
@@ -374,3 +375,37 @@ def test_reporting_imports_neither_torch_nor_mlflow(quickstart, tmp_path):
         "assert not {'torch', 'mlflow'} & set(sys.modules), 'imported'"
     )
     subprocess.run([sys.executable, "-c", code, str(quickstart), str(tmp_path)], check=True)
+
+
+def test_the_data_block_tells_what_a_reader_must_know_of_the_data(page, report):
+    markdown = report.markdown.read_text(encoding="utf-8")
+    for text in (words(page), markdown):
+        for fact in ("target 1.2 %", "train 4", "valid 250", "104", "117", "MIT", "0.530", "iid"):
+            assert fact in text
+
+
+def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
+    sentence = "those of the program that trained 6 runs of a variant together"
+    assert sentence in words(page)
+    assert sentence in report.markdown.read_text(encoding="utf-8")
+
+
+def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
+    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]},
+                       description="Why *order* matters: <b>x</b> ![p](http://far.away/p.png)\n\n"
+                                   "- [a](javascript:alert(1))")  # fmt: skip
+    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
+    page = Page(paths.html.read_text(encoding="utf-8"))
+    tags = [tag for tag, _ in page.elements]
+    assert "em" in tags
+    assert "b" not in tags
+    assert "img" not in tags
+    assert not [1 for _, attributes in page.elements if "alert" in (attributes.get("href") or "")]
+    markdown = paths.markdown.read_text(encoding="utf-8")
+    assert "Why *order* matters: &lt;b>" in markdown
+
+
+def test_the_platform_is_named_without_the_machines_kernel(page, report):
+    assert "platformLinux x86_64" in words(page)
+    assert "generic" not in report.html.read_text(encoding="utf-8")
+    assert "generic" not in report.markdown.read_text(encoding="utf-8")

@@ -38,4 +38,5 @@ def test_final_values_stand_at_the_last_step_so_that_the_table_shows_them() -> N
 
 def test_a_final_value_that_ends_its_history_is_not_logged_twice() -> None:
     histories = {"valid/loss": [Point(100, 2, 0.5)]}
-    assert final_points({"metrics": {"valid/loss": 0.5}}, histories, ended=9) == {}
+    finals = final_points({"metrics": {"valid/loss": 0.5}}, histories, ended=9)
+    assert finals == {"valid/loss": Point(100, 2, 0.5)}

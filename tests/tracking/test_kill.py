@@ -23,9 +23,8 @@ import mlflow.store.tracking.sqlalchemy_store
 from mlflow import MlflowClient
 from headtohead.tracking.shipping import ship
 
-CALLS = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_inputs", "set_tag",
-         "set_terminated", "create_logged_model", "finalize_logged_model", "log_outputs",
-         "set_experiment_tag")
+CALLS = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_inputs",
+         "set_terminated", "create_logged_model", "finalize_logged_model", "log_outputs")
 
 def arm(fatal):
     made = 0

@@ -59,7 +59,7 @@ def shipped(place: Place) -> Place:
 
 def test_a_run_is_named_by_its_variant_and_seed(shipped: Place) -> None:
     info = shipped.shipped().info
-    assert info.run_name == "rotary · causal · seed 1"
+    assert info.run_name == "rotary · causal · s1"
     assert (info.status, info.start_time, info.end_time) == (
         "FINISHED", 1767603600000, 1767603642000,
     )  # fmt: skip
@@ -145,7 +145,8 @@ def test_the_model_belongs_to_the_run_and_holds_its_weights(shipped: Place) -> N
     model = shipped.client.get_logged_model(output.model_id)
     assert (model.source_run_id, model.status) == (run.info.run_id, "READY")
     assert model.params == {"positional": "rotary", "masking": "causal"}
-    assert "test/exact_match" in {metric.key for metric in model.metrics}
+    results = json.loads((shipped.run.folder / "results.json").read_text())
+    assert {metric.key: metric.value for metric in model.metrics} == results["metrics"]
     weights = Path(model.artifact_location.removeprefix("file://")) / "checkpoint.safetensors"
     assert weights.read_bytes() == (shipped.run.folder / "checkpoint.safetensors").read_bytes()
 
@@ -202,6 +203,7 @@ def test_every_end_has_its_status_and_its_reason(
     assert (run.info.status, run.data.tags["h2h.state"]) == (status, state)
     assert run.data.tags["h2h.reason"] == "loss was nan at step 150"
     assert run.info.end_time == 1767603642000
+    assert ship(folder, store_uri).unchanged == 1
 
 
 def test_a_running_run_is_running_and_then_finished_in_the_same_run(

@@ -66,8 +66,9 @@ def test_a_running_run_shows_its_curve_after_some_seconds(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "LIVE_SECONDS", 0.0)
+    monkeypatch.setattr(room, "LIVE_SHARE", 1e9)
     folder = make_experiment(seeds=1, axes={"positional": ["none"]}, states={(0, 1): "RUNNING"})
-    shipper = Shipper(folder, store_uri)
+    shipper = Shipper(folder, store_uri, live_seconds=0.0)
     shipper.look()
     (run,) = _runs(store_uri)
     assert run.info.status == "RUNNING"
@@ -110,6 +111,23 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     assert not room.follow(Shipper(folder, down), os.getpid())
     assert "Connection refused; runs are safe" in caplog.text
     assert ship(folder, store_uri).shipped == 4
+
+
+def test_it_looks_until_it_is_told_to_finish(
+    make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_experiment(seeds=1, axes=AXES)
+    looks: list[int] = []
+
+    def look(shipper: Shipper) -> None:
+        looks.append(len(looks))
+        if len(looks) == 3:
+            (folder / ".shipping-done").touch()
+
+    monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(Shipper, "look", look)
+    monkeypatch.setattr(Shipper, "finish", lambda shipper: len(looks) == 3)
+    assert room.follow(Shipper(folder, "sqlite:///unused.db"), os.getpid())
 
 
 def test_a_second_shipper_waits_for_the_first(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
+from headtohead.tracking import view
 from headtohead.tracking.shipping import ship
 from headtohead.tracking.view import TAG
 
@@ -20,7 +24,7 @@ def study(make_experiment: MakeExperiment, store_uri: str) -> MlflowClient:
     folder = make_experiment(seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
-    (report / "report.md").write_text("Rotary is better.")
+    (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
@@ -38,7 +42,10 @@ def test_runs_are_flat_and_point_to_the_study_in_the_index(study: MlflowClient) 
 
 def test_the_experiment_opens_with_the_question_and_its_views(study: MlflowClient) -> None:
     tags = study.get_experiment_by_name("quickstart").tags
-    assert tags["mlflow.note.content"].startswith("**Which positional encoding")
+    first = tags["mlflow.note.content"].partition("\n")[0]
+    assert first == (
+        "**Which positional encoding, which attention style, which mask?** Rotary is better."
+    )
     assert f"{TAG}study" in tags
     assert tags["mlflow.experiment.primaryMetric.name"] == "test/exact_match"
 
@@ -51,7 +58,8 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
     assert own.data.tags["h2h.states"] == "3 DONE, 1 DIVERGED"
     note = own.data.tags["mlflow.note.content"]
-    assert "Rotary is better." in note
+    assert "**Rotary is better.**" in note
+    assert "x.svg" not in note
     assert "`no-mask` (the decoder would see the target)" in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
@@ -67,6 +75,41 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     index = client.get_experiment_by_name("headtohead studies")
     (own,) = client.search_runs([index.experiment_id])
     assert own.info.status == "RUNNING"
+
+
+def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(
+    make_experiment: MakeExperiment, store_uri: str
+) -> None:
+    folder = make_experiment(seeds=1, axes=AXES)
+    ship(folder, store_uri)
+    whole = (folder / "experiment.json").read_text()
+    narrower = json.loads(whole)
+    narrower["runs"].pop()
+    for plan, tags, search in [
+        (json.dumps(narrower), ["no", "yes"], "tags.`h2h.in_plan` = 'yes'"),
+        (whole, ["yes", "yes"], ""),
+    ]:
+        (folder / "experiment.json").write_text(plan)
+        ship(folder, store_uri)
+        client = MlflowClient(store_uri)
+        experiment = client.get_experiment_by_name("quickstart")
+        runs = client.search_runs([experiment.experiment_id])
+        assert sorted(run.data.tags["h2h.in_plan"] for run in runs) == tags
+        packed = json.loads(experiment.tags[f"{TAG}study"])["state"].removeprefix("deflate;")
+        state = json.loads(zlib.decompress(base64.b64decode(packed)))
+        assert state["searchFilter"] == search
+        if search:
+            assert len(client.search_runs([experiment.experiment_id], search)) == 1
+
+
+def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
+    make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_experiment(seeds=1, axes=AXES)
+    assert ship(folder, store_uri).notes == []
+    monkeypatch.setattr(view, "TESTED", ("3.0",))
+    (note,) = ship(folder, store_uri).notes
+    assert "the plain page shows the same runs" in note
 
 
 def test_two_studies_in_one_store_stay_apart(

@@ -27,7 +27,7 @@ class Contrast:
 
     ``kind`` is ``variant`` or ``factor``. ``verdict`` is empty where nothing can be said;
     ``reason`` then tells why. ``spread`` is the smallest and largest difference among the settings
-    that a factor contrast averages over.
+    that a factor contrast averages over; ``within`` names axes that its block holds fixed.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Contrast:
     right: str
     metric: str
     axis: str | None = None
+    within: str = ""
     seeds: tuple[int, ...] = ()
     paired: Paired | None = None
     holm_p: float = math.nan
@@ -184,8 +185,17 @@ def _factor(
 ) -> Contrast:
     pairs = tuple((left, right) for left, right in declared["pairs"])
     axis, value, against = declared["axis"], declared["value"], declared["against"]
-    name = f"{axis}: {label(value)} − {label(against)}"
-    draft = Contrast("factor", name, label(value), label(against), metric, axis, pairs=pairs)
+    within = ", ".join(f"{name} {label(one)}" for name, one in declared.get("given", {}).items())
+    draft = Contrast(
+        "factor",
+        f"{axis}: {label(value)} − {label(against)}" + (f" ({within})" if within else ""),
+        label(value),
+        label(against),
+        metric,
+        axis,
+        within,
+        pairs=pairs,
+    )
     if not pairs:
         return replace(draft, reason="no two variants differ in this alone")
     if all(frames.trained(left) == frames.trained(right) for left, right in pairs):

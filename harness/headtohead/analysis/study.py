@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headtohead.analysis.contrasts import (
+    Contrast,
     Family,
     factor_family,
     incomplete,
@@ -81,6 +82,19 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
     )
 
 
+def main_contrasts(analysis: Analysis) -> list[Contrast]:
+    """Return the contrasts an answer speaks of.
+
+    The factor contrasts, if any could be tested, and with them the variants that no factor
+    contrast covers; otherwise every variant against the baseline.
+    """
+    factors = list(analysis.factors.contrasts)
+    if not any(contrast.paired is not None for contrast in factors):
+        return list(analysis.variants.contrasts)
+    covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
+    return [*factors, *(c for c in analysis.variants.contrasts if c.left not in covered)]
+
+
 def blind_to_order(variant: Mapping[str, Any]) -> bool:
     """Return whether a variant's encoder is told nothing of word order."""
     try:
@@ -112,4 +126,6 @@ def ceiling_verdicts(analysis: Analysis) -> dict[str, str]:
 
 def _ceiling(data: Mapping[str, Any], metric: str) -> float | None:
     ceiling = data.get("bag_of_words_ceiling")
-    return float(ceiling) if ceiling is not None and "exact_match" in metric else None
+    if ceiling is None or float(ceiling) >= 1 or "exact_match" not in metric:
+        return None
+    return float(ceiling)

@@ -65,9 +65,12 @@ def _print_json(plan: Plan) -> None:
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
-    content["power"] = [family.__dict__ for family in plan.power]
+    content["power"] = [
+        {name: value if value == value else None for name, value in vars(family).items()}
+        for family in plan.power
+    ]  # JSON has no NaN
     content["stacks"] = [[run.directory for run in stack] for stack in plan.stacks]
-    click.echo(json.dumps(content, ensure_ascii=False, indent=1, default=str))
+    click.echo(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
 
 
 def _print_text(plan: Plan) -> None:
@@ -110,8 +113,14 @@ def _runs_line(plan: Plan) -> str:
     shown = ", ".join(f"{count} {state}" for state, count in states.items())
     return (
         f"runs: {len(trained)} variants × {len(plan.design.seeds)} seeds = {len(plan.runs)}: "
-        f"{shown or 'none'}; {len(plan.remaining)} to run in {len(plan.stacks)} stacks"
+        f"{shown or 'none'}; {_left(plan)}"
     )
+
+
+def _left(plan: Plan) -> str:
+    if not plan.remaining:
+        return "nothing to run"
+    return f"{len(plan.remaining)} to run in {len(plan.stacks)} stacks"
 
 
 def _word(state: str, reused_from: str | None) -> str:

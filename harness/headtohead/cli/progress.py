@@ -30,9 +30,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
         return f"{record.variant}: another process is at work on it; waiting"
     if code == exits.OOM:
         return f"{record.variant}: out of memory; trying in {record.micro_batch} pieces"
-    others = sorted(
-        {f"{s['state']} ({s['reason']})" for s in found if s["state"] != states.DONE}
-    )
+    others = sorted({f"{s['state']} ({s['reason']})" for s in found if s["state"] != states.DONE})
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 

@@ -24,7 +24,8 @@ from headtohead.cli.options import (
 @runs_option
 @reports_option
 @plugin_option
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
+              show_default=True, help="auto: cuda where there is one.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads of each.")
 @click.option("--launcher", default="local", show_default=True, help="Where stacks run.")

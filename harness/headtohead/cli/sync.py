@@ -38,8 +38,8 @@ def command(
     for folder in _folders(runs_root, experiments):
         report = ship(folder, uri, reports_root=reports)
         click.echo(report.line())
-        for failure in report.failures:
-            click.echo(f"  {failure}", err=True)
+        for line in (*report.failures, *report.notes):
+            click.echo(f"  {line}", err=True)
         click.echo(f"  {report.link(server_of(uri))}")
         incomplete |= not report.complete
     if not uri.startswith("http"):

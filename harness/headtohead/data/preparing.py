@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,13 +52,13 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     resolved, options = _resolved(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256
     store = PreparedStore(cache / "prepared", resolved, source)
-    stamp: Callable[..., str | None] = getattr(dataset, "stamp", lambda *_: None)
-    known = stamp(options, resolved.split, downloads)
+    split = str(resolved.split)
+    known = dataset.stamp(options, split, downloads)
     ready = store.load(known) if known else None
     if ready is not None:
         return ready
-    corpus = dataset.load(options, str(resolved.split), downloads)
-    mark = stamp(options, resolved.split, downloads) or corpus.fingerprint
+    corpus = dataset.load(options, split, downloads)
+    mark = dataset.stamp(options, split, downloads) or corpus.fingerprint
     ready = store.load(mark) if mark != known else None
     if ready is None:
         ready = prepare_corpus(corpus, resolved)
@@ -201,12 +201,11 @@ def _vocabularies(
     train: Words, tokenisers: Mapping[Side, Tokeniser], config: DataConfig
 ) -> dict[Side, Vocabulary]:
     asked = config.vocabulary
-    bounds = {"min_count": asked.min_count, "max_size": asked.max_size}
 
     def build(sentences: list[list[str]], side: Side) -> Vocabulary:
         merges = tokenisers[side].subwords
         if merges is None:
-            return build_vocabulary(sentences, **bounds)
+            return build_vocabulary(sentences, min_count=asked.min_count, max_size=asked.max_size)
         from headtohead.data.subwords import inventory
 
         return build_vocabulary(sentences, pieces=inventory(merges))

@@ -6,14 +6,15 @@ import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from headtohead.data import PreparedData
 from headtohead.experiment.duration import duration
-from headtohead.experiment.schema import EvaluateConfig, RunConfig, TrainConfig
+from headtohead.experiment.schema import RunConfig
 from headtohead.model import counting
 from headtohead.model.counting import Counts
 
@@ -52,11 +53,47 @@ class DataSizes:
         )
 
 
-def count(config: RunConfig, sizes: DataSizes) -> Counts:
-    """Count one variant's costs; what does not shape the model is left out of the look-up."""
-    shape = config.model_copy(update={"train": TrainConfig(), "evaluate": EvaluateConfig()})
+class CostCounter:
+    """Counts variants, the model built no more often than needed.
+
+    Masks, dropout and training do not change a count, and every count is linear in d_ff: two
+    widths of one shape give all others.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: dict[tuple[str, DataSizes], dict[int, Counts]] = {}
+
+    def count(self, config: RunConfig, sizes: DataSizes) -> Counts:
+        """Return one variant's counts."""
+        d_ff = config.model.d_ff
+        known = self._shapes.setdefault((_shape(config), sizes), {})
+        if d_ff not in known:
+            known[d_ff] = _between(known, d_ff) if len(known) > 1 else _built(config, sizes)
+        return known[d_ff]
+
+
+def _shape(config: RunConfig) -> str:
+    model = {name for name in type(config.model).model_fields if name.startswith("dropout")}
+    return config.model_dump_json(
+        include={"positional", "attention", "model"}, exclude={"model": model | {"d_ff"}}
+    )
+
+
+def _built(config: RunConfig, sizes: DataSizes) -> Counts:
     return counting.count(
-        shape, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length
+        config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length
+    )
+
+
+def _between(known: Mapping[int, Counts], d_ff: int) -> Counts:
+    (first, low), (second, high) = list(known.items())[:2]
+    part = Fraction(d_ff - first, second - first)
+    return replace(
+        low,
+        total=int(low.total + part * (high.total - low.total)),
+        non_embedding=int(low.non_embedding + part * (high.non_embedding - low.non_embedding)),
+        flops_per_token=low.flops_per_token
+        + float(part) * (high.flops_per_token - low.flops_per_token),
     )
 
 

@@ -6,14 +6,15 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from headtohead.errors import nearest
-from headtohead.experiment.draft import FAMILIES, SECTIONS, Draft
+from headtohead.experiment.contrasts import Factorial, factor_contrasts
+from headtohead.experiment.draft import FAMILIES, SECTIONS, Draft, assignment_order
 from headtohead.experiment.identity import canonical
-from headtohead.experiment.labels import Scalar, label_at, slug_of, text, title_of, value_at
+from headtohead.experiment.labels import Scalar, label_at, slug_of, title_of, value_at
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.places import Place, shown
 from headtohead.experiment.resolve import contradiction, merge_base, resolve_draft, resolve_sound
@@ -59,15 +60,6 @@ class Excluded:
 
 
 @dataclass(frozen=True)
-class Factorial:
-    """A product block: its axes, and the slug of every combination of their values."""
-
-    axes: tuple[str, ...]
-    cells: Mapping[tuple[int, ...], str]
-    baseline: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
 class Design:
     """Everything that a design says, before any data is read."""
 
@@ -107,49 +99,7 @@ class Design:
             for slug in titles
             if slug != self.baseline
         ]
-        factors: list[dict[str, Any]] = []
-        for factorial in self.factorials:
-            for contrast in self._factor_contrasts(factorial, set(titles)):
-                if all(contrast["pairs"] != known["pairs"] for known in factors):
-                    factors.append(contrast)
-        return [*plain, *factors]
-
-    def _factor_contrasts(self, factorial: Factorial, live: set[str]) -> Iterable[dict[str, Any]]:
-        given = self._given(factorial)
-        for number, axis in enumerate(factorial.axes):
-            base = factorial.baseline[number]
-            values = sorted({cell[number] for cell in factorial.cells})
-            if base is None or len(factorial.axes) - len(given) < 2:
-                continue
-            for value in (one for one in values if one != base):
-                pairs, lost = _pairs(factorial, number, value, base, live)
-                if not pairs:
-                    continue
-                names = [self._value(factorial, axis, number, one) for one in (value, base)]
-                inside = ", ".join(f"{name} {text(one)}" for name, one in given.items())
-                yield {
-                    "kind": "factor",
-                    "name": f"{axis}: {text(names[0])} − {text(names[1])}"
-                    + (f" ({inside})" if given else ""),
-                    "axis": axis,
-                    "value": names[0],
-                    "against": names[1],
-                    "given": given,
-                    "pairs": pairs,
-                    "pairs_missing": lost,
-                }
-
-    def _given(self, factorial: Factorial) -> dict[str, Scalar]:
-        """Return the axes that the block holds at one value."""
-        return {
-            axis: self._value(factorial, axis, number, next(iter(factorial.cells))[number])
-            for number, axis in enumerate(factorial.axes)
-            if len({cell[number] for cell in factorial.cells}) == 1
-        }
-
-    def _value(self, factorial: Factorial, axis: str, number: int, value: int) -> Scalar:
-        slug = next(slug for cell, slug in factorial.cells.items() if cell[number] == value)
-        return self.labels[slug][axis]
+        return [*plain, *factor_contrasts(self.factorials, self.labels, self.baseline, titles)]
 
 
 def expand(loaded: LoadedExperiment, registry: Registry) -> Design:
@@ -202,7 +152,8 @@ class _Expansion:
             excluded=tuple(excluded),
             seeds=self.loaded.seeds,
             factorials=tuple(
-                self._factorial(axes, cells, slugs, labels) for axes, cells in self.products
+                Factorial(axes, {cell: slugs[key] for cell, key in cells.items()})
+                for axes, cells in self.products
             ),
             notes=tuple(notes),
             labels={slugs[key]: axes for key, axes in labels.items()},
@@ -274,7 +225,7 @@ class _Expansion:
 
     def _cell(self, values: Mapping[str, tuple[Any, Place]]) -> _Cell:
         draft, match = self.start.copy(), self.baseline.match
-        for axis in sorted(values, key=lambda axis: axis.count(".")):
+        for axis in sorted(values, key=assignment_order):
             value, place = values[axis]
             if axis == MATCH_AXIS:
                 match = _match(value, place)
@@ -303,22 +254,6 @@ class _Expansion:
                 found = label_at(cell.config, tuple(axis.split(".")), self.registry)
                 labels[axis] = cell.asked.get(axis, found)
         return labels
-
-    def _factorial(
-        self,
-        axes: tuple[str, ...],
-        cells: Mapping[tuple[int, ...], str],
-        slugs: Mapping[str, str],
-        labels: Mapping[str, Mapping[str, Scalar]],
-    ) -> Factorial:
-        """Find which value of each axis is the baseline's, if one is."""
-        ours = labels[self._key(self.baseline)]
-        baseline: list[int | None] = []
-        for number, axis in enumerate(axes):
-            same = (cell[number] for cell, key in cells.items() if labels[key][axis] == ours[axis])
-            baseline.append(next(same, None))
-        named = {cell: slugs[key] for cell, key in cells.items()}
-        return Factorial(axes, named, tuple(baseline))
 
     def _exclusions(self) -> tuple[dict[str, str], list[str]]:
         reasons: dict[str, str] = {}
@@ -379,24 +314,6 @@ def _combinations(
         for axis, length in enumerate(lengths)
         for value in range(length)
     ]
-
-
-def _pairs(
-    factorial: Factorial, number: int, value: int, base: int, live: set[str]
-) -> tuple[list[list[str]], int]:
-    """Return pairs of slugs that differ in one axis alone, and how many are incomplete."""
-    pairs: dict[tuple[str, str], None] = {}
-    lost = 0
-    for cell, slug in factorial.cells.items():
-        if cell[number] != value:
-            continue
-        other = factorial.cells[(*cell[:number], base, *cell[number + 1 :])]
-        if slug in live and other in live:
-            if slug != other:
-                pairs[slug, other] = None
-        else:
-            lost += 1
-    return [list(pair) for pair in pairs], lost
 
 
 def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:

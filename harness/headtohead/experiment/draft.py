@@ -66,8 +66,8 @@ class Draft:
         return twin
 
     def merge(self, values: Mapping[str, Any], place: Place) -> None:
-        """Lay a mapping such as ``base`` over what is there; shorter keys act first."""
-        for key in sorted(values, key=lambda key: key.count(".")):
+        """Lay a mapping such as ``base`` over what is there."""
+        for key in sorted(values, key=assignment_order):
             self.assign(tuple(key.split(".")), values[key], place.child(key))
 
     def assign(self, path: tuple[str, ...], value: Any, place: Place) -> None:
@@ -92,8 +92,6 @@ class Draft:
         for known in [one for one in self.origins if one[: len(path)] == path]:
             del self.origins[known]
         self.origins[path] = place
-
-    # Families
 
     def _assign_family(self, family: str, rest: tuple[str, ...], value: Any, place: Place) -> None:
         if not rest:
@@ -168,8 +166,6 @@ class Draft:
             return self.registry.find(family, name).entry
         except HeadToHeadError as error:
             raise place.error(str(error)) from error
-
-    # Sections
 
     def _assign_section(
         self, section: str, rest: tuple[str, ...], value: Any, place: Place
@@ -247,6 +243,11 @@ class Draft:
             return
         for key, one in value.items():
             self._set(branch, inner, tuple(key.split(".")), one, place.child(key), here)
+
+
+def assignment_order(key: str) -> tuple[int, bool]:
+    """Sort dotted keys: a whole before its parts, a dataset before its options."""
+    return key.count("."), key != "data.dataset"
 
 
 def _named(value: Any, place: Place, expected: str) -> tuple[str, dict[str, Any]]:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.places import FieldPath, Place, Source, shown
 from headtohead.experiment.schema import ExperimentFile
 from headtohead.experiment.wording import problem
-from headtohead.experiment.yaml_text import parse
+from headtohead.experiment.yaml_text import dump, parse
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -70,8 +69,7 @@ def load_mapping(
     seeds: str | int | Sequence[int] | None = None,
 ) -> LoadedExperiment:
     """Check an experiment given from Python, as if it stood in a file of that name."""
-    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True)
-    return load_text(text, Path(f"{name}.yaml"), overrides, seeds)
+    return load_text(dump(content), Path(f"{name}.yaml"), overrides, seeds)
 
 
 def load_text(

@@ -16,10 +16,10 @@ from typing import Any
 from headtohead import data
 from headtohead.data import PreparedData
 from headtohead.experiment.costs import (
+    CostCounter,
     DataSizes,
     Estimate,
     Finished,
-    count,
     estimate,
     seconds_of,
     steps,
@@ -289,6 +289,7 @@ class _Data:
         self.registry, self.cache = registry, cache
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
+        self._counter = CostCounter()
 
     @property
     def by_fingerprint(self) -> dict[str, PreparedData]:
@@ -307,7 +308,7 @@ class _Data:
         return self._sizes[ready.fingerprint]
 
     def count(self, config: RunConfig) -> Counts:
-        return count(config, self.sizes(config))
+        return self._counter.count(config, self.sizes(config))
 
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the longest sequence that training or decoding can meet, by side."""

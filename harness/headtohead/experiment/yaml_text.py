@@ -6,6 +6,7 @@ The scalars are those of YAML 1.2: ``1e-3`` is a number, ``no`` is text and ther
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -16,8 +17,17 @@ from headtohead.experiment.places import FieldPath, dotted
 _TAG = "tag:yaml.org,2002:"
 
 
+_LONGEST_NUMBER = 400
+
+
 class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (replaces PyYAML's, never changed)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what the loader would not read back as text."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 for _name, _pattern, _first in (
@@ -32,6 +42,22 @@ for _name, _pattern, _first in (
     ("merge", r"<<", ["<"]),
 ):
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def dump(value: Mapping[str, Any]) -> str:
+    """Return YAML that ``parse`` reads back as the same value.
+
+    Raises:
+        HeadToHeadError: If there is something in it that YAML has no word for.
+    """
+    try:
+        text: str = yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(part) for part in error.args)
+        raise HeadToHeadError(
+            f"an experiment holds numbers, texts, lists and mappings only: {reason}"
+        ) from error
+    return text
 
 
 def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
@@ -50,6 +76,8 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
     except yaml.YAMLError as error:
         problem = str(error).splitlines()[0]
         raise HeadToHeadError(f"{label}: not valid YAML: {problem}") from error
+    except RecursionError as error:
+        raise HeadToHeadError(f"{label}: not valid YAML: nested too deeply") from error
     lines: dict[FieldPath, int] = {}
     value = None if root is None else _Builder(label, lines).build(root, (), ())
     return value, lines
@@ -110,6 +138,8 @@ class _Builder:
 
     def scalar(self, node: yaml.ScalarNode, path: FieldPath) -> Any:
         kind = node.tag.removeprefix(_TAG)
+        if kind in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
+            raise self.error(node, path, f"a number of {len(node.value)} characters is too long")
         if kind == "null":
             return None
         if kind == "bool":

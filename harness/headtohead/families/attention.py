@@ -31,7 +31,7 @@ class Attention(Part):
         raise NotImplementedError
 
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Change queries and keys ``[member, batch, head, time, key_width]`` before positions act."""
+        """Change queries and keys, ``[member, batch, head, time, width]``, before positions act."""
         return q, k
 
     def normalise(self, scores: Tensor, keep: Tensor | None) -> Tensor:

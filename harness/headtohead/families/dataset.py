@@ -53,12 +53,24 @@ class Dataset(Entry):
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
         """Read or generate the corpus.
 
+        Pairs without a ``split`` of their own are divided by the harness; a part that the dataset
+        fills itself is not drawn from.
+
         Args:
             options: A validated instance of ``cls.Options``.
-            split: One of ``cls.splits``; named splits other than grouped and row set ``Pair.split``.
+            split: One of ``cls.splits``; those other than grouped and row set ``Pair.split``.
             cache: Folder for downloads, shared by all experiments; it may not exist yet.
 
         Raises:
             HeadToHeadError: For every fault of file, network or content, in one line.
         """
         raise NotImplementedError
+
+    @classmethod
+    def stamp(cls, options: Options, split: str, cache: Path) -> str | None:
+        """Return a cheap mark of what ``load`` would return, or None to always load it.
+
+        Prepared data is taken from the cache while its mark stays the same: a file's size and
+        time, or the checksum of a download.
+        """
+        return None

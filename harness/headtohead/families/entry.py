@@ -22,6 +22,10 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+BaseOptions = Options
+"""The same under a name that the attribute ``Options`` of an entry does not hide."""
+
+
 @dataclass(frozen=True)
 class Setting:
     """The place in a configuration where an entry is asked whether it is defined.
@@ -38,14 +42,14 @@ class Setting:
 class Entry:
     """Base of everything a plugin registers. An entry is a class; the registry holds the class."""
 
-    Options: ClassVar[type[Options]] = Options
+    Options: ClassVar[type[BaseOptions]] = Options
     """Options of the entry, validated before anything runs."""
 
     bare: ClassVar[Mapping[str, str]] = {}
     """Which entry a bare name means in the roles where it does not mean itself."""
 
     @classmethod
-    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Return the reason why this entry has no meaning in ``setting``, or None."""
         return None
 

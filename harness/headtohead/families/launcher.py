@@ -1,4 +1,4 @@
-"""Launchers: where stacks run. The run directory is the whole contract between parent and worker."""
+"""Launchers: where stacks run. The run directory is the contract between parent and worker."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from headtohead.families.entry import Entry, Options
 
-
 Result = TypeVar("Result")
 
 
@@ -70,9 +69,7 @@ def uniform(bound: float) -> Draw:
     return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
 
 
-def draw(
-    generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Draw
-) -> Tensor:
+def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Draw) -> Tensor:
     """Return ``[member, *shape]``, each member filled from its own generator."""
     if generators[0] is None:
         return torch.empty(len(generators), *shape, device="meta")
@@ -96,7 +93,7 @@ class Part(nn.Module, Entry):
         """Create parameters and buffers; the default entry has none."""
 
     def parameter(self, *shape: int, std: float = 1.0, mean: float = 0.0) -> nn.Parameter:
-        """Return a parameter ``[member, *shape]``, normal with ``std``, each member its own draw."""
+        """Return a parameter ``[member, *shape]``, drawn from a normal for each member."""
         return nn.Parameter(draw(self.context.generators, shape, normal(std, mean)))
 
     @classmethod
@@ -148,19 +145,19 @@ class Positional(Part):
         return None
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Transform queries or keys ``[member, batch, head, time, key_width]`` by their positions."""
+        """Transform queries or keys, ``[member, batch, head, time, width]``, by their positions."""
         return x
 
     def bias(
         self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        """Return what is added to the scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
+        """Return what is added to scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
         return None
 
     def score(
         self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        """Return scores that depend on the (rotated) queries, ``[member, batch, head, query, key]``.
+        """Return scores that depend on (rotated) queries, ``[member, batch, head, query, key]``.
 
         They are added after ``scale · qkᵀ``, so apply ``context.geometry.scale`` to them where the
         paper does. An encoding that has them trains on the explicit path.
@@ -175,5 +172,5 @@ class Positional(Part):
         role: str,
         layer: int,
     ) -> Tensor | None:
-        """Return what is added to ``weights · v``, ``[member, batch, head, query, value_width]``."""
+        """Return what is added to ``weights · v``, ``[member, batch, head, query, width]``."""
         return None

@@ -1,0 +1,1 @@
+"""The stacked encoder-decoder: layers, attention, decoding, counting."""

@@ -174,7 +174,8 @@ class MultiHeadAttention(nn.Module):
         else:
             heads = self._explicit(q, k, v, view, record)
         members, batch, _, time, _ = heads.shape
-        return self.output(heads.transpose(2, 3).reshape(members, batch, time, -1))
+        output: Tensor = self.output(heads.transpose(2, 3).reshape(members, batch, time, -1))
+        return output
 
     def _project(
         self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None
@@ -195,9 +196,7 @@ class MultiHeadAttention(nn.Module):
             assert memory is not None
             k, v = self.keys_values(memory).split([k_width, v_width], dim=-1)
         else:
-            q, k, v = self.queries_keys_values(x).split(
-                [q_width, k_width, v_width], dim=-1
-            )
+            q, k, v = self.queries_keys_values(x).split([q_width, k_width, v_width], dim=-1)
             q = self._split(q, geometry.heads)
         k, v = self._split(k, geometry.kv_heads), self._split(v, geometry.kv_heads)
         if self._transforms:

@@ -9,6 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from headtohead.experiment.schema import RunConfig
+from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
 
@@ -81,7 +82,9 @@ def _count(
         if isinstance(module, MultiHeadAttention)
         for parameter in module.parameters()
     )
-    geometry = model.positionals["decoder"].context.geometry
+    positional = model.positionals["decoder"]
+    assert isinstance(positional, Positional)
+    geometry = positional.context.geometry
     return Counts(
         total=total,
         non_embedding=total - vocabulary,

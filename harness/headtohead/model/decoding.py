@@ -19,7 +19,7 @@ def is_causal(model: Transformer) -> bool:
 def longest_target(model: Transformer, wanted: int) -> int:
     """Return ``wanted`` tokens, or fewer where the decoder's positions end before."""
     chosen = model.positionals["decoder"]
-    limit = type(chosen).limit(chosen.options)  # type: ignore[attr-defined, arg-type]
+    limit = type(chosen).limit(chosen.options)  # type: ignore[attr-defined]
     return wanted if limit is None else min(wanted, limit)
 
 

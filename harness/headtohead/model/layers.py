@@ -7,7 +7,7 @@ it would compute alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -85,9 +85,7 @@ class StackedLayerNorm(nn.Module):
         if len(self.weight) == 1:
             gain, bias = self.weight.view(width), self.bias.view(width)
             return functional.layer_norm(x, width, gain, bias, self.eps)
-        return torch.addcmul(
-            self.bias, functional.layer_norm(x, width, eps=self.eps), self.weight
-        )
+        return torch.addcmul(self.bias, functional.layer_norm(x, width, eps=self.eps), self.weight)
 
 
 class FeedForward(nn.Module):
@@ -100,12 +98,17 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
         self.outer = StackedLinear(generators, d_ff, [d_model], bias, init)
-        self.activation = {"relu": functional.relu, "gelu": functional.gelu}[activation]
+        activations: dict[str, Callable[[Tensor], Tensor]] = {
+            "relu": functional.relu,
+            "gelu": functional.gelu,
+        }
+        self.activation = activations[activation]
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = self.activation(self.inner(x))
-        return self.outer(apply_dropout(hidden, self.dropout, self.training))
+        outer: Tensor = self.outer(apply_dropout(hidden, self.dropout, self.training))
+        return outer
 
 
 def apply_dropout(x: Tensor, rate: float, training: bool) -> Tensor:

@@ -88,9 +88,7 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
         own, cross = views
-        x = self.attention_branch(
-            x, lambda h: self.attention(h, None, own, caches[0], records[0])
-        )
+        x = self.attention_branch(x, lambda h: self.attention(h, None, own, caches[0], records[0]))
         x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]))
         return self.feed_forward_branch(x, self.feed_forward)  # type: ignore[no-any-return]
 
@@ -185,9 +183,7 @@ class Transformer(nn.Module):
         memory = self.encode(source, source_lengths)
         return self.decode(target, target_lengths, memory, source_lengths)
 
-    def encode(
-        self, source: Tensor, lengths: Tensor, observe: Observe | None = None
-    ) -> Tensor:
+    def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``."""
         time = source.shape[-1]
         view = self._view("encoder", (0, time), (0, time), lengths)
@@ -195,7 +191,7 @@ class Transformer(nn.Module):
         x = self._embed(source, embedding, "encoder", 0)
         for index, layer in enumerate(self.encoder):
             x = layer(x, view, _recorder(observe, "encoder", index))
-        return x if self.encoder_norm is None else self.encoder_norm(x)  # type: ignore[no-any-return]
+        return x if self.encoder_norm is None else self.encoder_norm(x)
 
     def decode(
         self,
@@ -216,7 +212,7 @@ class Transformer(nn.Module):
                 _recorder(observe, "cross", index),
             )
             x = layer(x, memory, (own, cross), records=records)
-        return x if self.decoder_norm is None else self.decoder_norm(x)  # type: ignore[no-any-return]
+        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def step(
         self,
@@ -234,7 +230,7 @@ class Transformer(nn.Module):
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
             pair[1].filled = memory.shape[2]
-        return x if self.decoder_norm is None else self.decoder_norm(x)  # type: ignore[no-any-return]
+        return x if self.decoder_norm is None else self.decoder_norm(x)
 
     def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
         """Return empty caches for up to ``length`` target tokens over ``memory``."""
@@ -266,9 +262,7 @@ class Transformer(nn.Module):
             members, batch, time, -1
         )
 
-    def _embed(
-        self, ids: Tensor, embedding: StackedEmbedding, role: str, start: int
-    ) -> Tensor:
+    def _embed(self, ids: Tensor, embedding: StackedEmbedding, role: str, start: int) -> Tensor:
         x: Tensor = embedding(ids)
         if self.config.model.embedding_scale == "sqrt-d_model":
             x = x * self.config.model.d_model**0.5
@@ -355,9 +349,7 @@ class _Builder:
         return StackedLayerNorm(len(self.generators), model.d_model, model.norm_eps, self.device)
 
     def branch(self) -> Branch:
-        return Branch(
-            len(self.generators), self.config, self.sizes.dropout_residual, self.device
-        )
+        return Branch(len(self.generators), self.config, self.sizes.dropout_residual, self.device)
 
 
 def _recorder(observe: Observe | None, role: str, layer: int) -> Record | None:

@@ -6,15 +6,15 @@ import math
 
 from headtohead.analysis.contrasts import UNDETECTED, Contrast
 from headtohead.analysis.metrics import readable, show
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.study import Analysis, main_contrasts
 
 MOST_CLAUSES = 6
 
 
 def answer(analysis: Analysis) -> str:
     """Return the answer to the experiment's question, as far as its runs give one."""
-    contrasts = _speaking(analysis)
-    if not contrasts:
+    contrasts = main_contrasts(analysis)
+    if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
     judged = [c for c in contrasts if c.paired is not None or _equal(c)]
     told = _told(judged)
@@ -25,14 +25,6 @@ def answer(analysis: Analysis) -> str:
         clauses.append(_silence(analysis, [c for c in contrasts if c not in judged]))
     text = _opening(analysis, contrasts[0]) + "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
-
-
-def _speaking(analysis: Analysis) -> list[Contrast]:
-    """Return the factor contrasts if any of them was tested, else those with the baseline."""
-    for family in (analysis.factors, analysis.variants):
-        if any(contrast.paired is not None for contrast in family.contrasts):
-            return list(family.contrasts)
-    return []
 
 
 def _told(contrasts: list[Contrast]) -> list[Contrast]:
@@ -61,7 +53,7 @@ def _rest(left_out: list[Contrast]) -> str:
 
 def _silence(analysis: Analysis, unranked: list[Contrast]) -> str:
     """Return which contrasts could not be judged, and the first reason for it."""
-    names = [_name(analysis, contrast) + _against(contrast) for contrast in unranked]
+    names = [_name(analysis, contrast) + _against(analysis, contrast) for contrast in unranked]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     reason = (unranked[0].reason or "").removeprefix("not ranked: ")
     return f"not ranked: {shown} ({reason})"
@@ -87,31 +79,41 @@ def _partial(analysis: Analysis) -> bool:
 def _clause(analysis: Analysis, contrast: Contrast) -> str:
     name = _name(analysis, contrast)
     if contrast.paired is None:
-        return f"{name}{_against(contrast)} is equal by construction"
+        return f"{name}{_against(analysis, contrast)} is equal by construction"
     if contrast.found:
-        verdict = f"{name} is {contrast.verdict}{_than(contrast)} by {_amount(contrast)}"
+        verdict = f"{name} is {contrast.verdict}{_than(analysis, contrast)} by {_amount(contrast)}"
         return verdict + _turns(contrast, analysis)
+    both = name + _against(analysis, contrast)
     if contrast.verdict == UNDETECTED:
-        return f"{name}{_against(contrast)}: {contrast.words}"
+        return f"{both}: {contrast.words}"
     if contrast.verdict:
-        return f"{name}{_against(contrast)}: every seed scores the same"
+        return f"{both}: every seed scores the same"
     mean = show(contrast.paired.mean, contrast.metric, signed=True)
-    return (f"{name}{_against(contrast)}: a difference of {mean} {readable(contrast.metric)}, "
-            f"too few seeds for a test")  # fmt: skip
+    return f"{both}: a difference of {mean} {readable(contrast.metric)}, too few seeds for a test"
 
 
 def _name(analysis: Analysis, contrast: Contrast) -> str:
     if contrast.kind == "factor":
-        return f"{contrast.axis} {contrast.left}"
+        within = f" ({contrast.within})" if contrast.within else ""
+        return f"{contrast.axis} {contrast.left}{within}"
     return str(analysis.frames.variants[contrast.left]["title"])
 
 
-def _than(contrast: Contrast) -> str:
-    return f" than {contrast.right}" if contrast.kind == "factor" else ""
+def _than(analysis: Analysis, contrast: Contrast) -> str:
+    return f" than {_right(contrast)}" if _names_right(analysis, contrast) else ""
 
 
-def _against(contrast: Contrast) -> str:
-    return f" against {contrast.right}" if contrast.kind == "factor" else ""
+def _against(analysis: Analysis, contrast: Contrast) -> str:
+    return f" against {_right(contrast)}" if _names_right(analysis, contrast) else ""
+
+
+def _right(contrast: Contrast) -> str:
+    return contrast.right if contrast.kind == "factor" else "the baseline"
+
+
+def _names_right(analysis: Analysis, contrast: Contrast) -> bool:
+    """Whether a clause must say what it compares with: not where the sentence opened with it."""
+    return contrast.kind == "factor" or main_contrasts(analysis)[0].kind == "factor"
 
 
 def _amount(contrast: Contrast) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import Any
 from headtohead.analysis import metrics
 from headtohead.analysis.contrasts import Contrast, loss_mismatch
 from headtohead.analysis.figures.style import Palette
+from headtohead.analysis.sentences import SentenceTest, sentence_tests
 from headtohead.analysis.statistics import Summary, summarise
 from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
@@ -145,6 +147,11 @@ class Content:
         )
 
     @cached_property
+    def axes_judged(self) -> bool:
+        """Whether the answer speaks of axes rather than of single variants."""
+        return any(contrast.paired is not None for contrast in self.analysis.factors.contrasts)
+
+    @cached_property
     def facts(self) -> list[str]:
         """What a reader should know beside the answer, one sentence each."""
         return [
@@ -224,7 +231,11 @@ class Content:
         partial = analysis.unranked.get(slug, "") if analysis.allow_partial else ""
         verdict, word, reason = _verdict(contrast)
         equal = analysis.frames.variants[slug].get("equal_to")
-        note = withheld or partial or (f"equals {self._title(equal)}" if equal else "")
+        note = (
+            f"not ranked: {withheld}"
+            if withheld
+            else partial or (f"equals {self._title(equal)}" if equal else "")
+        )
         return VariantRow(
             slug=slug,
             title=self._title(slug),
@@ -260,6 +271,23 @@ class Content:
             inner=f"{variant.get('inner_width', '–')}{widened}",
         )
 
+    @cached_property
+    def together(self) -> str | None:
+        """What a reader must know of time and memory: how many runs one program trained."""
+        sizes = {
+            len(execution.get("stack") or [None])
+            for record in self.analysis.frames.records.values()
+            if (execution := record.get("execution"))
+        }
+        if not sizes or sizes == {1}:
+            return None
+        low, high = min(sizes), max(sizes)
+        number = f"{high}" if low == high else f"{low} to {high}"
+        return (
+            f"Tokens per second, memory and time are those of the program that trained {number} "
+            f"runs of a variant together; parameters and FLOPs are those of one run."
+        )
+
     def _mean(self, slug: str, metric: str) -> float:
         return summarise(list(self.analysis.frames.scores(slug, metric).values())).mean
 
@@ -273,7 +301,7 @@ class Content:
         twin = self._alone_twin(contrast)
         return FactorRow(
             axis=str(contrast.axis),
-            left=contrast.left,
+            left=f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left,
             right=contrast.right,
             difference=_difference(contrast),
             alone=_difference(twin),
@@ -365,6 +393,11 @@ class Content:
     def samples(self) -> list[Sample]:
         """Sample translations."""
         return samples(self.analysis)
+
+    @cached_property
+    def sentence_tests(self) -> list[SentenceTest]:
+        """Median seeds compared sentence by sentence."""
+        return sentence_tests(self.analysis)
 
     @cached_property
     def unfinished(self) -> list[dict[str, str]]:
@@ -484,6 +517,14 @@ class Content:
         run = self.experiment.get("command") or f"h2h run {file}"
         partial = " --allow-partial" if self.analysis.allow_partial else ""
         return [str(run), f"h2h report {file or name}{partial}"]
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """What the experiment was planned with; of the platform, what a result may depend on."""
+        recorded = self.experiment.get("versions") or {}
+        shown = {name: str(value) for name, value in recorded.items() if value is not None}
+        found = re.match(r"([A-Za-z]+)-.*?(x86_64|aarch64|arm64|AMD64)", shown.get("platform", ""))
+        return {**shown, "platform": " ".join(found.groups())} if found else shown
 
     def chip(self, slug: str) -> str:
         """Return a variant's colour."""

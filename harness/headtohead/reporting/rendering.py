@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from headtohead.analysis.attention_maps import entropy, mean_distance
 from headtohead.analysis.figures.style import PALETTE, themed
-from headtohead.reporting.attention import Gallery, panel_svg, payload
+from headtohead.analysis.metrics import show, show_p
+from headtohead.reporting.attention import ROLES, Gallery, panel_svg, payload
 from headtohead.reporting.content import Content
 
 NAMES = ("contrasts", "scores", "interactions", "lengths", "curves", "cost", "attention")
@@ -23,7 +24,8 @@ NAMES = ("contrasts", "scores", "interactions", "lengths", "curves", "cost", "at
 OPTIONAL = ("description", "file", "text", "created", "notes", "versions")
 DATA = (
     "dataset", "languages", "split", "leak", "leaky", "counts", "dropped", "vocabulary", "longest",
-    "bag_of_words_ceiling", "licence", "citation", "fingerprint", "notes",
+    "unk_rate", "normalise", "tokens", "bag_of_words_ceiling", "licence", "citation",
+    "fingerprint", "notes",
 )  # fmt: skip
 """Fields of the records that may be absent; the templates refuse to guess at any other."""
 
@@ -77,8 +79,12 @@ def _environment(html: bool) -> Environment:
     )
     environment.filters["md"] = markdown_escape
     environment.filters["percent"] = lambda part: f"{100 * float(part):.1f} %"
+    environment.filters["signed"] = lambda value: show(value, "test/bleu", signed=True)
+    environment.filters["p"] = show_p
     environment.filters["hue"] = _hue
     environment.filters["parts"] = _parts
+    environment.filters["prose"] = _prose
+    environment.filters["tame"] = _tame
     return environment
 
 
@@ -91,6 +97,18 @@ def _parts(title: str) -> Markup:
     """Return a variant's title that breaks between its values, never within one."""
     pieces = [Markup('<span class="nw">{}</span>').format(part) for part in title.split(" · ")]
     return Markup(" · ").join(pieces)
+
+
+def _prose(text: str) -> Markup:
+    """Return an author's Markdown as HTML: no raw HTML, and no pictures to fetch."""
+    from markdown_it import MarkdownIt
+
+    return Markup(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))
+
+
+def _tame(text: str) -> str:
+    """Return an author's Markdown without HTML in it."""
+    return text.strip().replace("&", "&amp;").replace("<", "&lt;")
 
 
 def _asset(name: str) -> str:
@@ -129,7 +147,8 @@ def _heads(found: Gallery) -> list[dict[str, Any]]:
     """Return entropy and distance of every head of the first probe, a row per variant and role."""
     rows = []
     for shown in found.shown:
-        for role, weights in sorted(shown.maps[found.probe].weights.items()):
+        maps = shown.maps[found.probe].weights
+        for role, weights in ((role, maps[role]) for role in ROLES if role in maps):
             spread, far = entropy(weights), mean_distance(weights)
             rows.append({
                 "title": shown.title, "role": role, "seed": shown.seed,

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from headtohead.analysis.study import Analysis
+from headtohead.analysis.translations import Translation, translations_of
 from headtohead.reporting.attention import MOST_VARIANTS, shown_run
 
 SAMPLES = 8
-HEADER = "source\treferences\thypothesis\texact"
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One test sentence as one run translated it."""
-
-    source: str
-    references: str
-    hypothesis: str
-    exact: bool
 
 
 @dataclass(frozen=True)
@@ -41,14 +30,6 @@ class Sample:
     outputs: tuple[Output, ...]
 
 
-def read_translations(path: Path) -> list[Translation]:
-    """Read a run's translations; empty where the run wrote none."""
-    if not path.is_file():
-        return []
-    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[1:]]
-    return [Translation(row[0], row[1], row[2], row[3] == "1") for row in rows if len(row) == 4]
-
-
 def samples(analysis: Analysis, count: int = SAMPLES) -> list[Sample]:
     """Choose sentences, the same for every variant: where rights and wrongs are most evenly split.
 
@@ -59,7 +40,7 @@ def samples(analysis: Analysis, count: int = SAMPLES) -> list[Sample]:
     for slug in analysis.frames.variants:
         run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
         if run is not None and len(read) < MOST_VARIANTS:
-            found = read_translations(analysis.frames.path(run[0]) / "translations.tsv")
+            found = translations_of(analysis.frames, slug, run[1])
             if found:
                 read[slug] = found
     if not read:

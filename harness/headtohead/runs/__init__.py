@@ -1,0 +1,1 @@
+"""Run directories and their life: claims, workers, launchers, loading and repeating."""

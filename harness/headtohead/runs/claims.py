@@ -89,9 +89,7 @@ def is_alive(holder: dict[str, Any], path: Path) -> bool:
         return False
     try:
         process = psutil.Process(holder["pid"])
-        return (
-            abs(process.create_time() - holder["started"]) < 2.0
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
+        same = abs(process.create_time() - holder["started"]) < 2.0
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

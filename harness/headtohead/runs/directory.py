@@ -76,7 +76,9 @@ class RunDirectory:
             started=status.get("started") or now(),
         )  # fmt: skip
 
-    def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
+    def log_metrics(
+        self, step: int, epoch: float, time: float, values: Mapping[str, float]
+    ) -> None:
         """Append one line of metrics."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}
         files.append_lines(self.path / "metrics.jsonl", [record])

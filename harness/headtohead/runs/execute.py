@@ -94,25 +94,33 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
     if folders:
         hooks = plugins.current().manager.hook
         hooks.on_experiment_start(experiment=experiment)
-        watcher.start(folders)
         with _disk_errors(experiment):
-            outcome.stopped = _Execution(machine, watcher, experiment).run(folders)
+            outcome.stopped = run_stacks(folders, machine, watcher, experiment)
         hooks.on_experiment_end(experiment=experiment)
     outcome.states = final_states(plan)
     return outcome
+
+
+def run_stacks(
+    folders: Sequence[StackFolder], machine: Machine, watcher: Watcher, experiment: Path
+) -> str | None:
+    """Train stacks to their ends; return why it stopped early, or None."""
+    watcher.start(folders)
+    return _Execution(machine, watcher, experiment).run(folders)
 
 
 def final_states(plan: Plan) -> Counter[str]:
     """Count the states of a plan's runs as they are on disk now."""
     found: Counter[str] = Counter()
     for run in plan.runs:
-        path = plan.runs_root / run.reused_from if run.reused_from else plan.directory / run.directory
+        own = plan.directory / run.directory
+        path = plan.runs_root / run.reused_from if run.reused_from else own
         found[RunDirectory(path).state] += 1
     return found
 
 
 def supersede(plan: Plan) -> None:
-    """Move a plan's existing directories aside, so that ``--fresh`` trains anew and loses nothing."""
+    """Move a plan's directories aside, so that ``--fresh`` trains anew and loses nothing."""
     aside = plan.directory / ".superseded" / now().replace(":", "")
     for run in plan.runs:
         path = plan.directory / run.directory
@@ -163,7 +171,7 @@ def _stacks(
     for run in runs:
         if run.key in open_keys:
             fresh.setdefault(run.variant, []).append(run)
-    workers, threads = share_machine(machine, len(folders) + len(fresh))
+    _, threads = share_machine(machine, len(folders) + len(fresh))
     for slug, members in fresh.items():
         folders.append(_new_stack(plan, slug, members, machine, cache, threads))
     return folders
@@ -273,10 +281,11 @@ class _Execution:
 
     def _ended(self, ended: Exit) -> str | None:
         folder = StackFolder(ended.job.stack)
-        handle = {
+        handle: Callable[[], None] = {
             exits.OK: lambda: None,
             exits.BUSY: lambda: self.again.append(folder),
             exits.DISK: lambda: self._disk(folder),
+            exits.INPUT: lambda: self._input(folder),
             exits.OOM: lambda: self._out_of_memory(folder),
             exits.TIMEOUT: lambda: self._leave(
                 folder, states.TIMEOUT, f"over {self.machine.timeout_seconds:g} s"
@@ -300,6 +309,10 @@ class _Execution:
             f"cannot write to '{self.experiment}' ({last}); free space or name another folder with "
             "--runs, then run the same command: what is done is kept"
         )
+
+    @staticmethod
+    def _input(folder: StackFolder) -> None:
+        raise HeadToHeadError(_last_line(folder.path / "worker.log"))
 
     def _out_of_memory(self, folder: StackFolder) -> None:
         micro_batch = folder.record.micro_batch * 2

@@ -20,7 +20,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def replace(path: Path, write: Any) -> None:
-    """Call ``write`` with a temporary path beside ``path``, sync it, and rename it over ``path``."""
+    """Call ``write`` with a temporary path beside ``path``, sync it, rename it over ``path``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         write(temporary)

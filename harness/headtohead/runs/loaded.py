@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData, cache_root, prepare
+from headtohead.data.vocabulary import UNK
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.decoding import greedy
@@ -63,6 +64,12 @@ class LoadedRun:
         """
         return probe_maps(self.model, 0, self.data, source, target, self.longest, "given")
 
+    def unknown_words(self, sentence: str) -> list[str]:
+        """Return the words of a sentence that the run's source vocabulary lacks, in order."""
+        words = self.data.tokenisers["source"].words(sentence)
+        ids = self.data.source_vocabulary.encode(words)
+        return [word for word, index in zip(words, ids, strict=True) if index == UNK]
+
     @property
     def longest(self) -> int:
         """Most words of a translation, as in the run's own evaluation."""
@@ -93,7 +100,9 @@ def load(run: Path | str, runs: Path | None = None) -> LoadedRun:
     path = find_run(run, runs or Path(os.environ.get("H2H_RUNS", "runs")))
     directory = RunDirectory(path)
     if directory.state != states.DONE:
-        raise HeadToHeadError(f"run '{path.name}' is {directory.state}, not DONE; it has no weights")
+        raise HeadToHeadError(
+            f"run '{path.name}' is {directory.state}, not DONE; it has no weights"
+        )
     config = RunConfig.model_validate(directory.record["config"])
     data = prepare(config.data, cache_root())
     recorded = directory.record["data"]["fingerprint"]

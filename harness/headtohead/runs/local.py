@@ -47,18 +47,18 @@ class LocalLauncher(Launcher):
                 ended = wait(list(running), timeout=POLL_SECONDS)
                 for sentinel in ended:
                     assert isinstance(sentinel, int)
-                    job, process, slot = running.pop(sentinel)
-                    process.join()
-                    code = process.exitcode if process.exitcode is not None else 1
-                    process.close()
+                    job, worker, slot = running.pop(sentinel)
+                    worker.join()
+                    code = worker.exitcode if worker.exitcode is not None else 1
+                    worker.close()
                     free.append(slot)
                     yield Exit(job, code)
                 if not ended:
                     yield None
         finally:
-            for _, process, _ in running.values():
-                process.kill()
-                process.join()
+            for _, worker, _ in running.values():
+                worker.kill()
+                worker.join()
             held.close()
             alive.close()
 

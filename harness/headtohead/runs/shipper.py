@@ -32,7 +32,10 @@ class Shipper:
             (self.experiment / DONE).touch()
             code = self.process.wait(timeout=PATIENCE_SECONDS)
         except (subprocess.TimeoutExpired, OSError):
-            return f"mlflow: still shipping to {self.uri}; h2h sync {self.experiment.name} completes it"
+            return (
+                f"mlflow: still shipping to {self.uri}; "
+                f"h2h sync {self.experiment.name} completes it"
+            )
         if code == 0:
             return f"mlflow: {self.uri} (h2h ui opens it)"
         last = _last_line(self.experiment / "shipper.log")

@@ -105,6 +105,4 @@ class StackFolder:
 
 def stack_folders(experiment: Path) -> list[StackFolder]:
     """Return the stacks that an experiment's folder knows."""
-    return [
-        StackFolder(path.parent) for path in sorted((experiment / STACKS).glob("*/stack.json"))
-    ]
+    return [StackFolder(path.parent) for path in sorted((experiment / STACKS).glob("*/stack.json"))]

@@ -18,6 +18,7 @@ import torch
 
 from headtohead import plugins
 from headtohead.data import prepare
+from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import RunConfig
 from headtohead.runs import exits, files, states
 from headtohead.runs.claims import Busy, Claim
@@ -25,8 +26,8 @@ from headtohead.runs.objects import load_objects
 from headtohead.runs.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
-from headtohead.training.memory import keep_freed_memory
 from headtohead.training.maps import probe_maps, summary, write_maps
+from headtohead.training.memory import keep_freed_memory
 from headtohead.training.results import (
     SplitResults,
     assemble,
@@ -61,6 +62,9 @@ def work(path: Path, device: str) -> int:
 
 
 def _report(error: Exception) -> int:
+    if isinstance(error, HeadToHeadError):
+        print(error, file=sys.stderr)
+        return exits.INPUT
     traceback.print_exception(error, file=sys.stderr)
     if is_disk_error(error):
         return exits.DISK
@@ -224,9 +228,7 @@ class Worker:
         costs["system/wall_seconds"] = time.monotonic() - self.started
         step = member.best_step or self.training.progress.step
         run.set_state(states.RUNNING, step=self.training.progress.step)
-        run.log_metrics(
-            step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics
-        )
+        run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
             assemble(test, last, summary(maps), costs, member.best_step,
                      member.ended == "stopped early")

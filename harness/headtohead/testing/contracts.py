@@ -17,16 +17,11 @@ import pytest
 
 from headtohead import plugins
 from headtohead.experiment.schema import RunConfig
+from headtohead.families.entry import ROLES
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-
-
-@lru_cache(maxsize=256)
-def shared_subject(config_json: str, registry: plugins.Registry) -> Subject:
-    """Return one subject for all tests of a configuration: its model is built once."""
-    return Subject(RunConfig.model_validate_json(config_json))
 
 
 def each_invariant() -> pytest.MarkDecorator:
@@ -45,7 +40,7 @@ class VariantContract:
     @pytest.fixture
     def subject(self, config: RunConfig) -> Subject:
         """Return what the invariants ask."""
-        return shared_subject(config.model_dump_json(), plugins.current())
+        return _shared_subject(config.model_dump_json(), _entries(config))
 
     @each_invariant()
     def test_invariant_is_not_broken(self, invariant: Invariant, subject: Subject) -> None:
@@ -91,3 +86,18 @@ class MaskingContract(_EntryContract):
     """Every invariant for one masking scheme: override ``name``."""
 
     family = "masking"
+
+
+@lru_cache(maxsize=256)
+def _shared_subject(config_json: str, entries: tuple[type, ...]) -> Subject:
+    """Return one subject for all tests of a configuration: its model is built once."""
+    return Subject(RunConfig.model_validate_json(config_json))
+
+
+def _entries(config: RunConfig) -> tuple[type, ...]:
+    """Return the classes behind a configuration's names, which another plugin may have taken."""
+    return tuple(
+        plugins.current().find(family, getattr(config, family).role(role).name).entry
+        for family in ("positional", "attention", "masking")
+        for role in ROLES
+    )

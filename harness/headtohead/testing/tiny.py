@@ -11,8 +11,9 @@ from headtohead.experiment.resolve import resolve
 from headtohead.experiment.schema import DataConfig, RunConfig, VocabularyConfig
 from headtohead.families.dataset import Corpus, Pair
 
+# Heads as narrow as 2 would hide which coordinates an encoding pairs.
 SMALL: dict[str, Any] = {
-    "d_model": 8,
+    "d_model": 16,
     "heads": 4,
     "encoder_layers": 1,
     "decoder_layers": 2,
@@ -37,7 +38,7 @@ def tiny_config(
     train: dict[str, Any] | None = None,
     **model: Any,
 ) -> RunConfig:
-    """Return a variant of a model of width 8, in the words of an experiment file.
+    """Return a variant of a model of width 16, in the words of an experiment file.
 
     Args:
         positional: A name, a mapping with ``name`` and options, or a mapping by role.
@@ -67,7 +68,9 @@ def tiny_data(shared: bool = False) -> PreparedData:
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        chosen = [words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)]
+        chosen = [
+            words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)
+        ]
         source, target = " ".join(chosen), " ".join(f"{word}o" for word in reversed(chosen))
         pairs.append(Pair(source, target, source))
     corpus = Corpus(

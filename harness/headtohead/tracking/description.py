@@ -14,11 +14,12 @@ TAG_LIMIT = 8000
 FAMILIES = ("positional", "attention", "masking")
 KEY_TAG = "h2h.key"
 SHIPPED_TAG = "h2h.shipped"
+IN_PLAN_TAG = "h2h.in_plan"
 
 
 def run_name(run: RunDirectory) -> str:
-    """Return the name a reader sees in every list and legend."""
-    return f"{run.variant['title']} · seed {run.seed}"
+    """Return the name a reader sees in lists, legends and above images; there is little room."""
+    return f"{run.variant['title']} · s{run.seed}"
 
 
 def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
@@ -56,6 +57,7 @@ def tags(study: Study, run: RunDirectory, record: dict[str, Any], status: dict[s
         "mlflow.source.git.commit": record["versions"].get("git_commit"),
         "mlflow.note.content": note(study, run, record, state, reason),
         KEY_TAG: run.key,
+        IN_PLAN_TAG: "yes",
         "h2h.experiment": study.name,
         "h2h.variant": run.variant["slug"],
         "h2h.seed": run.seed,

@@ -30,15 +30,15 @@ def final_points(
     """Return the final metrics at the last step of the run.
 
     MLflow shows as a metric's value the one with the highest step, then the latest: placed so, the
-    table shows the results of the report, also where the best checkpoint was not the last one.
+    table shows the results of the report, also where the best checkpoint was not the last one. A
+    value that already ends its history stays the point it is.
     """
     last = max((points[-1].step for points in histories.values() if points), default=0)
     found = {}
     for key, value in results["metrics"].items():
-        if value is not None and not _already_there(histories.get(key), last, value):
+        end = histories.get(key, [])[-1:]
+        if end and (end[0].step, end[0].value) == (last, value):
+            found[key] = end[0]
+        elif value is not None:
             found[key] = Point(last, ended, float(value))
     return found
-
-
-def _already_there(points: list[Point] | None, last: int, value: float) -> bool:
-    return points is not None and (points[-1].step, points[-1].value) == (last, value)

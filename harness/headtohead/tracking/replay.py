@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headtohead.tracking import description, models
-from headtohead.tracking.description import KEY_TAG, SHIPPED_TAG
+from headtohead.tracking.description import IN_PLAN_TAG, KEY_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
 from headtohead.tracking.rundirs import (
     Point,
@@ -44,16 +44,18 @@ class Known:
     artifacts: str
     status: str
     shipped: str | None
+    in_plan: str | None
     fresh: bool = False
     sent: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class Destination:
-    """Where a study's runs go: the store, the MLflow experiment, the study's own run."""
+    """Where a study goes: its experiment, and its own run (``parent``) in the index experiment."""
 
     store: Store
     experiment_id: str
+    index_id: str
     parent: str
     known: dict[str, Known] = field(default_factory=dict)
 
@@ -63,6 +65,11 @@ class Destination:
 
     def _with_memory(self) -> dict[str, Known]:
         return {key: known for key, known in self.known.items() if known.sent}
+
+
+def status_of(state: str) -> str:
+    """Return MLflow's word for a run's state."""
+    return STATUS.get(state, "FAILED")
 
 
 def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
@@ -76,8 +83,9 @@ def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
 
 
 def _known(run: Run, *, fresh: bool = False) -> Known:
-    info, shipped = run.info, run.data.tags.get(SHIPPED_TAG)
-    return Known(info.run_id, info.artifact_uri, info.status, shipped, fresh)
+    info, tags = run.info, run.data.tags
+    return Known(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG),
+                 tags.get(IN_PLAN_TAG), fresh)  # fmt: skip
 
 
 def all_runs(store: Store, experiment_id: str, query: str = "") -> list[Run]:
@@ -104,7 +112,7 @@ def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: 
     state, reason = state_of(status, sweep=sweep)
     if known is None and state in {"PLANNED", "CLAIMED", "EXCLUDED"}:
         return False
-    wanted = STATUS.get(state, "FAILED")
+    wanted = status_of(state)
     if wanted == "RUNNING":
         return _replay_live(destination, study, run, status, state)
     digest = run.digest()
@@ -149,21 +157,23 @@ def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
     earlier = _earlier(destination, known)
     model = models.log_model(destination.store, destination.experiment_id, run, known.run_id,
                                 earlier)  # fmt: skip
-    histories, results = run.histories(), run.results()
-    metrics = [
-        _metric(key, point) for key, points in histories.items() for point in thinned(points)
-    ]
-    if results:
-        finals = final_points(results, histories, ended)
-        metrics += _final_metrics(finals, model, earlier)
+    histories = run.histories()
+    finals = _finals(run, histories, ended, model, earlier)
+    metrics = [_metric(key, point, model.model_id if model else None)
+               for key, point in finals.items()] + [
+        _metric(key, point)
+        for key, points in histories.items()
+        for point in thinned(points)
+        if finals.get(key) != point
+    ]  # fmt: skip
     tags = description.tags(study, run, record, status, *state, destination.parent)
     upload = functools.partial(client.log_artifacts, known.run_id)
     with destination.store.artifacts(known.artifacts, upload) as folder:
         tags |= stage(run, folder, ended).tags()
-    _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
     models.log_dataset(destination.store, known.run_id, record["data"])
-    client.set_tag(known.run_id, SHIPPED_TAG, digest)
-    known.status, known.shipped = STATUS.get(state[0], "FAILED"), digest
+    tags[SHIPPED_TAG] = digest
+    _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
+    known.status, known.shipped = status_of(state[0]), digest
     client.set_terminated(known.run_id, known.status, ended)
     _mark(destination, run, known)
 
@@ -210,21 +220,27 @@ def _log(destination: Destination, known: Known, params: dict[str, str], tags: d
     )
 
 
-def _final_metrics(finals: dict[str, Point], model: LoggedModel | None, earlier: Run | None
-                   ) -> list[Metric]:  # fmt: skip
-    """Return the final values that MLflow does not show yet, linked to the model.
+def _finals(run: RunDirectory, histories: dict[str, list[Point]], ended: int,
+            model: LoggedModel | None, earlier: Run | None) -> dict[str, Point]:  # fmt: skip
+    """Return the final values that MLflow does not show yet, or has not linked to the model.
 
-    A value that changed is logged at the present time: of equal steps MLflow shows the latest.
+    Of equal steps MLflow shows the latest value: one that replaces an older final one is logged at
+    the present time.
     """
+    results = run.results()
+    if results is None:
+        return {}
+    finals = final_points(results, histories, ended)
     shown = earlier.data.metrics if earlier else {}
-    linked = {metric.key for metric in model.metrics or ()} if model else finals.keys()
+    shipped_before = earlier is not None and SHIPPED_TAG in earlier.data.tags
+    linked = {metric.key for metric in model.metrics or ()} if model else set(finals)
+    changed = {key for key, point in finals.items() if shown.get(key) != point.value}
     now = round(time.time() * 1000)
-    return [
-        _metric(key, point._replace(time=now) if key in shown and changed else point,
-                model.model_id if model else None)
+    return {
+        key: point._replace(time=now) if key in changed and shipped_before else point
         for key, point in finals.items()
-        if (changed := shown.get(key) != point.value) or key not in linked
-    ]  # fmt: skip
+        if key in changed or key not in linked
+    }
 
 
 def _metric(key: str, point: Point, model_id: str | None = None) -> Metric:

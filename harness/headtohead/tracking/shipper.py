@@ -19,6 +19,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination
 from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, alive, read_study
+from headtohead.tracking.serving import server_of
 from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
 from headtohead.tracking.store import Store, readable
 from headtohead.tracking.study import describe, open_study
@@ -27,6 +28,8 @@ DONE_FILE = ".shipping-done"
 LOG_FILE = "shipper.log"
 POLL_SECONDS = 1.0
 LIVE_SECONDS = 8.0
+# Of one core, for following runs that still train: many runs are looked at less often.
+LIVE_SHARE = 0.02
 LONGEST_PAUSE = 60.0
 LAST_ATTEMPTS = 3
 INCOMPLETE = 3
@@ -44,6 +47,7 @@ class Shipper:
     destination: Destination | None = None
     seen: dict[str, tuple[int, ...]] = field(default_factory=dict)
     live_since: dict[str, float] = field(default_factory=dict)
+    live_seconds: float = LIVE_SECONDS
     pause: float = 0.0
     next_try: float = 0.0
 
@@ -75,6 +79,7 @@ class Shipper:
                 time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
             else:
                 _tell(report)
+                log.info("view: %s", report.link(server_of(self.uri)))
                 return report.complete
         return False
 
@@ -84,17 +89,18 @@ class Shipper:
             return False
         if run.status_or_unreadable()["state"] in LIVE_STATES:
             since = self.live_since.setdefault(run.key, time.monotonic())
-            return time.monotonic() - since >= LIVE_SECONDS
+            return time.monotonic() - since >= self.live_seconds
         return True
 
     def _ship(self, study: Study, due: list[RunDirectory]) -> None:
-        stamps = {run.key: run.stamp() for run in due}
+        stamps, began = {run.key: run.stamp() for run in due}, time.process_time()
         with opened(self.uri) as store:
             destination = self._destination(store, study, due)
             report = ShipReport(study.name, self.uri, destination.experiment_id)
             ship_runs(destination, study, due, report, sweep=False)
         self.seen |= stamps
         self.live_since |= dict.fromkeys(stamps, time.monotonic())
+        self.live_seconds = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
         _tell(report)
 
     def _destination(self, store: Store, study: Study, due: list[RunDirectory]) -> Destination:
@@ -141,8 +147,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _tell(report: ShipReport) -> None:
     log.info(report.line())
-    for failure in report.failures:
-        log.warning(failure)
+    for line in (*report.failures, *report.notes):
+        log.warning(line)
 
 
 def _log_to(path: Path) -> None:

@@ -16,7 +16,7 @@ from headtohead.tracking.replay import Destination, replay
 from headtohead.tracking.rundirs import RunDirectory, Study, read_study
 from headtohead.tracking.store import Store, default_uri, locked, one_line, open_store
 from headtohead.tracking.study import close_study, describe, open_study
-from headtohead.tracking.view import link
+from headtohead.tracking.view import TESTED, link, tested
 
 RUNS_PER_ANALYZE = 500
 # What a damaged run directory raises; a store that fails raises other things and ends the pass.
@@ -38,6 +38,7 @@ class ShipReport:
     unchanged: int = 0
     waiting: int = 0
     failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -77,6 +78,7 @@ def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | N
         report = ShipReport(study.name, uri, destination.experiment_id)
         ship_runs(destination, study, study.runs(), report, sweep=True, progress=progress)
         close_study(destination, study, reports_root or reports_beside(experiment_dir))
+        report.notes += _version_notes()
         store.analyze()
     return report
 
@@ -110,6 +112,16 @@ def reports_beside(experiment_dir: Path) -> Path:
     if chosen:
         return Path(chosen)
     return experiment_dir.resolve().parent.parent / "reports"
+
+
+def _version_notes() -> list[str]:
+    version = environment.load().__version__
+    if tested(version):
+        return []
+    return [
+        f"the saved view was tried with MLflow {', '.join(TESTED)}, not {version}: "
+        "if its link does not open it, the plain page shows the same runs"
+    ]
 
 
 def _replayed(destination: Destination, study: Study, run: RunDirectory, report: ShipReport,

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from headtohead.tracking.description import PARAM_LIMIT, TAG_LIMIT, creation_tags
+from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination, all_runs
 from headtohead.tracking.rundirs import LIVE_STATES, PLAN, Study, milliseconds, state_of
 from headtohead.tracking.store import Store
@@ -20,6 +20,10 @@ from headtohead.tracking.view import link, views
 
 INDEX = "headtohead studies"
 STUDY_TAG = "h2h.study"
+NOTE_TAG = "mlflow.note.content"
+# Without it the page takes an experiment for one of generative AI and hides the runs' charts.
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+INDEX_TAGS = {**KIND, NOTE_TAG: "One run per study, with its plan and its report."}
 REPORT_FILES = ("index.html", "report.md", "results.csv")
 
 
@@ -27,16 +31,20 @@ def open_study(store: Store, study: Study) -> Destination:
     """Find or create the study's experiment and its own run."""
     experiment_id = store.experiment(study.name)
     index_id = store.experiment(INDEX)
-    destination = Destination(store, experiment_id, _study_run(store, index_id, study))
+    parent = _study_run(store, index_id, study)
+    destination = Destination(store, experiment_id, index_id, parent)
     destination.look()
     return destination
 
 
 def describe(destination: Destination, study: Study) -> None:
-    """Publish what is known before the first run ends: the question, the plan and the views."""
+    """Publish what is known before the first run ends: the question and the views."""
     client = destination.store.client
+    _mark_plan(destination, study)
     for name, value in _experiment_tags(destination, study).items():
         client.set_experiment_tag(destination.experiment_id, name, value)
+    for name, value in INDEX_TAGS.items():
+        client.set_experiment_tag(destination.index_id, name, value)
 
 
 def close_study(destination: Destination, study: Study, reports_root: Path) -> None:
@@ -45,8 +53,9 @@ def close_study(destination: Destination, study: Study, reports_root: Path) -> N
 
     states = Counter(_states(study))
     client, run_id = destination.store.client, destination.parent
+    report = _report(reports_root, study)
     tags = {
-        "mlflow.note.content": _note(destination, study, states, reports_root)[:TAG_LIMIT],
+        NOTE_TAG: _note(destination, study, states, report)[:TAG_LIMIT],
         "h2h.states": ", ".join(f"{count} {state}" for state, count in states.most_common()),
         "h2h.experiment_id": destination.experiment_id,
     }
@@ -60,13 +69,16 @@ def close_study(destination: Destination, study: Study, reports_root: Path) -> N
     _ship_files(destination, study, reports_root)
     finished = not (states.keys() & (LIVE_STATES | {"waiting"}))
     if finished:
+        note = _experiment_note(destination, study, report.partition("\n\n")[0])
+        client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note)
         client.set_terminated(run_id, "FINISHED", _ended(study))
     else:
         client.update_run(run_id, status="RUNNING")
 
 
 def _study_run(store: Store, index_id: str, study: Study) -> str:
-    found = all_runs(store, index_id, f"tags.`{STUDY_TAG}` = '{study.name}'")
+    runs = all_runs(store, index_id)
+    found = [run for run in runs if run.data.tags.get(STUDY_TAG) == study.name]
     if found:
         return str(found[0].info.run_id)
     created = store.client.create_run(
@@ -80,21 +92,46 @@ def _study_run(store: Store, index_id: str, study: Study) -> str:
 
 
 def _experiment_tags(destination: Destination, study: Study) -> dict[str, str]:
-    note = "\n\n".join([
-        f"**{study.plan['question']}**",
-        *([study.plan["description"]] if study.plan.get("description") else []),
-        f"Views (button *Views* above the runs): the study, its variants as means over seeds, one "
-        f"per axis, attention. [Open the study's view]({link(destination.experiment_id, '')}).",
-        "Steps of the attention images are the probe sentences.",
-    ])  # fmt: skip
     return {
-        "mlflow.note.content": note,
-        "mlflow.experimentKind": "custom_model_development",
+        NOTE_TAG: _experiment_note(destination, study, ""),
+        **KIND,
         "mlflow.experiment.primaryMetric.name": study.plan["metrics"]["primary"],
         STUDY_TAG: study.name,
         "h2h.study_run": destination.parent,
-        **views(study),
+        **views(study, _search(destination)),
     }
+
+
+def _mark_plan(destination: Destination, study: Study) -> None:
+    """Tell runs of the present plan from those of an earlier one, which stay in the experiment."""
+    keys = {run.key for run in study.runs()}
+    for key, known in destination.known.items():
+        wanted = "yes" if key in keys else "no"
+        if known.in_plan != wanted:
+            destination.store.client.set_tag(known.run_id, IN_PLAN_TAG, wanted)
+            known.in_plan = wanted
+
+
+def _search(destination: Destination) -> str:
+    left_over = any(known.in_plan == "no" for known in destination.known.values())
+    return f"tags.`{IN_PLAN_TAG}` = 'yes'" if left_over else ""
+
+
+def _experiment_note(destination: Destination, study: Study, answer: str) -> str:
+    """Return the experiment's description; the page shows its first line even when it is folded."""
+    paragraphs = [
+        f"**{study.plan['question']}** {answer.replace('**', '')}",
+        study.plan.get("description") or "",
+        "Views (the list above the runs): the study, its variants as means over seeds, one per "
+        f"axis, attention. [Open the study's view]({link(destination.experiment_id, '')}).",
+        *_probes(study.plan),
+    ]
+    return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)
+
+
+def _probes(plan: dict[str, Any]) -> list[str]:
+    sentences = [f"{step}: {probe['source']}" for step, probe in enumerate(plan["probes"] or ())]
+    return [f"Steps of the attention images are probe sentences. {'; '.join(sentences)}"]
 
 
 def _states(study: Study) -> list[str]:
@@ -114,13 +151,20 @@ def _params(study: Study) -> dict[str, str]:
     return {name: str(value)[:PARAM_LIMIT] for name, value in found.items()}
 
 
-def _note(destination: Destination, study: Study, states: Counter[str], reports: Path) -> str:
+def _report(reports_root: Path, study: Study) -> str:
+    """Return the text of the report without its title and pictures, or nothing before it exists."""
+    path = reports_root / study.name / "report.md"
+    if not path.is_file():
+        return ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if not line.startswith(("# ", "!["))]
+    return "\n".join(kept).strip()
+
+
+def _note(destination: Destination, study: Study, states: Counter[str], report: str) -> str:
     plan = study.plan
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    lines = [f"**{plan['question']}**"]
-    report = reports / study.name / "report.md"
-    if report.is_file():
-        lines.append(report.read_text(encoding="utf-8")[: TAG_LIMIT // 2])
+    lines = [f"**{plan['question']}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
     lines += [
         f"{len(plan['variants'])} variants, {len(plan['seeds'])} seeds; runs: {counts}. "
         f"[Open the study's view]({link(destination.experiment_id, '')})",

@@ -23,12 +23,15 @@ ROLES = ("cross", "decoder", "encoder")
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 
 
-def views(study: Study) -> dict[str, str]:
-    """Return the experiment tags that publish the study's views: the first is the one to open."""
+def views(study: Study, search: str = "") -> dict[str, str]:
+    """Return the experiment tags that publish the study's views: the first is the one to open.
+
+    ``search`` is a filter that all of them start with.
+    """
     created = milliseconds(study.plan["created"])
     return {
         f"{TAG}{key}": _envelope(name, created, state)
-        for key, name, state in _states(study)
+        for key, name, state in _states(study, search)
     }  # fmt: skip
 
 
@@ -45,22 +48,24 @@ def tested(version: str) -> bool:
     return version.rpartition(".")[0] in TESTED
 
 
-def _states(study: Study) -> list[tuple[str, str, dict[str, Any]]]:
+def _states(study: Study, search: str) -> list[tuple[str, str, dict[str, Any]]]:
     plan = study.plan
+    first_seed = " and ".join(
+        [*([search] if search else []), f"params.seed = '{plan['seeds'][0]}'"]
+    )
     return [
-        ("study", "1 · study: every run", _state(plan, _study_charts(plan), group=[])),
+        ("study", "1 · study: every run", _state(plan, _study_charts(plan), search)),
         ("variants", "2 · variants: mean over seeds",
-         _state(plan, _group_charts(plan), group=["variant"])),
+         _state(plan, _group_charts(plan), search, group="variant")),
         *[(f"axis-{axis}", f"3 · {axis}: mean over everything else",
-           _state(plan, _group_charts(plan), group=[axis])) for axis in plan["axes"]],
+           _state(plan, _group_charts(plan), search, group=axis)) for axis in plan["axes"]],
         ("attention", "4 · attention: first seed",
-         _state(plan, _attention_charts(plan), group=[],
-                search=f"params.seed = '{plan['seeds'][0]}'")),
+         _state(plan, _attention_charts(plan), first_seed) | {"runListHidden": True}),
     ]  # fmt: skip
 
 
-def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], *,
-           group: list[str], search: str = "") -> dict[str, Any]:  # fmt: skip
+def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], search: str, *,
+           group: str | None = None) -> dict[str, Any]:  # fmt: skip
     sections = [
         {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True,
          **_layout(name, len(cards))}
@@ -87,22 +92,22 @@ def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]],
     }  # fmt: skip
 
 
-def _group(params: list[str]) -> dict[str, Any] | None:
-    if not params:
+def _group(param: str | None) -> dict[str, Any] | None:
+    if param is None:
         return None
-    keys = [{"groupByData": param, "mode": "param"} for param in params]
-    return {"aggregateFunction": "average", "groupByKeys": keys}
+    return {"aggregateFunction": "average",
+            "groupByKeys": [{"groupByData": param, "mode": "param"}]}  # fmt: skip
 
 
-def _folded(plan: dict[str, Any], params: list[str]) -> dict[str, bool]:
+def _folded(plan: dict[str, Any], param: str | None) -> dict[str, bool]:
     """Fold the groups: their list, a coloured line each, is the legend of the charts."""
-    if len(params) != 1:
+    if param is None:
         return {}
     values = {
-        variant["slug"] if params == ["variant"] else variant["axes"][params[0]]
+        variant["slug"] if param == "variant" else variant["axes"].get(param)
         for variant in plan["variants"]
     }
-    return {f"param.{params[0]}.{text(value)}": False for value in values}
+    return {f"param.{param}.{text(value)}": False for value in values}
 
 
 def _layout(section: str, cards: int) -> dict[str, int]:

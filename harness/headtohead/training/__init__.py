@@ -1,0 +1,1 @@
+"""The loop, evaluation, attention maps and checkpoints of a stack."""

@@ -51,9 +51,7 @@ def token_losses(logits: Tensor, writes: Tensor, smoothing: float = 0.0) -> Tens
 
 
 @torch.no_grad()
-def teacher_forced(
-    model: Transformer, split: SplitTensors, batches: Sequence[Tensor]
-) -> Forced:
+def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Tensor]) -> Forced:
     """Score every pair of a split with the true words before it given."""
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)

@@ -204,7 +204,7 @@ class StackTraining:
                               self.train.label_smoothing)  # fmt: skip
         means = losses.sum(dim=(1, 2)) / words
         # The sum keeps members apart: each one's gradient is that of its own loss.
-        means.sum().backward()  # type: ignore[no-untyped-call]
+        means.sum().backward()
         return means.detach()
 
     # -- evaluations -----------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class StackTraining:
         self.model.load_state_dict(_under(tensors, "model/"))
         for index, parameter in enumerate(self.parameters):
             self.optimizer.state[parameter] = {
-                name: value if name == "step" else value.to(self.device)
+                name: value.to(self.device)
                 for name, value in _under(tensors, f"optimizer/{index}/").items()
             }
         self.best_weights = {
@@ -319,11 +319,12 @@ def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, T
     targets = writes.flatten(1)
     order = (targets == PAD).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
     chosen = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    return hidden.flatten(1, 2).gather(1, chosen).unsqueeze(1), targets.gather(1, order).unsqueeze(1)
+    kept = hidden.flatten(1, 2).gather(1, chosen)
+    return kept.unsqueeze(1), targets.gather(1, order).unsqueeze(1)
 
 
 def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times an epoch."""
+    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times one."""
     if config.train.steps is not None:
         return config.train.steps
     return max(1, round((config.train.epochs or 10) * steps_per_epoch))

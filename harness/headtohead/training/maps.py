@@ -69,9 +69,7 @@ def probe_maps(
     memory = model.encode(source_ids, source_lengths, observe)
     hidden = model.decode(reads, read_lengths, memory, source_lengths, observe)
     difference = float((model.project(hidden)[member] - fused).abs().max())
-    weights = {
-        role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()
-    }
+    weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
     words = data.target_vocabulary.words
     record = {
         "source": source,
@@ -102,9 +100,7 @@ def summary(maps: Sequence[ProbeMaps]) -> dict[str, float]:
     """Return means over probes, layers and heads, and the largest fused difference."""
     metrics: dict[str, float] = {}
     for role in ROLES:
-        heads = [
-            head for probe in maps for layer in probe.record["heads"][role] for head in layer
-        ]
+        heads = [head for probe in maps for layer in probe.record["heads"][role] for head in layer]
         for name in ("entropy", "distance"):
             values = [head[name] for head in heads if head[name] is not None]
             if values:

@@ -31,7 +31,11 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
 
 def make_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Return Adam or AdamW over all members at once; both work element by element."""
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[train.optimizer]
+    kinds: dict[str, type[torch.optim.Adam]] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+    }
+    kind = kinds[train.optimizer]
     return kind(
         model.parameters(), lr=train.lr, betas=train.betas, eps=train.eps,
         weight_decay=train.weight_decay, fused=True,
@@ -45,7 +49,8 @@ def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor:
         for parameter in parameters
         if parameter.grad is not None
     ]
-    return torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    return total
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> Tensor:

@@ -7,10 +7,11 @@ this one.
 
 from pydantic import Field
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Options as BaseOptions
 
 
-class FreeGeometryOptions(Options):
+class FreeGeometryOptions(BaseOptions):
     """Head counts and widths."""
 
     key_width: int = Field(32, ge=1, description="d_k, width of one query or key")
@@ -26,7 +27,7 @@ class FreeGeometry(Attention):
     Options = FreeGeometryOptions
 
     @classmethod
-    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
         """Return the geometry as asked."""
         assert isinstance(options, FreeGeometryOptions)
         kv_heads = options.kv_heads or model.heads

@@ -7,10 +7,11 @@ attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
 
 from pydantic import Field
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Options as BaseOptions
 
 
-class GroupedQueryOptions(Options):
+class GroupedQueryOptions(BaseOptions):
     """Number of groups."""
 
     kv_heads: int = Field(2, ge=1, description="key/value heads; must divide model.heads")
@@ -22,7 +23,7 @@ class GroupedQuery(Attention):
     Options = GroupedQueryOptions
 
     @classmethod
-    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads over fewer key/value heads."""
         assert isinstance(options, GroupedQueryOptions)
         if model.d_model % model.heads or model.heads % options.kv_heads:

@@ -63,6 +63,7 @@ class ToyGrammar(Dataset):
             citation="headtohead toy-grammar: generated, after the vocabulary of the notebook "
             "'Understanding and Implementing Transformers from Scratch'",
             languages=("English", "French"),
+            notes=_notes(split, options),
         )
 
 
@@ -95,6 +96,14 @@ def _parts(split: str, options: Options) -> Callable[[str], str | None]:
     if split == "compositional":
         return lambda source: "test" if _held_out(source) else None
     return lambda source: None
+
+
+def _notes(split: str, options: Options) -> tuple[str, ...]:
+    if split == "length":
+        return (f"split length: test sentences have more than {options.longest_train} words",)
+    if split == "compositional":
+        return ("split compositional: test pairs an adjective with a noun as train never does",)
+    return ()
 
 
 def _held_out(source: str) -> bool:

@@ -8,13 +8,14 @@ Departs from the paper: a position beyond the table is an error, never a clamp.
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import HeadToHeadError, Options, Positional, Setting, hookimpl
+from headtohead import HeadToHeadError, Positional, Setting, hookimpl
+from headtohead import Options as BaseOptions
 
 
-class LearnedOptions(Options):
+class LearnedOptions(BaseOptions):
     """Size and start of the table."""
 
-    max_length: int = Field(128, ge=1, description="positions in the table, boundary tokens counted")
+    max_length: int = Field(128, ge=1, description="positions, boundary tokens counted")
     std: float = Field(0.02, gt=0, description="standard deviation of the initial table")
 
 
@@ -30,7 +31,7 @@ class Learned(Positional):
         self.table = self.parameter(*shape, std=self.options.std)
 
     @classmethod
-    def limit(cls, options: Options) -> int:
+    def limit(cls, options: BaseOptions) -> int:
         """Return the size of the table."""
         assert isinstance(options, LearnedOptions)
         return options.max_length
@@ -41,8 +42,10 @@ class Learned(Positional):
         return int(options.max_length * context.d_model)
 
     @classmethod
-    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
-        """Refuse data that is longer than the table."""
+    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Refuse cross-attention, which has no embeddings, and data longer than the table."""
+        if setting.role == "cross":
+            return "learned adds to embeddings, which cross-attention has none of; use 'none'"
         side = "source" if setting.role == "encoder" else "target"
         longest = setting.longest.get(side, 0)
         limit = cls.limit(options)

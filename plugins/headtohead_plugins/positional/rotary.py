@@ -8,16 +8,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Options, Positional, Setting, find_geometry, hookimpl
+from headtohead import Options as BaseOptions
+from headtohead import Positional, Setting, find_geometry, hookimpl
 
 
-class RotaryOptions(Options):
+class RotaryOptions(BaseOptions):
     """Base of the wavelengths."""
 
     theta: float = Field(10000.0, gt=0, description="base of the geometric wavelengths")
 
 
-def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+def angles(
+    positions: Tensor, width: int, theta: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     turns = positions.double()[:, None, :, None] * theta ** (-even / width)
@@ -42,7 +45,7 @@ class Rotary(Positional):
     promises = frozenset({"relative"})
 
     @classmethod
-    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse an odd key width, which has no pairs."""
         width = find_geometry(setting.config, setting.role).key_width
         return f"rotary needs an even key width, got {width}" if width % 2 else None

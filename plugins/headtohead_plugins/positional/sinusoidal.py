@@ -7,7 +7,7 @@ P[p, 2i] = sin(p / 10000^(2i/d)), P[p, 2i+1] = cos(p / 10000^(2i/d)).
 import torch
 from torch import Tensor
 
-from headtohead import Positional, hookimpl
+from headtohead import Options, Positional, Setting, hookimpl
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
@@ -23,6 +23,13 @@ def sinusoids(positions: Tensor, width: int) -> Tensor:
 
 class Sinusoidal(Positional):
     """Fixed sinusoids added to the embeddings; an odd width drops the last cosine."""
+
+    @classmethod
+    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+        """Refuse cross-attention, which has no embeddings of its own to add to."""
+        if setting.role == "cross":
+            return "sinusoidal adds to embeddings, which cross-attention has none of; use 'none'"
+        return None
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
         """Return the sinusoids of the positions, equal for every member."""

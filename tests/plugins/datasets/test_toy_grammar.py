@@ -205,6 +205,12 @@ def test_a_seed_draws_the_same_pairs_for_ever(read: Callable) -> None:
     assert read("toy-grammar", size=1000, seed=2).fingerprint != corpus.fingerprint
 
 
+def test_the_default_data_stay_what_they_are(prepared: Callable) -> None:
+    assert prepared("toy-grammar").fingerprint == (
+        "cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c"
+    )
+
+
 def test_the_group_is_the_bag_of_source_words(read: Callable) -> None:
     for pair in read("toy-grammar", size=200).pairs:
         assert Counter(pair.group.split()) == Counter(pair.source.split())

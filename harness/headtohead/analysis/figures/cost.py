@@ -9,8 +9,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from headtohead.analysis.figures import style
-from headtohead.analysis.figures.style import Palette
 from headtohead.analysis.figures.strip import drawn
+from headtohead.analysis.figures.style import Palette
 from headtohead.analysis.metrics import readable, show_count
 from headtohead.analysis.statistics import summarise
 from headtohead.analysis.study import Analysis

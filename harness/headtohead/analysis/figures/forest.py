@@ -10,17 +10,14 @@ from headtohead.analysis.contrasts import Contrast, factor_differences
 from headtohead.analysis.figures import style
 from headtohead.analysis.figures.strip import MOST_ROWS
 from headtohead.analysis.metrics import readable, show
-from headtohead.analysis.study import Analysis
+from headtohead.analysis.study import Analysis, main_contrasts
 
 
 def forest_figure(analysis: Analysis) -> Figure | None:
-    """Draw the factor contrasts, or those with the baseline where there are none."""
-    contrasts = [c for c in analysis.factors.contrasts if c.paired is not None]
-    if not contrasts:
-        contrasts = [c for c in analysis.variants.contrasts if c.paired is not None]
+    """Draw the contrasts that the answer speaks of."""
+    contrasts = [c for c in main_contrasts(analysis) if c.paired is not None][:MOST_ROWS]
     if not contrasts:
         return None
-    contrasts = contrasts[:MOST_ROWS]
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 0.85 + 0.34 * len(contrasts)), layout="constrained")
         axes = figure.add_subplot()
@@ -38,8 +35,9 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return the contrast in words: ``none against sinusoidal``."""
     if contrast.kind == "factor":
-        return f"{contrast.left} against {contrast.right}"
-    return str(analysis.frames.variants[contrast.left]["title"])
+        within = f" ({contrast.within})" if contrast.within else ""
+        return f"{contrast.left} against {contrast.right}{within}"
+    return f"{analysis.frames.variants[contrast.left]['title']} against baseline"
 
 
 def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> None:

@@ -59,8 +59,9 @@ def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
     summary = analysis.summaries[slug]
     if withheld or not summary.n:
         words = analysis.withheld.get(slug, "no score")
-        axes.annotate(f"not ranked: {words}", (0.01, row), xycoords=axes.get_yaxis_transform(),
-                      va="center", fontsize=8, color=style.MUTED, style="italic")  # fmt: skip
+        note = axes.annotate("not ranked", (1.005, row), xycoords=axes.get_yaxis_transform(),
+                             va="center", fontsize=8, color=style.MUTED)  # fmt: skip
+        style.tip(figure, note, f"{title}: {words}")
         return
     if math.isfinite(summary.low):
         (bar,) = axes.plot([summary.low, summary.high], [row, row], color=colour, linewidth=2.2,

@@ -30,8 +30,7 @@ def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
     towards = torch.randn(logits.shape, generator=generator, dtype=torch.float64)
     found = gradients(model, logits, towards * live.unsqueeze(-1))
     verdicts = [
-        _tensor(name, gradient, *_split_key_bias(subject, name))
-        for name, gradient in found.items()
+        _tensor(name, gradient, *_split_key_bias(subject, name)) for name, gradient in found.items()
     ]
     return worst(*verdicts, _words(subject, found))
 

@@ -15,7 +15,9 @@ from headtohead.testing.verdict import Verdict, within
 def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """The model has as many weights as its closed form says."""
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
-    return within(float(abs(built - closed_form(subject))), f"weights too many or too few among {built}", 0.0)
+    return within(
+        float(abs(built - closed_form(subject))), f"weights too many or too few among {built}", 0.0
+    )
 
 
 def closed_form(subject: Subject) -> int:

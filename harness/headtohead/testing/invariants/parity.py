@@ -30,7 +30,10 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
         for fill in (FILLS if masked else FILLS[:1])
         for difference in _differences(subject, fill)
     ]
-    return within(float(torch.stack(differences).max()), "difference of fused and explicit path, outputs and gradients")
+    return within(
+        float(torch.stack(differences).max()),
+        "difference of fused and explicit path, outputs and gradients",
+    )
 
 
 def _differences(subject: Subject, fill: str) -> list[Tensor]:

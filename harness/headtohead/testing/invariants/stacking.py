@@ -25,9 +25,7 @@ def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
     differences = []
     for member, seed in enumerate(subject.seeds):
         (alone,) = trained_weights(subject, subject.config, [seed])
-        differences += [
-            float((stacked[member][name] - alone[name]).abs().max()) for name in alone
-        ]
+        differences += [float((stacked[member][name] - alone[name]).abs().max()) for name in alone]
     return within(max(differences), "difference of weights trained in a stack and alone", CLOSE)
 
 

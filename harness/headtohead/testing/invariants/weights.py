@@ -26,8 +26,6 @@ def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
 @invariant("weights-act")
 def weights_times_values_are_the_output(subject: Subject) -> Verdict:
     """The weights that are shown, times the values, give the output of the attention."""
-    if overrides(subject.positional("encoder"), Positional, "values"):
-        return does_not_apply("the encoding adds values of its own to the output")
     return worst(*(_act(subject, role) for role in ROLES))
 
 
@@ -37,11 +35,15 @@ def _rows(subject: Subject, role: str) -> Verdict:
     if bool((weights < 0).any()):
         return Verdict("broken", float(weights.min()), f"{role}: a weight is negative")
     alive = subject.keep(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
-    return within(float((weights.sum(-1) - 1)[alive].abs().max()), f"{role}: distance of row sums from one")
+    return within(
+        float((weights.sum(-1) - 1)[alive].abs().max()), f"{role}: distance of row sums from one"
+    )
 
 
 @torch.no_grad()
 def _act(subject: Subject, role: str) -> Verdict:
+    if overrides(subject.positional(role), Positional, "values"):
+        return does_not_apply(f"{role}: the encoding adds values of its own to the output")
     seen, output = _record(subject, role)
     attention = subject.attention(role)
     geometry = attention.context.geometry
@@ -51,7 +53,10 @@ def _act(subject: Subject, role: str) -> Verdict:
         for head in range(geometry.heads)
     ]
     expected = attention.output(torch.cat(heads, dim=-1))
-    return within(float((output - expected).abs().max()), f"{role}: difference of output and weights times values")
+    return within(
+        float((output - expected).abs().max()),
+        f"{role}: difference of output and weights times values",
+    )
 
 
 @torch.no_grad()

@@ -1,0 +1,90 @@
+"""``h2h attention``: where a trained run looks, for one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import plugin_option, runs_option
+
+SHADES = " ░▒▓█"
+
+
+@click.command("attention")
+@click.argument("run")
+@click.argument("text")
+@click.option("--target", help="What the decoder reads; default: the run's own translation.")
+@click.option("--role", type=click.Choice(["encoder", "decoder", "cross"]), default="cross",
+              show_default=True, help="Whose weights: source to source, target to target, or "
+              "target to source.")  # fmt: skip
+@click.option("--layer", type=click.IntRange(0), help="Only this layer, from 0.")
+@click.option("--head", type=click.IntRange(0), help="Only this head, from 0.")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+              help="Write maps.safetensors and probes.json into this folder.")  # fmt: skip
+@runs_option
+@plugin_option
+def command(
+    run: str,
+    text: str,
+    target: str | None,
+    role: str,
+    layer: int | None,
+    head: int | None,
+    out: Path | None,
+    runs_root: Path,
+    plugin_files: tuple[Path, ...],
+) -> None:
+    """Show the attention weights of RUN for TEXT, as numbers and shades.
+
+    RUN is a run's directory or the beginning of its name.
+    """
+    from headtohead import plugins
+    from headtohead.errors import HeadToHeadError
+    from headtohead.runs.loaded import load
+    from headtohead.training.maps import write_maps
+
+    plugins.use_files(plugin_files)
+    maps = load(run, runs_root).attention(text, target)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_maps(out, [maps])
+        click.echo(f"written: {out / 'maps.safetensors'}")
+    weights = maps.weights[role]
+    for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
+        if chosen is not None and chosen >= count:
+            raise HeadToHeadError(f"{name} {chosen} does not exist; {role} has 0 to {count - 1}")
+    rows = maps.record["source_tokens" if role == "encoder" else "target_tokens"]
+    columns = maps.record["target_tokens" if role == "decoder" else "source_tokens"]
+    for number, heads in enumerate(weights):
+        for place, matrix in enumerate(heads):
+            if layer in {None, number} and head in {None, place}:
+                described = maps.record["heads"][role][number][place]
+                click.echo(
+                    f"{role}, layer {number}, head {place}: entropy "
+                    f"{_number(described['entropy'])} nats, mean distance "
+                    f"{_number(described['distance'])} tokens"
+                )
+                click.echo(table(matrix.tolist(), rows, columns))
+
+
+def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
+    """Return weights as a table: one row a query, shades for what stands out."""
+    label = max(len(row) for row in rows)
+    widths = [max(6, len(column)) for column in columns]
+    lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]
+    for row, values in zip(rows, matrix, strict=True):
+        cells = (
+            f"  {_shade(value)}{value:{width - 1}.2f}"
+            for value, width in zip(values, widths, strict=True)
+        )
+        lines.append(f"{row:<{label}}" + "".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _shade(value: float) -> str:
+    return SHADES[min(len(SHADES) - 1, int(abs(value) * len(SHADES)))]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

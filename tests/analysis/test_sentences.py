@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU
+
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.sentences import compare, sentence_tests
+from headtohead.analysis.study import analyse
+from headtohead.analysis.translations import Translation, median_seed, read_translations
+
+
+def rows(hypotheses, reference="a b c d e"):
+    return [Translation(f"s{i}", reference, text, text == reference)
+            for i, text in enumerate(hypotheses)]  # fmt: skip
+
+
+def test_the_same_translations_do_not_differ():
+    ours = rows(["a b c d e"] * 10 + ["a b x d e"] * 5)
+    first, second, p = compare(ours, ours)
+    assert first == second
+    assert p == 1.0
+
+
+def test_a_clearly_better_model_is_told_apart_and_its_bleu_comes_first():
+    good, bad = rows(["a b c d e"] * 40), rows(["a b x d e"] * 40)
+    ours, theirs, p = compare(good, bad)
+    assert ours == pytest.approx(100)
+    assert theirs < 60
+    assert p < 0.005
+
+
+def test_any_reference_of_a_sentence_counts():
+    good = rows(["v w x y z"] * 5, reference="a b c d e ||| v w x y z")
+    assert compare(good, good)[0] == pytest.approx(100)
+
+
+def test_one_sentence_of_difference_proves_nothing():
+    ours = rows(["a b c d e"] * 40)
+    theirs = rows(["a b c d e"] * 39 + ["x y z"])
+    assert compare(ours, theirs)[2] == 1.0
+
+
+def test_both_scores_are_sacrebleus_and_the_p_is_the_same_each_time():
+    words = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c"], size=(2, 60))
+    references = ["a b c d e ||| z b c d"] * 60
+    ours, theirs = (
+        [Translation(str(i), references[i], text, False) for i, text in enumerate(side)]
+        for side in words
+    )
+    first, second, p = compare(ours, theirs)
+    scorer = BLEU(tokenize="none", force=True)
+    streams = [["a b c d e"] * 60, ["z b c d"] * 60]
+    assert first == pytest.approx(scorer.corpus_score(list(words[0]), streams).score)
+    assert second == pytest.approx(scorer.corpus_score(list(words[1]), streams).score)
+    assert compare(ours, theirs) == (first, second, p)
+    assert 0.05 < p < 1
+
+
+def test_equal_models_are_called_different_no_more_often_than_five_times_in_a_hundred():
+    generator = np.random.default_rng(5)
+    found = 0
+    for _ in range(60):
+        words = generator.choice(["a b c d e", "a b x d e"], size=(2, 30))
+        found += compare(rows(words[0]), rows(words[1]))[2] <= 0.05
+    assert found <= 8
+
+
+def test_the_median_seed_stands_for_a_variant(made, tmp_path):
+    score = {1: 0.9, 2: 0.5, 3: 0.7, 4: 0.6}
+    study = made.Study(axes={"positional": ["sinusoidal"]}, seeds=(1, 2, 3, 4), maps=False,
+                       score=lambda axes, seed: score[seed])  # fmt: skip
+    frames = load_frames(made.write_study(tmp_path, study))
+    assert median_seed(frames, "sinusoidal", "test/exact_match") == 4
+
+
+def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
+    analysis = analyse(load_frames(quickstart))
+    found = sentence_tests(analysis)
+    assert [test.slug for test in found] == [
+        slug for slug in analysis.ranked if slug != analysis.frames.baseline]  # fmt: skip
+    for test in found:
+        assert test.baseline_seed == median_seed(
+            analysis.frames, analysis.frames.baseline, analysis.metric)  # fmt: skip
+    worst = next(test for test in found if test.slug == "none-split-heads-causal")
+    assert worst.p < 0.01
+    assert worst.bleu < worst.baseline_bleu
+
+
+def test_a_table_of_translations_is_read_as_it_was_written(quickstart):
+    run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
+    found = read_translations(run / "translations.tsv")
+    assert len(found) == 250
+    assert found[0].source == "the black cat does not eat it"
+    assert found[0].exact == (found[0].hypothesis == found[0].references)
+
+
+def test_a_run_without_translations_has_none(tmp_path):
+    assert read_translations(tmp_path / "translations.tsv") == []

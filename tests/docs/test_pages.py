@@ -1,0 +1,197 @@
+"""What the pages say is so: experiments plan, commands and options exist, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from headtohead import HeadToHeadError, hookspecs
+from headtohead.cli import COMMANDS, main
+from headtohead.experiment.design import expand
+from headtohead.experiment.loading import load_file, load_text
+from headtohead.experiment.plan import make_plan
+from headtohead.experiment.schema import ExperimentFile
+from headtohead.plugins import Registry, load_registry
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NAMES = [str(path.relative_to(ROOT)) for path in PAGES]
+EXPERIMENTS = sorted((ROOT / "experiments").glob("*.yaml"))
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, *kinds: str) -> list[str]:
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", text_of(page), re.DOTALL | re.MULTILINE)
+    return [textwrap.dedent(body) for _, kind, body in found if kind in kinds]
+
+
+def samples() -> list[tuple[str, str]]:
+    """Return every YAML block that is a whole experiment file."""
+    return [
+        (page, body)
+        for page in NAMES
+        for body in blocks(page, "yaml", "yml")
+        if isinstance(value := yaml.safe_load(body), dict) and "question" in value
+    ]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
+    """Built-ins, and the plugin that docs/writing-a-plugin.md writes."""
+    path = tmp_path_factory.mktemp("plugins") / "kerple_log.py"
+    path.write_text(blocks("docs/writing-a-plugin.md", "python")[0], encoding="utf-8")
+    return load_registry([path])
+
+
+@pytest.mark.parametrize(("page", "body"), samples(), ids=lambda value: str(value)[:40])
+def test_a_sample_experiment_plans(
+    page: str, body: str, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headtohead.plugins._current", registry)
+    content = yaml.safe_load(body)
+    small = {"data.dataset": "toy-grammar", "data.limit": 300}
+    if content["base"]["data"].get("dataset") != "toy-grammar":
+        # The file's own data may not be here; what is left is planned on sentences that are.
+        content["base"]["data"] = {}
+    plan = make_plan(
+        load_text(
+            yaml.safe_dump(content), tmp_path / "sample.yaml",
+            [f"{path}={value}" for path, value in small.items()],
+        ),
+        registry, tmp_path / "runs", tmp_path / "cache",
+    )  # fmt: skip
+    assert len(plan.variants) >= 2
+    assert plan.remaining
+    # As it stands, with its own data section, the file is one that the schema takes.
+    assert isinstance(load_text(body, tmp_path / "sample.yaml").file, ExperimentFile)
+
+
+def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(
+    registry: Registry, tmp_path: Path
+) -> None:
+    (body,) = (body for page, body in samples() if page == "README.md")
+    (line,) = (one for one in blocks("README.md", "text")[0].splitlines() if one[:5] == "h2h: ")
+    wrong = body.replace("[sinusoidal, rotary]", "[sinusoidal, rotory]")
+    assert wrong != body
+    with pytest.raises(HeadToHeadError) as caught:
+        expand(load_text(wrong, Path("heads.yaml")), registry)
+    assert f"h2h: {caught.value}" == line
+
+
+def test_pages_hold_sample_experiments() -> None:
+    assert {"README.md", "docs/writing-a-plugin.md"} <= {page for page, _ in samples()}
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_an_experiment_of_the_repository_is_one_that_the_schema_takes(path: Path) -> None:
+    assert load_file(path).file.question.endswith("?")
+
+
+def spoken_commands() -> list[tuple[str, list[str]]]:
+    """Return what follows h2h in every shell block and every piece of inline code."""
+    found = []
+    for page in NAMES:
+        if page in ("docs/cli.md", "CHANGELOG.md"):
+            continue
+        prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
+        inline = re.findall(r"`([^`\n]+)`", prose)
+        lines = "\n".join(blocks(page, "sh", "console", "bash")).splitlines()
+        for line in [*inline, *lines]:
+            match = re.match(r"^(?:\$ )?(?:\S*/)?h2h (.+?)(?: #.*)?$", line.strip())
+            if match:
+                found.append((page, shlex.split(match.group(1))))
+    return found
+
+
+@pytest.mark.parametrize(("page", "words"), spoken_commands(), ids=lambda value: str(value)[:60])
+def test_a_command_that_a_page_names_exists_with_its_options(page: str, words: list[str]) -> None:
+    options = [word.split("=")[0] for word in words if word.startswith("-") and word != "-"]
+    if words[0].startswith("-"):
+        command: click.Command = main
+    else:
+        assert words[0] in COMMANDS, f"{page}: h2h {' '.join(words)}"
+        found = main.get_command(click.Context(main), words[0])
+        assert found is not None
+        command = found
+        if isinstance(command, click.Group) and len(words) > 1:
+            inner = command.get_command(click.Context(command), words[1].split("|")[0])
+            assert inner is not None, f"{page}: h2h {' '.join(words)}"
+            command = inner
+    known = {"-h", "--help", "--version"}
+    known |= {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+    assert set(options) <= known, f"{page}: h2h {' '.join(words)}"
+
+
+def test_pages_name_commands() -> None:
+    assert {words[0] for _, words in spoken_commands()} >= {"run", "plan", "report", "sync", "ui"}
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor that Markdown readers on the web give a heading."""
+    plain = re.sub(r"[`*\[\]]", "", heading).lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def anchors(page: Path) -> set[str]:
+    body = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", body, re.MULTILINE)}
+
+
+def links() -> list[tuple[str, str]]:
+    return [
+        (page, target)
+        for page in NAMES
+        for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`(?!\])", "", text_of(page)))
+        if not re.match(r"[a-z]+:", target)
+    ]
+
+
+@pytest.mark.parametrize(("page", "target"), links(), ids=lambda value: str(value)[:60])
+def test_a_link_leads_to_a_file_and_a_heading(page: str, target: str) -> None:
+    path, _, fragment = target.partition("#")
+    file = (ROOT / page).parent / path if path else ROOT / page
+    assert file.exists(), f"{page}: {target}"
+    if fragment:
+        assert fragment in anchors(file), f"{page}: {target}"
+
+
+def test_pages_link_to_each_other() -> None:
+    assert len(links()) > 20
+
+
+HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"))]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented_where_plugins_are_explained(hook: str) -> None:
+    assert f"| `{hook}` |" in text_of("docs/writing-a-plugin.md")
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_has_prose(hook: str) -> None:
+    assert str(getattr(hookspecs, hook).__doc__).endswith(".")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_a_section(command: str) -> None:
+    assert f"\n## h2h {command}\n" in text_of("docs/cli.md")
+
+
+@pytest.mark.parametrize("page", [name for name in NAMES if name.startswith("docs/")])
+def test_every_page_can_be_reached_from_the_index(page: str) -> None:
+    if page != "docs/index.md":
+        assert f"]({page.removeprefix('docs/')})" in text_of("docs/index.md")
+
+
+def test_no_page_names_a_path_of_a_machine() -> None:
+    for page in NAMES:
+        assert not re.search(r"(?<![\w.~])/(root|home|Users|work|tmp)/", text_of(page)), page

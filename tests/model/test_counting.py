@@ -1,0 +1,79 @@
+"""Costs by hand: weights and floating-point operations of one small variant."""
+
+import pytest
+
+from headtohead.model.counting import count
+from headtohead.testing.tiny import tiny_config
+
+D, FF, SOURCE_WORDS, TARGET_WORDS, S, T = 16, 12, 11, 13, 6, 5
+
+
+def linear(inputs, outputs):
+    return inputs * outputs + outputs
+
+
+# name: inner width of queries, of keys, of values
+GEOMETRY = {
+    "split-heads": (D, D, D),
+    "single-head": (D, D, D),
+    "independent-heads": (4 * D, 4 * D, 4 * D),
+    "grouped-query": (D, D // 2, D // 2),
+}
+
+
+def counted(attention, **model):
+    config = tiny_config(attention=attention, **model)
+    return count(config, SOURCE_WORDS, TARGET_WORDS, S, T)
+
+
+@pytest.mark.parametrize("attention", GEOMETRY)
+def test_weights_are_those_counted_by_hand(attention):
+    q, k, v = GEOMETRY[attention]
+    one_attention = linear(D, q) + linear(D, k) + linear(D, v) + linear(q, D)
+    norm, feed_forward = 2 * D, linear(D, FF) + linear(FF, D)
+    encoder = one_attention + feed_forward + 2 * norm
+    decoder = 2 * (2 * one_attention + feed_forward + 3 * norm)
+    found = counted(attention)
+    assert found.attention == 5 * one_attention
+    assert found.non_embedding == encoder + decoder + 2 * norm
+    words = (SOURCE_WORDS + TARGET_WORDS) * D + linear(D, TARGET_WORDS)
+    assert found.total == found.non_embedding + words
+    assert found.inner_width == q
+
+
+@pytest.mark.parametrize("attention", GEOMETRY)
+def test_operations_are_those_counted_by_hand(attention):
+    """A product of [a, b] and [b, c] costs 2abc; only products are counted."""
+    q, k, v = GEOMETRY[attention]
+    projections = {"queries": 2 * D * q, "memory": 2 * D * (k + v), "output": 2 * q * D}
+
+    def attend(queries, keys):
+        own = queries * (projections["queries"] + projections["output"])
+        return own + keys * projections["memory"] + 2 * queries * keys * 2 * q
+
+    feed_forward = 2 * 2 * D * FF
+    encoder = attend(S, S) + S * feed_forward
+    decoder = 2 * (attend(T, T) + attend(T, S) + T * feed_forward)
+    total = encoder + decoder + T * 2 * D * TARGET_WORDS
+    assert counted(attention).flops_per_token == total / T
+
+
+def test_tied_words_cost_as_much_and_weigh_less():
+    plain, tied = counted("split-heads"), counted("split-heads", tied="output")
+    assert tied.flops_per_token == plain.flops_per_token
+    assert plain.total - tied.total == linear(D, TARGET_WORDS)
+    assert tied.non_embedding == plain.non_embedding
+
+
+def test_learned_tables_count_as_weights_and_cost_no_products():
+    plain = count(tiny_config("sinusoidal"), SOURCE_WORDS, TARGET_WORDS, S, T)
+    learned = count(tiny_config({"name": "learned", "max_length": 20}),
+                    SOURCE_WORDS, TARGET_WORDS, S, T)  # fmt: skip
+    assert learned.total - plain.total == 2 * 20 * D
+    assert learned.flops_per_token == plain.flops_per_token
+
+
+def test_lengths_are_rounded_to_whole_tokens():
+    config = tiny_config()
+    exact = count(config, SOURCE_WORDS, TARGET_WORDS, 6, 5)
+    assert count(config, SOURCE_WORDS, TARGET_WORDS, 6.4, 4.6) == exact

@@ -1,0 +1,91 @@
+"""Greedy decoding: sentences that end apart, masks that allow no cache, tables that end."""
+
+import pytest
+import torch
+
+from headtohead import HeadToHeadError
+from headtohead.data.vocabulary import EOS, PAD
+from headtohead.model.decoding import greedy, is_causal
+from headtohead.testing.invariants.decoding import plain_greedy
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+
+def ending_apart(**choices):
+    """Return a subject whose translations end at different steps, eos made likely by its bias."""
+    subject = Subject(tiny_config(**choices), seeds=(4, 5, 6))
+    subject.sentences = _for_members(subject, 3)
+    with torch.no_grad():
+        subject.model.words.weight *= 2.0
+        subject.model.words.bias[..., EOS] += 1.5
+    return subject
+
+
+def _for_members(subject, members):
+    from dataclasses import fields, replace
+
+    sentences = subject.sentences
+    wider = {
+        one.name: getattr(sentences, one.name)[[0, 1, 0][:members]] for one in fields(sentences)
+    }
+    return replace(sentences, **wider)
+
+
+@pytest.mark.parametrize("positional", ["none", "sinusoidal", "learned", "rotary", "alibi"])
+@pytest.mark.parametrize("masking", ["padding-causal", "causal", "none", "padding"])
+def test_greedy_writes_what_a_loop_without_a_cache_writes(positional, masking):
+    subject = ending_apart(positional=positional, attention="grouped-query", masking=masking)
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    assert is_causal(subject.model) == (masking in ("padding-causal", "causal"))
+    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+
+
+def test_sentences_of_a_batch_end_apart_and_stay_ended():
+    subject = ending_apart()
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    lengths = (found != PAD).sum(-1)
+    assert len(lengths.unique()) > 2
+    ended = (found == PAD).long()
+    assert (ended.diff(dim=-1) >= 0).all()
+    assert not (found == EOS).any()
+
+
+def test_members_decode_as_alone():
+    subject = ending_apart()
+    sentences = subject.sentences
+    together = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    for member in range(3):
+        alone = Subject(tiny_config(), seeds=(4,))
+        own = {name: value[member : member + 1]
+               for name, value in subject.model.state_dict().items()}  # fmt: skip
+        alone.model.load_state_dict(own)
+        source = sentences.source[member : member + 1]
+        lengths = sentences.source_lengths[member : member + 1]
+        found = greedy(alone.model, source, lengths, 8)[0]
+        width = min(found.shape[-1], together.shape[-1])
+        assert torch.equal(found[:, :width], together[member, :, :width])
+        assert not together[member, :, width:].any()
+
+
+def test_translations_end_with_the_learned_table():
+    subject = Subject(tiny_config({"name": "learned", "max_length": 7}))
+    with torch.no_grad():
+        subject.model.words.bias[..., EOS] -= 100.0
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 50)
+    assert found.shape[-1] == 7
+    assert (found != PAD).any()
+
+
+def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
+    subject = Subject(tiny_config({"name": "learned", "max_length": 5}))
+    with pytest.raises(HeadToHeadError, match=r"^position 6 is beyond the learned table of 5; "
+                       r"set positional\.encoder\.max_length higher$"):  # fmt: skip
+        subject.logits()
+
+
+def test_sentence_as_long_as_the_learned_table_is_read():
+    subject = Subject(tiny_config({"name": "learned", "max_length": 6}))
+    assert subject.logits().isfinite().all()

@@ -1,0 +1,176 @@
+"""The whole encoder-decoder against loops over Python floats, which share no code with it."""
+
+import math
+
+import pytest
+import torch
+
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+CHOICES = {
+    "pre-norm": {},
+    "post-norm": {"norm": "post"},
+    "post-norm and a final norm": {"norm": "post", "final_norm": True},
+    "pre-norm without a final norm": {"final_norm": False},
+    "gelu": {"activation": "gelu"},
+    "embeddings as they are": {"embedding_scale": "one"},
+    "output tied": {"tied": "output"},
+    "all tied": {"tied": "all"},
+    "no biases": {"bias": False},
+    "norm eps": {"norm_eps": 0.1},
+    "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
+}
+
+
+@pytest.mark.parametrize("model", CHOICES.values(), ids=CHOICES.keys())
+@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+def test_logits_equal_those_of_plain_loops(model, masking):
+    small = {"d_model": 6, "heads": 2, "d_ff": 5, "encoder_layers": 1, "decoder_layers": 1}
+    subject = Subject(tiny_config(masking=masking, **(small | model)))
+    sentences, logits = subject.sentences, subject.plain
+    for member, row in ((0, 1), (1, 0)):
+        weights = {
+            name: value[member].tolist() for name, value in subject.model.state_dict().items()
+        }
+        oracle = Oracle(subject.config.model, weights, masking == "padding-causal")
+        expected = oracle.logits(
+            sentences.source[member, row].tolist(), int(sentences.source_lengths[member, row]),
+            sentences.target[member, row].tolist(), int(sentences.target_lengths[member, row]),
+        )  # fmt: skip
+        live = int(sentences.target_lengths[member, row])
+        torch.testing.assert_close(
+            logits[member, row, :live], torch.tensor(expected[:live], dtype=torch.float64),
+            rtol=0, atol=1e-10,
+        )  # fmt: skip
+
+
+class Oracle:
+    """The forward pass of one member for one sentence pair, in lists of floats."""
+
+    def __init__(self, model, weights, masked):
+        self.model, self.weights, self.masked = model, weights, masked
+
+    def logits(self, source, source_length, target, target_length):
+        memory = self.encode(source, source_length)
+        x = self.embed(target, "target_embedding")
+        own = [
+            [not self.masked or (j <= i and j < target_length) for j in range(len(target))]
+            for i in range(len(target))
+        ]
+        cross = [[not self.masked or j < source_length for j in range(len(source))] for _ in target]
+        for layer in range(self.model.decoder_layers):
+            at = f"decoder.{layer}"
+            x = self.branch(
+                x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", own
+            )
+            x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)
+            x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
+        return [self.words(row) for row in self.final(x, "decoder_norm")]
+
+    def encode(self, source, length):
+        table = "target_embedding" if self.model.tied == "all" else "source_embedding"
+        x = self.embed(source, table)
+        keep = [[not self.masked or j < length for j in range(len(source))] for _ in source]
+        for layer in range(self.model.encoder_layers):
+            at = f"encoder.{layer}"
+            x = self.branch(
+                x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", keep
+            )
+            x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
+        return self.final(x, "encoder_norm")
+
+    def embed(self, ids, table):
+        width = self.model.d_model
+        scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
+        rows = []
+        for place, index in enumerate(ids):
+            row = []
+            for i in range(width):
+                angle = place / 10000 ** ((i - i % 2) / width)
+                wave = math.sin(angle) if i % 2 == 0 else math.cos(angle)
+                row.append(self.weights[f"{table}.weight"][index][i] * scale + wave)
+            rows.append(row)
+        return rows
+
+    def branch(self, x, name, inner, *settings):
+        if self.model.norm == "pre":
+            added = inner([self.norm(row, f"{name}.norm") for row in x], *settings)
+            return [
+                [a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)
+            ]
+        added = inner(x, *settings)
+        return [
+            self.norm([a + b for a, b in zip(*rows, strict=True)], f"{name}.norm")
+            for rows in zip(x, added, strict=True)
+        ]
+
+    def norm(self, row, name):
+        gain, bias = (self.weights[f"{name}.{part}"][0][0] for part in ("weight", "bias"))
+        mean = sum(row) / len(row)
+        variance = sum((value - mean) ** 2 for value in row) / len(row)
+        scale = math.sqrt(variance + self.model.norm_eps)
+        return [(value - mean) / scale * g + b for value, g, b in zip(row, gain, bias, strict=True)]
+
+    def final(self, x, name):
+        used = self.model.norm == "pre" if self.model.final_norm is None else self.model.final_norm
+        return [self.norm(row, name) for row in x] if used else x
+
+    def linear(self, row, name, first=0, last=None):
+        weight = self.weights[f"{name}.weight"]
+        last = len(weight[0]) if last is None else last
+        bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * last
+        return [
+            sum(value * weight[i][o] for i, value in enumerate(row)) + bias[o]
+            for o in range(first, last)
+        ]
+
+    def self_attention(self, x, name, keep):
+        d = self.model.d_model
+        joint = f"{name}.queries_keys_values"
+        q, k, v = ([self.linear(row, joint, s * d, (s + 1) * d) for row in x] for s in range(3))
+        return self.attend(q, k, v, name, keep)
+
+    def cross(self, x, memory, name, keep):
+        d = self.model.d_model
+        q = [self.linear(row, f"{name}.queries") for row in x]
+        k = [self.linear(row, f"{name}.keys_values", 0, d) for row in memory]
+        v = [self.linear(row, f"{name}.keys_values", d, 2 * d) for row in memory]
+        return self.attend(q, k, v, name, keep)
+
+    def attend(self, q, k, v, name, keep):
+        heads, width = self.model.heads, self.model.d_model // self.model.heads
+        out = []
+        for i, query in enumerate(q):
+            joined = []
+            for head in range(heads):
+                part = range(head * width, (head + 1) * width)
+                seen = [j for j in range(len(k)) if keep[i][j]]
+                scores = [sum(query[c] * k[j][c] for c in part) / math.sqrt(width) for j in seen]
+                powers = [math.exp(score - max(scores)) for score in scores]
+                total = sum(powers)
+                for c in part:
+                    joined.append(
+                        sum(p / total * v[j][c] for p, j in zip(powers, seen, strict=True))
+                    )
+            out.append(self.linear(joined, f"{name}.output"))
+        return out
+
+    def feed_forward(self, x, name):
+        return [
+            self.linear(
+                [self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer"
+            )
+            for row in x
+        ]
+
+    def activate(self, value):
+        if self.model.activation == "relu":
+            return max(value, 0.0)
+        return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
+
+    def words(self, row):
+        if self.model.tied == "none":
+            return self.linear(row, "words")
+        table = self.weights["target_embedding.weight"]
+        return [sum(a * b for a, b in zip(row, word, strict=True)) for word in table]

@@ -1,0 +1,123 @@
+"""An encoding that depends on content, as a stranger would write it: Shaw et al. 2018."""
+
+import pytest
+import torch
+
+from headtohead import Options, Positional, hookimpl, plugins
+from headtohead.model.counting import count
+from headtohead.model.transformer import Transformer
+from headtohead.testing import Subject, check, tiny_config
+from headtohead.testing.invariants.stacking import trained_weights
+
+
+class ShawOptions(Options):
+    clip: int = 2
+
+
+class Shaw(Positional):
+    """Relative positions on keys and values (arXiv:1803.02155, section 3.2)."""
+
+    Options = ShawOptions
+    promises = frozenset({"relative"})
+
+    def build(self):
+        geometry, rows = self.context.geometry, 2 * self.options.clip + 1
+        self.keys = self.parameter(rows, geometry.key_width, std=0.5)
+        self.of_values = self.parameter(rows, geometry.value_width, std=0.5)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        geometry = context.geometry
+        return (2 * options.clip + 1) * (geometry.key_width + geometry.value_width)
+
+    def _places(self, query_positions, key_positions):
+        apart = key_positions[0][None, :] - query_positions[0][:, None]
+        clip = self.options.clip
+        return apart.clamp(-clip, clip) + clip
+
+    def score(self, q, query_positions, key_positions, role, layer):
+        table = self.keys[:, self._places(query_positions, key_positions)]
+        return torch.einsum("mbhqd,mqkd->mbhqk", q, table) * self.context.geometry.scale
+
+    def values(self, weights, query_positions, key_positions, role, layer):
+        table = self.of_values[:, self._places(query_positions, key_positions)]
+        return torch.einsum("mbhqk,mqkd->mbhqd", weights, table)
+
+
+class Outsider:
+    @hookimpl
+    def register_positionals(self):
+        return {"shaw-relative": Shaw}
+
+
+@pytest.fixture(scope="module")
+def registry():
+    return plugins.load_registry(objects=[Outsider()])
+
+
+@pytest.fixture(autouse=True)
+def outsider(registry, monkeypatch):
+    monkeypatch.setattr(plugins, "_current", registry)
+
+
+@pytest.mark.parametrize("attention", ["split-heads", "grouped-query", "single-head"])
+def test_every_invariant_holds_for_an_encoding_with_score_and_values(attention):
+    everywhere = dict.fromkeys(("encoder", "decoder", "cross"), "shaw-relative")
+    verdicts = check(tiny_config(everywhere, attention))
+    assert {name for name, one in verdicts.items() if one.state == "broken"} == set()
+    assert verdicts["parity"].state == verdicts["weights-act"].state == "does not apply"
+    assert verdicts["joint-shift"].state == verdicts["stacking"].state == "holds"
+
+
+def test_plan_path_says_explicit_where_the_encoding_acts():
+    costs = count(tiny_config("shaw-relative"), 20, 20, 6, 5)
+    assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
+
+
+def test_it_trains_and_its_tables_move():
+    subject = Subject(tiny_config("shaw-relative"))
+    start = Transformer(
+        subject.config, subject.seeds, *map(len, (
+            subject.data.source_vocabulary, subject.data.target_vocabulary))
+    ).double()  # fmt: skip
+    trained = trained_weights(subject, subject.config, subject.seeds)
+    for member, weights in enumerate(trained):
+        for role in ("encoder", "decoder"):
+            for table in ("keys", "of_values"):
+                name = f"positionals.{role}.{table}"
+                moved = (weights[name] - start.state_dict()[name][member]).abs().amin(-1) > 0
+                # Rows run from two behind to two ahead, and the decoder never looks ahead.
+                assert moved.tolist() == [True] * 3 + [role == "encoder"] * 2
+
+
+def test_scores_and_values_equal_the_papers_formula():
+    """Equations 3 and 4, one query, key and head at a time."""
+    subject = Subject(tiny_config("shaw-relative", "split-heads"))
+    attention, positional = subject.attention("decoder"), subject.positional("decoder")
+    x, _ = subject.activations("decoder")
+    seen = {}
+    attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None,
+              seen.__setitem__)  # fmt: skip
+    member, row, head, clip, width = 1, 1, 2, 2, 4
+    q, k = (seen[name][member, row, head] for name in ("queries", "keys"))
+    for i in range(5):
+        for j in range(i + 1):
+            relative = positional.keys[member, max(-clip, min(clip, j - i)) + clip]
+            expected = (q[i] @ (k[j] + relative)) / width**0.5
+            torch.testing.assert_close(seen["scores"][member, row, head, i, j], expected)
+    heads = []
+    for one in range(4):
+        rows = []
+        for i in range(5):
+            total = torch.zeros(width, dtype=torch.float64)
+            for j in range(i + 1):
+                table = positional.of_values[member, max(-clip, min(clip, j - i)) + clip]
+                value = seen["values"][member, row, one, j]
+                total += seen["weights"][member, row, one, i, j] * (value + table)
+            rows.append(total)
+        heads.append(torch.stack(rows))
+    expected = (
+        torch.cat(heads, -1) @ attention.output.weight[member] + attention.output.bias[member, 0]
+    )
+    output = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")))
+    torch.testing.assert_close(output[member, row], expected)

@@ -1,0 +1,57 @@
+"""Positions and masks are chosen for each role apart."""
+
+import pytest
+import torch
+
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+
+def chosen(config, family):
+    return [getattr(config, family).role(role).name for role in ("encoder", "decoder", "cross")]
+
+
+def test_bare_masking_names_mean_what_each_role_needs():
+    expected = {
+        "none": ["none", "none", "none"],
+        "padding": ["padding", "padding", "padding"],
+        "causal": ["none", "causal", "none"],
+        "padding-causal": ["padding", "padding-causal", "padding"],
+    }
+    assert {name: chosen(tiny_config(masking=name), "masking") for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["none", "sinusoidal", "learned", "rotary", "alibi"])
+def test_bare_positional_names_leave_cross_attention_alone(name):
+    assert chosen(tiny_config(name), "positional") == [name, name, "none"]
+
+
+def test_each_role_uses_its_own_mask_and_no_other():
+    """Spoil one role's mask at a time: only what that role reads may change."""
+    masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
+    plain = Subject(tiny_config(masking=masks))
+    memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
+    for role in masks:
+        spoilt = Subject(tiny_config(masking=masks | {role: "none"}))
+        encoded = spoilt.model.encode(plain.sentences.source, plain.sentences.source_lengths)
+        assert torch.equal(encoded, memory) == (role != "encoder")
+        assert not torch.equal(spoilt.plain, plain.plain)
+
+
+def test_each_role_uses_its_own_encoding_and_no_other():
+    plain = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}))
+    memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
+    for role in ("encoder", "decoder", "cross"):
+        other = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}
+                                    | {role: "alibi"}))  # fmt: skip
+        encoded = other.model.encode(plain.sentences.source, plain.sentences.source_lengths)
+        assert torch.equal(encoded, memory) == (role != "encoder")
+        assert not torch.allclose(other.plain, plain.plain, atol=1e-6)
+
+
+def test_layers_of_a_role_share_one_encoding():
+    subject = Subject(tiny_config("learned", decoder_layers=2))
+    shared = [layer.attention.positional for layer in subject.model.decoder]
+    assert shared[0] is shared[1] is subject.positional("decoder")
+    names = [name for name, _ in subject.model.named_parameters() if "table" in name]
+    assert names == ["positionals.encoder.table", "positionals.decoder.table"]

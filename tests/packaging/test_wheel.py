@@ -1,0 +1,86 @@
+"""The wheel: what it puts into site-packages, and that it stands alone there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def call(*command: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    call("-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), cwd=ROOT)
+    (path,) = folder.glob("headtohead-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    call(
+        "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile",
+        "--disable-pip-version-check", "--target", str(folder), str(wheel), cwd=folder,
+    )  # fmt: skip
+    return folder
+
+
+def test_only_the_two_packages_land_in_site_packages(site: Path) -> None:
+    found = {path.name for path in site.iterdir()} - {"bin"}
+    assert found == {"headtohead", "headtohead_plugins", "headtohead-0.1.0.dist-info"}
+
+
+def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    wanted = {
+        path.relative_to(root).as_posix()
+        for root in (ROOT / "harness", ROOT / "plugins")
+        for path in root.rglob("*")
+        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js")
+    }
+    assert any(name.endswith(".j2") for name in wanted)
+    assert packed >= wanted
+    assert {Path(name).suffix for name in packed} <= {".py", ".j2", ".css", ".js", ".json"}
+
+
+def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as packed:
+        (scripts,) = (name for name in packed.namelist() if name.endswith("entry_points.txt"))
+        assert "h2h = headtohead.cli:main" in packed.read(scripts).decode()
+        (licence,) = (name for name in packed.namelist() if name.endswith("/LICENSE"))
+        assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_version_is_the_same_wherever_it_stands() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert metadata.version("headtohead") == version
+
+
+def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import headtohead, headtohead_plugins\n"
+        "from headtohead.plugins import load_registry\n"
+        "print(headtohead.__file__, headtohead_plugins.__file__, sep='\\n')\n"
+        "print(*sorted(one.name for one in load_registry().all() if one.family == 'launcher'))\n"
+    )
+    *files, launchers = call("-c", code, str(site), cwd=site).splitlines()
+    assert [Path(file).parents[1] for file in files] == [site, site]
+    assert launchers.split() == ["local"]

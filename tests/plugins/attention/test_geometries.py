@@ -1,0 +1,78 @@
+"""Heads, widths and scale of each attention style, and what they refuse."""
+
+import pytest
+
+from headtohead import HeadToHeadError, ModelConfig, plugins
+
+MODEL = ModelConfig(d_model=24, heads=4)
+
+EXPECTED = {
+    "split-heads": ({}, (4, 4, 6, 6, 6)),
+    "independent-heads": ({}, (4, 4, 24, 24, 24)),
+    "single-head": ({}, (1, 1, 24, 24, 24)),
+    "grouped-query": ({"kv_heads": 2}, (4, 2, 6, 6, 6)),
+    "free-geometry": ({"key_width": 5, "value_width": 7, "kv_heads": 1}, (4, 1, 5, 7, 5)),
+}
+
+
+def geometry(name, options, model=MODEL):
+    style = plugins.current().attention(name)
+    return style.geometry(style.Options(**options), model)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_geometry_is_the_papers(name):
+    options, (heads, kv_heads, key_width, value_width, scaled_by) = EXPECTED[name]
+    found = geometry(name, options)
+    assert (found.heads, found.kv_heads) == (heads, kv_heads)
+    assert (found.key_width, found.value_width) == (key_width, value_width)
+    assert found.scale == pytest.approx(scaled_by**-0.5, rel=1e-15)
+
+
+@pytest.mark.parametrize("name", sorted(plugins.current().entries["attention"]))
+def test_projections_count_as_the_catalogue_says(name):
+    """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped."""
+    d, h = 24, 4
+    expected = {
+        "split-heads": 4 * d * d,
+        "single-head": 4 * d * d,
+        "independent-heads": 4 * h * d * d,
+        "grouped-query": 2 * d * d + 2 * d * 2 * (d // h),
+        "free-geometry": d * (h * 5 + 1 * 5 + 1 * 7 + h * 7),
+    }
+    found = geometry(name, EXPECTED[name][0] if name in EXPECTED else {})
+    assert found.parameters(d, bias=False) == expected[name]
+
+
+REFUSED = {
+    "split heads that do not divide the width": (
+        "split-heads", {}, ModelConfig(d_model=10, heads=4),
+        r"^split-heads needs d_model to be a multiple of heads, got 10 and 4$",
+    ),
+    "groups that do not divide the heads": (
+        "grouped-query", {"kv_heads": 3}, MODEL,
+        r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
+        r"got 3, 4 and 24$",
+    ),
+    "more groups than heads": (
+        "grouped-query", {"kv_heads": 8}, MODEL,
+        r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
+        r"got 8, 4 and 24$",
+    ),
+    "free groups that do not divide the heads": (
+        "free-geometry", {"kv_heads": 3}, MODEL,
+        r"^free-geometry needs kv_heads to divide heads, got 3 and 4$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "model", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_numbers_that_do_not_fit_are_named(name, options, model, said):
+    with pytest.raises(HeadToHeadError, match=said):
+        geometry(name, options, model)
+
+
+def test_width_that_heads_do_not_divide_suits_styles_without_a_split():
+    model = ModelConfig(d_model=10, heads=4)
+    assert geometry("independent-heads", {}, model).key_width == 10
+    assert geometry("single-head", {}, model).heads == 1

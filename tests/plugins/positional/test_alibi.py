@@ -1,0 +1,47 @@
+"""Slopes as the paper and its authors' code have them, and the biases they make."""
+
+import pytest
+import torch
+
+from headtohead_plugins.positional.alibi import biases, slopes
+
+SLOPES = {
+    1: [2**-8],
+    2: [2**-4, 2**-8],
+    4: [2**-2, 2**-4, 2**-6, 2**-8],
+    8: [2**-1, 2**-2, 2**-3, 2**-4, 2**-5, 2**-6, 2**-7, 2**-8],
+    3: [2**-4, 2**-8, 2**-2],
+    6: [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
+    12: [*(2**-n for n in range(1, 9)), 2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5],
+}
+
+
+@pytest.mark.parametrize("heads", SLOPES)
+def test_slopes_are_the_papers(heads):
+    assert slopes(heads) == pytest.approx(SLOPES[heads], rel=1e-15)
+
+
+@pytest.mark.parametrize("heads", range(1, 33))
+def test_every_number_of_heads_gets_distinct_positive_slopes(heads):
+    found = slopes(heads)
+    assert len(set(found)) == heads
+    assert all(0 < slope < 1 for slope in found)
+
+
+def test_biases_fall_with_distance_on_both_sides():
+    places = torch.arange(4).unsqueeze(0)
+    found = biases(places, places, 2)
+    assert found.shape == (1, 1, 2, 4, 4)
+    for head, slope in enumerate((2**-4, 2**-8)):
+        for i in range(4):
+            for j in range(4):
+                assert found[0, 0, head, i, j].item() == -slope * abs(i - j)
+
+
+def test_mean_attended_distance_is_near_and_not_far():
+    """The flipped sign of a well-known tutorial gives 61.5 of 64 keys instead of 1.5."""
+    places = torch.arange(64).unsqueeze(0)
+    weights = biases(places, places, 1)[0, 0, 0] * 2**7
+    weights = weights.masked_fill(torch.ones(64, 64).triu(1).bool(), -torch.inf).softmax(-1)
+    distance = (weights * (places[0][:, None] - places[0][None, :])).sum(-1)
+    assert distance[-1].item() == pytest.approx(1 / (2.718281828**0.5 - 1), rel=1e-6)

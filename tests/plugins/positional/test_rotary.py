@@ -1,0 +1,63 @@
+"""Rotary against complex numbers: a pair is a number, a position turns it."""
+
+import cmath
+
+import pytest
+import torch
+
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+WIDTH, TIME = 8, 5
+
+
+def turned(vector, place, theta):
+    numbers = [complex(vector[i], vector[i + 1]) for i in range(0, WIDTH, 2)]
+    return [
+        number * cmath.exp(1j * place * theta ** (-2 * i / WIDTH))
+        for i, number in enumerate(numbers)
+    ]
+
+
+@pytest.mark.parametrize("theta", [10000.0, 50.0])
+def test_pairs_turn_as_complex_numbers(theta):
+    rotary = Subject(
+        tiny_config({"name": "rotary", "theta": theta}, "single-head", d_model=WIDTH)
+    ).positional("encoder")
+    x = torch.randn(2, 3, 1, TIME, WIDTH, dtype=torch.float64,
+                    generator=torch.Generator().manual_seed(1))  # fmt: skip
+    found = rotary.rotate(x, torch.arange(TIME).unsqueeze(0), "encoder")
+    for place in range(TIME):
+        expected = turned(x[1, 2, 0, place].tolist(), place, theta)
+        pairs = found[1, 2, 0, place].tolist()
+        for i, number in enumerate(expected):
+            assert pairs[2 * i] == pytest.approx(number.real, abs=1e-12)
+            assert pairs[2 * i + 1] == pytest.approx(number.imag, abs=1e-12)
+
+
+def test_scores_are_real_parts_of_products_that_know_only_the_difference():
+    subject = Subject(tiny_config("rotary", "single-head", d_model=WIDTH))
+    x, _ = subject.activations("decoder")
+    seen = {}
+    subject.attention("decoder")(x, None, subject.view("decoder"), None, seen.__setitem__)
+    weight = subject.attention("decoder").queries_keys_values
+    q, k, _ = (x[0, 0] @ weight.weight[0] + weight.bias[0]).split(WIDTH, dim=-1)
+    for i in range(TIME):
+        for j in range(TIME):
+            pairs = zip(turned(q[i].tolist(), i - j, 10000.0), turned(k[j].tolist(), 0, 1.0),
+                        strict=True)  # fmt: skip
+            expected = sum((a * b.conjugate()).real for a, b in pairs) * WIDTH**-0.5
+            assert seen["scores"][0, 0, 0, i, j].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_values_stay_where_they_are():
+    subject = Subject(tiny_config("rotary"))
+    plain = Subject(tiny_config("none"))
+    shown = []
+    for one in (subject, plain):
+        x, _ = one.activations("encoder")
+        seen = {}
+        one.attention("encoder")(x, None, one.view("encoder"), None, seen.__setitem__)
+        shown.append(seen)
+    assert torch.equal(shown[0]["values"], shown[1]["values"])
+    assert not torch.equal(shown[0]["keys"], shown[1]["keys"])

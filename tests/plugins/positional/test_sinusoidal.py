@@ -1,0 +1,46 @@
+"""The sinusoidal table, digit by digit as two notebooks printed it."""
+
+import pytest
+import torch
+
+from headtohead_plugins.positional.sinusoidal import sinusoids
+
+# Notebook 5, d_model 6, positions 0 to 5, eight decimals.
+WIDTH_6 = [
+    [0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
+    [0.84147098, 0.54030231, 0.04639922, 0.99892298, 0.00215443, 0.99999768],
+    [0.90929743, -0.41614684, 0.0926985, 0.99569422, 0.00430886, 0.99999072],
+    [0.14112001, -0.9899925, 0.1387981, 0.9903207, 0.00646326, 0.99997911],
+    [-0.7568025, -0.65364362, 0.18459872, 0.98281398, 0.00861763, 0.99996287],
+    [-0.95892427, 0.28366219, 0.23000171, 0.97319022, 0.01077197, 0.99994198],
+]
+# Notebook 4, d_model 8, positions 0 to 3, five digits.
+WIDTH_8 = [
+    [0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
+    [8.4147e-01, 5.4030e-01, 9.9833e-02, 9.9500e-01, 9.9998e-03, 9.9995e-01, 1.0000e-03, 1.0],
+    [9.0930e-01, -4.1615e-01, 1.9867e-01, 9.8007e-01, 1.9999e-02, 9.9980e-01, 2.0000e-03, 1.0],
+    [1.4112e-01, -9.8999e-01, 2.9552e-01, 9.5534e-01, 2.9995e-02, 9.9955e-01, 3.0000e-03, 1.0],
+]
+
+
+@pytest.mark.parametrize(
+    ("printed", "half_digit"), [(WIDTH_6, 0.51e-8), (WIDTH_8, 0.51e-5)], ids=["6", "8"]
+)
+def test_table_equals_what_a_notebook_printed(printed, half_digit):
+    table = sinusoids(torch.arange(len(printed)), len(printed[0]))
+    expected = torch.tensor(printed, dtype=torch.float64)
+    torch.testing.assert_close(table, expected, rtol=0, atol=half_digit)
+
+
+def test_odd_width_drops_the_last_cosine():
+    places = torch.arange(4)
+    even = torch.arange(0, 7, 2, dtype=torch.float64)
+    table = sinusoids(places, 7)
+    assert table.shape == (4, 7)
+    torch.testing.assert_close(table[:, -1], (places * 10000.0 ** (-even[-1] / 7)).sin())
+
+
+def test_far_positions_keep_their_digits():
+    far = sinusoids(torch.tensor([100_000]), 4)[0]
+    expected = [0.0357487979720, -0.9993608074, 0.8268795405, 0.5623790763]
+    torch.testing.assert_close(far, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)

@@ -1,0 +1,45 @@
+"""Encodings refuse, with a reason, what they have no meaning for."""
+
+import pytest
+
+from headtohead import Setting, plugins
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.testing.tiny import tiny_config
+
+
+def reason(config, **longest):
+    return undefined_reason(config, longest, plugins.current())
+
+
+def test_rotary_refuses_an_odd_key_width():
+    assert reason(tiny_config("rotary", d_model=9, heads=3)) == (
+        "rotary needs an even key width, got 3"
+    )
+    assert reason(tiny_config("rotary", d_model=12, heads=3)) is None
+
+
+def test_learned_refuses_data_longer_than_its_table():
+    config = tiny_config({"name": "learned", "max_length": 12})
+    assert reason(config, source=12, target=12) is None
+    assert reason(config, source=13, target=9) == (
+        "a source of 13 tokens is longer than the learned table of 12; "
+        "set positional.encoder.max_length to at least 13"
+    )
+    assert reason(config, source=9, target=14) == (
+        "a target of 14 tokens is longer than the learned table of 12; "
+        "set positional.decoder.max_length to at least 14"
+    )
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+def test_encodings_of_embeddings_refuse_cross_attention(name):
+    assert reason(tiny_config({"cross": name})) == (
+        f"{name} adds to embeddings, which cross-attention has none of; use 'none'"
+    )
+
+
+@pytest.mark.parametrize("name", ["none", "sinusoidal", "alibi"])
+def test_others_are_defined_at_every_width_and_length(name):
+    entry = plugins.current().positional(name)
+    setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
+    assert entry.undefined_for(entry.Options(), setting) is None

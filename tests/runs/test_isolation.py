@@ -1,0 +1,196 @@
+"""A member, a stack or a machine that fails takes nothing else with it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headtohead.runs import files
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Check = Callable[["Study", "Study"], None]
+
+LISTENER = """
+import headtohead as h2h
+
+@h2h.hookimpl
+def on_evaluation(run, step, metrics):
+    if run.name.split("-")[-2] == "s1" and step == 40:
+        raise ValueError("no more of this")
+"""
+
+POISON = """
+import headtohead as h2h
+import torch
+
+class Poison(h2h.Positional):
+    '''One member of the stack starts from numbers that are none.'''
+
+    def build(self):
+        self.table = self.parameter(64, self.context.d_model)
+        if self.context.role == "decoder":
+            with torch.no_grad():
+                self.table[0] = float("nan")
+
+    def embed(self, positions, role):
+        return self.table[:, positions]
+
+@h2h.hookimpl
+def register_positionals():
+    return {"poison": Poison}
+"""
+
+GREEDY = """
+import headtohead as h2h
+import torch
+
+class Greedy(h2h.Positional):
+    '''Runs out of memory where a batch has many rows.'''
+
+    def rotate(self, x, positions, role):
+        if self.training and x.shape[1] > 6:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"greedy": Greedy}
+"""
+
+BROKEN = """
+import headtohead as h2h
+
+class Broken(h2h.Positional):
+    '''Fails whenever it is trained.'''
+
+    def rotate(self, x, positions, role):
+        if x.device.type != "meta":
+            raise RuntimeError("the same fault")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"broken": Broken}
+"""
+
+
+def plugin(study: Study, text: str) -> tuple[str, str]:
+    path = study.folder / "mine.py"
+    path.write_text(text)
+    return "--plugin", str(path)
+
+
+def test_a_member_that_raises_is_retired_and_its_neighbour_is_untouched(
+    study: Study, undisturbed: Study
+) -> None:
+    done = study.run(*plugin(study, LISTENER), code=1)
+    raised, neighbour = study.directories()
+    status = files.read_json(raised / "status.json")
+    assert status["state"] == "FAILED"
+    assert status["reason"] == "ValueError: no more of this"
+    assert "not complete: 1 DONE, 1 FAILED" in done.stdout
+    assert study.scores()[neighbour.name] == undisturbed.scores()[neighbour.name]
+    for name, value in study.weights()[neighbour.name].items():
+        assert bool((value == undisturbed.weights()[neighbour.name][name]).all())
+
+
+def test_a_failed_run_is_not_started_again_unless_asked(
+    study: Study, undisturbed: Study, same_results: Check
+) -> None:
+    study.run(*plugin(study, LISTENER), code=1)
+    again = study.run(code=1)
+    assert "training" not in again.stderr
+    study.run("--retry")
+    same_results(study, undisturbed)
+
+
+def test_a_member_that_diverges_is_a_result_and_its_neighbour_goes_on(study: Study) -> None:
+    study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "poison"})
+    study.run(*plugin(study, POISON))
+    poisoned, neighbour = study.directories()
+    status = files.read_json(poisoned / "status.json")
+    assert status["state"] == "DIVERGED"
+    assert status["reason"] == "the loss is not finite at step 20"
+    assert files.read_json(neighbour / "status.json")["state"] == "DONE"
+    assert all(bool(value.isfinite().all()) for value in study.weights()[neighbour.name].values())
+
+
+def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(study: Study) -> None:
+    study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"})
+    done = study.run(*plugin(study, GREEDY))
+    assert "out of memory; trying in 2 pieces" in done.stderr
+    plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
+    small = study.scores()
+    study.run(*plugin(study, plain), "--fresh")
+    for name, scores in study.scores().items():
+        assert scores["valid/loss"] == pytest.approx(small[name]["valid/loss"], rel=1e-3)
+
+
+def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
+    study.write(
+        base={"model": {"layers": 1}},
+        baseline={"positional": "broken"},
+        design=[{"product": {"model.d_ff": [8, 12, 16, 20, 24, 28]}}],
+    )
+    done = study.run(*plugin(study, BROKEN), "--workers", "1", code=1)
+    assert "stopped after 3 stacks failed in the same way: RuntimeError: the same fault" in done.stdout
+    states = sorted(study.states().values())
+    assert states.count("FAILED") == 6
+    assert states.count("PLANNED") == 6
+
+
+def test_a_stack_over_its_time_is_left_as_timeout_with_a_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "1.5", code=1)
+    assert set(study.states().values()) == {"TIMEOUT"}
+    assert any(study.experiment.glob(".stacks/*/resume.safetensors"))
+
+
+def test_extending_the_seeds_trains_only_what_is_missing(study: Study) -> None:
+    study.run()
+    before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns
+              for path in study.directories()}  # fmt: skip
+    study.write(seeds=3)
+    done = study.run()
+    assert "training 1 runs in 1 stacks" in done.stderr
+    assert len(study.directories()) == 3
+    for path, moment in before.items():
+        assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
+
+
+def test_fresh_moves_earlier_runs_aside_and_loses_none(study: Study) -> None:
+    study.run()
+    names = [path.name for path in study.directories()]
+    study.run("--fresh")
+    assert [path.name for path in study.directories()] == names
+    kept = [path.parent.name for path in study.experiment.glob(".superseded/*/*/results.json")]
+    assert sorted(kept) == names
+
+
+def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> None:
+    study.write(design=[{"product": {"masking.decoder": ["padding-causal", "causal"]}}])
+    done = study.run()
+    assert "training 2 runs in 1 stacks" in done.stderr
+    plan = files.read_json(study.experiment / "experiment.json")
+    equal = [variant["equal_to"] for variant in plan["variants"]]
+    assert sorted(equal, key=str) == sorted([None, plan["baseline"]], key=str)
+    assert "by construction" in (study.folder / "reports/tiny/report.md").read_text()
+
+
+def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -> None:
+    study.run()
+    other = study.folder / "other.yaml"
+    other.write_text(study.file.read_text())
+    done = subprocess.run(
+        study.command("run", str(other), "--no-tracking"), cwd=study.folder,
+        env=study.environment, text=True, capture_output=True, timeout=200, check=True,
+    )  # fmt: skip
+    assert "training" not in done.stderr
+    plan = files.read_json(study.runs / "other" / "experiment.json")
+    assert all(run["reused_from"].startswith("tiny/") for run in plan["runs"])
+    assert "2 runs are reused from other experiments" in done.stdout

@@ -1,0 +1,212 @@
+"""Evaluation against plain loops, torch and sacreBLEU called as anyone would."""
+
+import math
+
+import pytest
+import sacrebleu
+import torch
+
+from headtohead.data.vocabulary import EOS, PAD
+from headtohead.model.transformer import Transformer
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.evaluate import (
+    Translations,
+    bucket_of,
+    collect,
+    distinct_sources,
+    teacher_forced,
+    token_losses,
+    translate_rows,
+)
+from headtohead.training.loop import live_positions
+from headtohead.training.tensors import SplitTensors
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny_data()
+
+
+def model_of(data, **choices):
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(tiny_config(**choices), [1, 2], *words).double().eval()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def split(data):
+    return SplitTensors.of(data.splits["train"], torch.device("cpu"))
+
+
+def test_sums_equal_a_loop_over_sentences_and_words(data, split):
+    model = model_of(data)
+    found = teacher_forced(model, split, split.padded_batches(7))
+    raw = data.splits["train"]
+    for row in (0, 5, 11):
+        source = torch.tensor(raw.source[row]).expand(2, 1, -1)
+        target = torch.tensor(raw.target[row])
+        reads, writes = target[:-1].expand(2, 1, -1), target[1:]
+        with torch.no_grad():
+            logits = model(source, torch.full((2, 1), source.shape[-1]),
+                           reads, torch.full((2, 1), len(writes)))  # fmt: skip
+        for member in range(2):
+            loss, right = 0.0, 0
+            for place, word in enumerate(writes.tolist()):
+                scores = logits[member, 0, place].tolist()
+                most = max(scores)
+                loss += most + math.log(sum(math.exp(s - most) for s in scores)) - scores[word]
+                right += scores.index(most) == word
+            assert float(found.losses[member, row]) == pytest.approx(loss, rel=1e-5)
+            assert int(found.right[member, row]) == right
+        assert int(found.words[row]) == len(writes)
+
+
+def test_metrics_are_means_over_tokens(data, split):
+    found = teacher_forced(model_of(data), split, split.padded_batches(7))
+    metrics = found.metrics(1)
+    words = sum(len(one) - 1 for one in data.splits["train"].target)
+    assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / words)
+    assert metrics["perplexity"] == pytest.approx(math.exp(metrics["loss"]))
+    assert metrics["token_accuracy"] == pytest.approx(float(found.right[1].sum()) / words)
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "padding", "causal", "none"])
+def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
+    model = model_of(data, masking=masking)
+    padded = teacher_forced(model, split, split.padded_batches(16))
+    alone = teacher_forced(model, split, split.unpadded_batches(16, by_target=True))
+    apart = (padded.losses - alone.losses).abs().max()
+    hidden = masking in ("padding-causal", "padding")
+    assert (apart < 1e-5) if hidden else (apart > 1e-3)
+    written = [
+        translate_rows(model, split, batches, 6)
+        for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
+    ]
+    assert (written[0] == written[1]) or not hidden
+
+
+def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
+    model = model_of(data)
+    whole = teacher_forced(model, split, split.padded_batches(60))
+    monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
+    pieces = teacher_forced(model, split, split.padded_batches(60))
+    torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
+    assert torch.equal(pieces.right, whole.right)
+
+
+def test_padding_costs_no_loss_and_smoothing_is_torchs():
+    logits = torch.randn(2, 3, 4, 9, dtype=torch.float64,
+                         generator=torch.Generator().manual_seed(1))  # fmt: skip
+    writes = torch.tensor([[4, 5, EOS, PAD], [6, EOS, PAD, PAD], [7, 8, 4, EOS]]).expand(2, 3, 4)
+    for smoothing in (0.0, 0.1, 0.5):
+        losses = token_losses(logits, writes, smoothing)
+        assert (losses[writes == PAD] == 0).all()
+        chosen = logits.log_softmax(-1)
+        right = chosen.gather(-1, writes.unsqueeze(-1)).squeeze(-1)
+        expected = -(1 - smoothing) * right - smoothing * chosen.mean(-1)
+        expected = expected.where(writes != PAD, 0.0)
+        torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
+
+
+def test_projecting_live_positions_alone_gives_the_same_losses():
+    generator = torch.Generator().manual_seed(2)
+    hidden = torch.randn(2, 3, 4, 5, generator=generator)
+    writes = torch.tensor([
+        [[4, 5, EOS, PAD], [6, EOS, PAD, PAD], [7, 8, 4, EOS]],
+        [[EOS, PAD, PAD, PAD], [6, EOS, PAD, PAD], [7, EOS, PAD, PAD]],
+    ])  # fmt: skip
+    chosen, words = live_positions(hidden, writes, 9)
+    assert chosen.shape == (2, 1, 9, 5)
+    for member, count in enumerate((9, 5)):
+        live = writes[member] != PAD
+        assert torch.equal(words[member, 0, :count], writes[member][live])
+        assert torch.equal(chosen[member, 0, :count], hidden[member][live])
+        assert (words[member, 0, count:] == PAD).all()
+    everything, _ = live_positions(hidden, writes, 12)
+    assert everything.shape == (2, 1, 12, 5)
+
+
+REFERENCES = (
+    ("le chat dort", "le chat est endormi"),
+    ("je mange une pomme rouge",),
+    ("elle lit un livre", "elle est en train de lire un livre", "elle lit"),
+    ("nous y allons demain matin",),
+)
+HYPOTHESES = (
+    "le chat est endormi", "je mange la pomme rouge", "elle lit un livre", "nous allons demain",
+)  # fmt: skip
+SOURCES = ("a", "b", "c", "d")
+
+
+def test_bleu_and_chrf_equal_sacrebleu_called_plainly_on_several_references():
+    found = Translations(SOURCES, REFERENCES, HYPOTHESES).scores()
+    streams = [
+        ["le chat dort", "je mange une pomme rouge", "elle lit un livre",
+         "nous y allons demain matin"],
+        ["le chat est endormi", None, "elle est en train de lire un livre", None],
+        [None, None, "elle lit", None],
+    ]  # fmt: skip
+    bleu = sacrebleu.metrics.BLEU(tokenize="none", force=True)
+    assert found.values["bleu"] == bleu.corpus_score(list(HYPOTHESES), streams).score
+    chrf = sacrebleu.corpus_chrf(list(HYPOTHESES), streams).score
+    assert found.values["chrf"] == chrf
+    assert "tok:none" in found.signatures["bleu"]
+    assert "nrefs:var" in found.signatures["bleu"]
+    assert found.signatures["chrf"].startswith("nrefs:var|case:mixed")
+
+
+def test_one_reference_gives_less_than_all():
+    all_of_them = Translations(SOURCES, REFERENCES, HYPOTHESES).scores().values
+    first = tuple(one[:1] for one in REFERENCES)
+    only = Translations(SOURCES, first, HYPOTHESES).scores().values
+    assert all(all_of_them[name] > only[name] for name in ("bleu", "chrf", "exact_match"))
+
+
+def test_exact_match_counts_any_reference_and_whole_sentences():
+    translations = Translations(SOURCES, REFERENCES, HYPOTHESES)
+    assert translations.exact == [True, False, True, False]
+    assert translations.scores().values["exact_match"] == 0.5
+    assert translations.part([1, 2]).exact == [False, True]
+
+
+def test_perfect_and_empty_translations_have_the_extreme_scores():
+    first = tuple(one[0] for one in REFERENCES)
+    perfect = Translations(SOURCES, REFERENCES, first).scores().values
+    assert perfect == {"exact_match": 1.0, "bleu": pytest.approx(100), "chrf": pytest.approx(100)}
+    empty = Translations(SOURCES, REFERENCES, ("",) * 4).scores().values
+    assert empty == {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0}
+
+
+def test_translations_are_joined_with_their_own_rows(data, split):
+    model = model_of(data)
+    raw = data.splits["train"]
+    rows = distinct_sources(raw, 5)
+    written = translate_rows(model, split, [torch.tensor(rows)], 6)[1]
+    found = collect(data, raw, rows, written)
+    assert found.sources == tuple(raw.source_text[row] for row in rows)
+    assert found.references == tuple(raw.references[row] for row in rows)
+    for row, text in zip(rows, found.hypotheses, strict=True):
+        assert text == data.target_vocabulary.decode(written[row])
+        assert not {PAD, EOS} & set(written[row])
+
+
+def test_distinct_sources_are_taken_once_in_their_order(data):
+    raw = data.splits["train"]
+    rows = distinct_sources(raw, None)
+    texts = [raw.source_text[row] for row in rows]
+    assert len(set(texts)) == len(texts)
+    assert set(texts) == set(raw.source_text)
+    assert rows == sorted(rows)
+    assert distinct_sources(raw, 3) == rows[:3]
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(1, (1, 5)), (5, (1, 5)), (6, (6, 8)), (8, (6, 8)), (9, (9, None)), (99, (9, None))],
+)
+def test_buckets_run_from_one_bound_to_the_next(length, expected):
+    assert bucket_of(length, (5, 8)) == expected

@@ -1,0 +1,149 @@
+"""Schedules against formulas; optimizers and clipping against torch's, member by member."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from headtohead.experiment.schema import TrainConfig
+from headtohead.training.optimise import (
+    clip_gradients,
+    gradient_norms,
+    learning_rate,
+    make_optimizer,
+)
+
+STEPS = 100
+
+
+def rates(**train):
+    config = TrainConfig(lr=0.5, **train)
+    return [learning_rate(config, step, STEPS) for step in range(1, STEPS + 1)]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "inverse-sqrt", "cosine"])
+def test_warm_up_is_linear_and_ends_at_the_peak(schedule):
+    found = rates(schedule=schedule, warmup_steps=20)
+    assert found[:20] == pytest.approx([0.5 * step / 20 for step in range(1, 21)])
+    assert max(found) == found[19] == 0.5
+
+
+def test_constant_stays_at_the_peak():
+    assert rates(schedule="constant") == [0.5] * STEPS
+
+
+def test_inverse_sqrt_is_the_papers_schedule():
+    """Vaswani et al. 2017, equation 3, with the peak in place of d_model ** -0.5."""
+    warmup = 25
+    found = rates(schedule="inverse-sqrt", warmup_steps=warmup)
+    expected = [
+        0.5 * warmup**0.5 * min(step**-0.5, step * warmup**-1.5) for step in range(1, STEPS + 1)
+    ]
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_inverse_sqrt_without_warm_up_starts_at_the_peak():
+    found = rates(schedule="inverse-sqrt")
+    assert found[:4] == pytest.approx([0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25])
+
+
+def test_cosine_ends_at_zero_and_is_half_way_at_half_time():
+    found = rates(schedule="cosine", warmup_steps=20)
+    assert found[59] == pytest.approx(0.25)
+    assert found[-1] == pytest.approx(0.0, abs=1e-15)
+    assert all(one > other for one, other in itertools.pairwise(found[19:]))
+    expected = 0.25 * (1 + math.cos(math.pi * 10 / 80))
+    assert found[29] == pytest.approx(expected)
+
+
+class Stacked(nn.Module):
+    """Parameters of three members."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        draw = {"generator": generator, "dtype": torch.float64}
+        self.weight = nn.Parameter(torch.randn(3, 4, 5, **draw))
+        self.bias = nn.Parameter(torch.randn(3, 1, 5, **draw))
+        self.unused = nn.Parameter(torch.randn(3, 2, **draw))
+
+    def give_gradients(self, step):
+        generator = torch.Generator().manual_seed(100 + step)
+        for parameter in (self.weight, self.bias):
+            parameter.grad = torch.randn(
+                parameter.shape, generator=generator, dtype=torch.float64
+            ) * torch.tensor([0.01, 1.0, 100.0]).view(-1, *[1] * (parameter.dim() - 1))
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
+)
+def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay):
+    stacked = Stacked()
+    alone = [
+        [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()]
+        for member in range(3)
+    ]
+    train = TrainConfig(
+        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay
+    )
+    ours = make_optimizer(train, stacked)
+    others = [
+        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
+        for parameters in alone
+    ]
+    for step in range(5):
+        stacked.give_gradients(step)
+        for member, parameters in enumerate(alone):
+            for own, shared in zip(parameters, stacked.parameters(), strict=True):
+                own.grad = None if shared.grad is None else shared.grad[member].clone()
+            others[member].step()
+        ours.step()
+    for member, parameters in enumerate(alone):
+        for own, shared in zip(parameters, stacked.parameters(), strict=True):
+            torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("largest", [0.5, 5.0, 1e9])
+def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
+    stacked = Stacked()
+    stacked.give_gradients(0)
+    alone = []
+    for member in range(3):
+        own = [
+            nn.Parameter(torch.zeros_like(one[member])) for one in (stacked.weight, stacked.bias)
+        ]
+        for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
+            parameter.grad = shared.grad[member].clone()
+        alone.append(own)
+    expected = [float(nn.utils.clip_grad_norm_(own, largest)) for own in alone]
+    norms = clip_gradients(list(stacked.parameters()), largest)
+    assert norms.tolist() == pytest.approx(expected, rel=1e-12)
+    for member, own in enumerate(alone):
+        for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
+            torch.testing.assert_close(shared.grad[member], parameter.grad, rtol=1e-12, atol=0)
+    assert stacked.unused.grad is None
+
+
+def test_a_member_that_diverges_is_not_felt_by_the_clipping_of_others():
+    stacked = Stacked()
+    stacked.give_gradients(0)
+    calm = stacked.weight.grad[:2].clone()
+    stacked.weight.grad[2] = torch.inf
+    clip_gradients(list(stacked.parameters()), 1e9)
+    assert torch.equal(stacked.weight.grad[:2], calm)
+    assert not stacked.weight.grad[2].isfinite().any()
+
+
+def test_norms_are_of_each_members_whole_gradient():
+    stacked = Stacked()
+    stacked.give_gradients(0)
+    expected = [
+        math.sqrt(sum(float(one.grad[member].square().sum())
+                      for one in (stacked.weight, stacked.bias)))
+        for member in range(3)
+    ]  # fmt: skip
+    assert gradient_norms(list(stacked.parameters())).tolist() == pytest.approx(expected)

@@ -1,0 +1,116 @@
+"""Training that is cut off and goes on equals training that was not, bit for bit on a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from headtohead.data import cache_root, prepare
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.resolve import resolve
+from headtohead.experiment.schema import RunConfig
+from headtohead.plugins import current
+from headtohead.training import checkpoint
+from headtohead.training.loop import Evaluation, StackTraining
+
+
+def tiny(dropout: float = 0.2, **train: object) -> RunConfig:
+    return resolve(
+        {
+            "data": {"dataset": "toy-grammar", "size": 300},
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": dropout},
+            "train": {"steps": 40, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 8} | train,
+        },
+        current(),
+    )
+
+
+def training(config: RunConfig, path: Path | None = None, **more: object) -> StackTraining:
+    data = prepare(config.data, cache_root())
+    return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), path, **more)  # type: ignore[arg-type]
+
+
+def cut_off(config: RunConfig, path: Path, at: int) -> None:
+    """Train until a step and leave the resume point of that moment."""
+    first = training(config, path)
+    with pytest.raises(TimeoutError):
+        first.run(lambda: at - first.progress.step)
+
+
+CONFIGS = {
+    "plain": {},
+    "adam and cosine": {"optimizer": "adam", "schedule": "cosine", "weight_decay": 0.1},
+    "early stopping": {"early_stopping": {"patience": 1}, "evaluate_every": 2, "lr": 0.3},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "at"),
+    [("plain", 1), ("plain", 19), ("adam and cosine", 32), ("early stopping", 3)],
+)
+def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
+    config = tiny(**CONFIGS[name])
+    seen: list[Evaluation] = []
+    whole = training(config, on_evaluation=seen.append)
+    whole.run()
+    assert whole.progress.step > at
+    path = tmp_path / "resume.safetensors"
+    cut_off(config, path, at)
+    later: list[Evaluation] = []
+    torch.rand(7)  # whatever happened in between
+    rest = training(config, path, on_evaluation=later.append)
+    rest.run()
+    for (one, a), (_, b) in zip(
+        whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True
+    ):
+        assert torch.equal(a, b), one
+    assert [e for e in seen if e.step > at] == later
+    assert whole.progress.members == rest.progress.members
+    assert torch.equal(whole.token_sum, rest.token_sum)
+
+
+def test_a_resume_that_forgets_the_random_state_is_seen(tmp_path: Path) -> None:
+    """The planted fault: this test's comparison must be able to fail."""
+    config, path = tiny(), tmp_path / "resume.safetensors"
+    whole = training(config)
+    whole.run()
+    cut_off(config, path, 19)
+    tensors, state = checkpoint.load(path)
+    tensors["random/cpu"] = torch.Generator().manual_seed(5).get_state()
+    checkpoint.save(path, tensors, state)
+    rest = training(config, path)
+    rest.run()
+    assert not torch.equal(whole.model.words.weight, rest.model.words.weight)
+
+
+def test_early_stopping_keeps_each_members_best_weights() -> None:
+    config = tiny(early_stopping={"patience": 1}, evaluate_every=2, lr=0.3)
+    stack = training(config)
+    stack.run()
+    assert any(member.ended == "stopped early" for member in stack.progress.members)
+    from headtohead.training.evaluate import teacher_forced
+
+    split = stack.splits["valid"]
+    forced = teacher_forced(stack.model, split, split.padded_batches(128))
+    for index, member in enumerate(stack.progress.members):
+        assert forced.metrics(index)["loss"] == pytest.approx(member.best, rel=1e-5)
+
+
+def test_a_damaged_resume_point_is_refused_by_name(tmp_path: Path) -> None:
+    config, path = tiny(), tmp_path / "resume.safetensors"
+    cut_off(config, path, 3)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(HeadToHeadError, match=r"resume\.safetensors' is damaged .*; delete it"):
+        training(config, path).run()
+
+
+def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
+    config = tiny(dropout=0.0, precision="float64")
+    whole, pieces = training(config), training(config, micro_batch=3)
+    batch, live = next(whole._batches())
+    losses = [one._backward(batch, live) for one in (whole, pieces)]
+    torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
+    for a, b in zip(whole.parameters, pieces.parameters, strict=True):
+        torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)

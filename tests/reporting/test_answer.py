@@ -72,7 +72,7 @@ def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path)
     study = made.Study(axes={"masking.decoder": ["padding-causal", "causal"]}, maps=False,
                        equal_to={"causal": "padding-causal"})  # fmt: skip
     text = answered(made.write_study(tmp_path, study))
-    assert "no difference" not in text.lower()
+    assert text == "No difference is possible: all variants are equal by construction."
 
 
 def test_one_seed_is_not_a_verdict(study):
@@ -135,3 +135,9 @@ def test_variants_outside_the_factorial_are_answered_beside_the_axes(made, tmp_p
 
 def test_no_factor_contrast_means_no_word_of_axes(study):
     assert "axis" not in answered(study(one_at_a_time=True))
+
+
+def test_a_baseline_that_diverged_leaves_no_answer_and_the_reason(study):
+    text = answered(study(states={("sinusoidal-split-heads-padding-causal", 4): "DIVERGED"}))
+    assert text.startswith("No answer: not ranked: ")
+    assert "sinusoidal · split-heads · padding-causal: 1 diverged of 6 seeds" in text

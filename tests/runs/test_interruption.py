@@ -48,7 +48,9 @@ def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
     study: Study, undisturbed: Study, same_results: Check, resume_point: bool
 ) -> None:
     parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
-    wait_for(lambda: has_claim(study) and (not resume_point or step_of(study) >= 1))
+    wait_for(lambda: has_claim(study) and set(study.states().values()) == {"RUNNING"})
+    if resume_point:
+        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume.safetensors")))
     os.kill(worker_of(study), signal.SIGKILL)
     output, _ = parent.communicate(timeout=120)
     assert parent.returncode == 0, output

@@ -13,9 +13,11 @@ from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
 
-# Forks a child per call number, which kills itself with SIGKILL as it makes that call.
+# For call 1, 2, 3 …: an empty store, a child that kills itself with SIGKILL as it makes that call,
+# a second child that ships undisturbed. Prints how many calls there are. The parent ships once
+# before it forks, so that its children find everything imported.
 KILLED_AT_EVERY_CALL = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
 from headtohead.tracking import environment
 environment.load()
@@ -25,6 +27,7 @@ from headtohead.tracking.shipping import ship
 
 CALLS = ("create_experiment", "create_run", "log_batch", "log_artifacts", "log_inputs",
          "set_terminated", "create_logged_model", "finalize_logged_model", "log_outputs")
+runs, template, stores = map(Path, sys.argv[1:])
 
 def arm(fatal):
     made = 0
@@ -37,33 +40,49 @@ def arm(fatal):
             return _original(*arguments, **named)
         setattr(MlflowClient, name, call)
 
-for fatal in range(1, 100):
-    child = os.fork()
-    if child == 0:
+def child(fatal, uri):
+    process = os.fork()
+    if process == 0:
         arm(fatal)
-        ship(Path(sys.argv[1]), sys.argv[2])
+        ship(runs, uri)
         os._exit(0)
-    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
-        print(fatal)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+def empty_store(name):
+    folder = stores / name
+    folder.mkdir(parents=True)
+    shutil.copyfile(template, folder / "mlflow.db")
+    return f"sqlite:///{folder}/mlflow.db"
+
+ship(runs, empty_store("first"))
+for fatal in range(1, 100):
+    uri = empty_store(str(fatal))
+    if child(fatal, uri) == 0:
+        print(fatal - 1)
         break
+    assert child(0, uri) == 0
 """
 
 
 def test_killed_before_any_call_there_is_one_run_in_the_end(
-    make_experiment: MakeExperiment, store_uri: str
+    make_experiment: MakeExperiment, tmp_path: Path, store_template: Path
 ) -> None:
     folder = make_experiment(seeds=1, axes={"positional": ["rotary"]})
-    assert _calls(folder, store_uri) > 10
-    _assert_one_of_each(folder, store_uri)
+    stores = tmp_path / "stores"
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EVERY_CALL, folder, store_template, stores],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    calls = int(done.stdout)
+    assert calls > 10
+    for call in range(1, calls + 1):
+        _assert_one_of_each(f"sqlite:///{stores}/{call}/mlflow.db")
+    assert ship(folder, f"sqlite:///{stores}/1/mlflow.db").unchanged == 1
 
 
-def _calls(folder: Path, uri: str) -> int:
-    command = [sys.executable, "-W", "ignore", "-c", KILLED_AT_EVERY_CALL, str(folder), uri]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return int(done.stdout)
-
-
-def _assert_one_of_each(folder: Path, uri: str) -> None:
+def _assert_one_of_each(uri: str) -> None:
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("quickstart")
     (run,) = client.search_runs([experiment.experiment_id])
@@ -76,4 +95,3 @@ def _assert_one_of_each(folder: Path, uri: str) -> None:
     (study,) = client.search_runs([index.experiment_id])
     assert study.info.status == "FINISHED"
     assert run.data.tags["mlflow.parentRunId"] == study.info.run_id
-    assert ship(folder, uri).unchanged == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from headtohead.analysis.contrasts import UNDETECTED, Contrast
+from headtohead.analysis.frames import FINAL
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.study import Analysis, main_contrasts
 
@@ -146,14 +147,20 @@ def _equal(contrast: Contrast) -> bool:
 
 def _nothing_to_compare(analysis: Analysis) -> str:
     states = analysis.frames.runs["state"]
-    done = int((states == "DONE").sum())
-    if done < len(states):
+    final = int(states.isin(FINAL).sum())
+    if final < len(states):
         return (
-            f"No answer yet: {done} of {len(states)} runs have come to a result, and nothing "
+            f"No answer yet: {final} of {len(states)} runs have come to a result, and nothing "
             f"is ranked on fewer seeds than were asked for."
         )
     if len(analysis.frames.variants) == 1:
         summary = analysis.summaries[analysis.frames.baseline]
-        return (f"One variant, nothing to compare it with: {readable(analysis.metric)} "
-                f"{show(summary.mean, analysis.metric)}.")  # fmt: skip
-    return "No answer: no two variants compare on this metric; the reasons stand in the table."
+        return (
+            f"One variant, nothing to compare it with: {readable(analysis.metric)} "
+            f"{show(summary.mean, analysis.metric)}."
+        )
+    reasons = {contrast.reason for contrast in main_contrasts(analysis)}
+    if reasons == {"equal by construction"}:
+        return "No difference is possible: all variants are equal by construction."
+    first = next((contrast.reason for contrast in main_contrasts(analysis)), None)
+    return f"No answer: {first or 'the experiment declares no contrast'}."

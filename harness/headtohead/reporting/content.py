@@ -42,6 +42,7 @@ class Costs:
     memory: str
     seconds: str
     inner: str
+    widened: str
 
 
 @dataclass(frozen=True)
@@ -261,14 +262,14 @@ class Content:
         """Return the fairness columns of a variant; speed and time are means over its runs."""
         variant = self.analysis.frames.variants[slug]
         d_ff, asked = variant.get("d_ff"), variant.get("d_ff_asked")
-        widened = f", d_ff {d_ff} for {asked}" if d_ff != asked else ""
         return Costs(
             parameters=metrics.show_count((variant.get("parameters") or {}).get("total")),
             flops=metrics.show_count(variant.get("flops_per_token")),
             speed=metrics.show_count(self._mean(slug, "system/tokens_per_second")),
             memory=_whole(self._mean(slug, "system/peak_memory_mb")),
-            seconds=metrics.show(self._mean(slug, "system/wall_seconds"), "system/wall_seconds"),
-            inner=f"{variant.get('inner_width', '–')}{widened}",
+            seconds=_seconds(self._mean(slug, "system/wall_seconds")),
+            inner=str(variant.get("inner_width", "–")),
+            widened=f"d_ff {d_ff} for {asked}" if d_ff != asked else "",
         )
 
     @cached_property
@@ -572,6 +573,10 @@ def _interval(low: float, high: float, metric: str) -> str:
 
 def _whole(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    return _whole(value) if value >= 100 else metrics.show(value, "system/wall_seconds")
 
 
 def _progress(step: Any, steps: Any) -> str:

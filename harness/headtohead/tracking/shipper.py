@@ -55,12 +55,11 @@ class Shipper:
         """Ship what has changed since the last look; after a failure, wait longer each time."""
         if time.monotonic() < self.next_try:
             return
-        study = read_study(self.folder)
-        due = [run for run in study.runs() if self._due(run)]
-        if not due:
-            return
         try:
-            self._ship(study, due)
+            study = read_study(self.folder)
+            due = [run for run in study.runs() if self._due(run)]
+            if due:
+                self._ship(study, due)
         except HeadToHeadError as error:
             self.destination = None
             self.pause = min(LONGEST_PAUSE, max(5.0, 2 * self.pause))

@@ -4,7 +4,8 @@ Paper: O. Press, N. A. Smith, M. Lewis. "Train Short, Test Long: Attention with 
 Enables Input Length Extrapolation". ICLR 2022, arXiv:2108.12409, section 3: -m_h · |i - j|, with
 m_h = 2^(-8n/h) for n = 1..h; for h that is no power of two, the slopes of the next smaller power
 and then every other one of twice that power (the authors' code).
-Departs from the paper: in the encoder the bias is symmetric, which the paper does not treat.
+Departs from the paper: in the encoder the bias is symmetric, which the paper does not treat; such
+an encoder hears distances and no directions, so a sentence and its mirror image are one to it.
 """
 
 import torch

@@ -46,13 +46,22 @@ def cost_figure(analysis: Analysis) -> Figure | None:
                     title = analysis.frames.variants[slug]["title"]
                     style.tip(figure, point, f"{title}: {name} {show_count(cost)}")
             axes.set_xlabel(name)
-            axes.xaxis.set_major_locator(MaxNLocator(5))
+            axes.xaxis.set_major_locator(MaxNLocator(4))
             if not column.endswith("_seconds"):
-                axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: show_count(value)))
+                axes.xaxis.set_major_formatter(FuncFormatter(_count))
             axes.margins(x=0.12)
         figure.supylabel(readable(analysis.metric), fontsize=9)
         _legend(figure, palette, slugs)
     return figure
+
+
+def _count(value: float, _: int) -> str:
+    """Return a short count, or all digits where short ones would not tell ticks apart."""
+    short = show_count(value)
+    number, _space, unit = short.partition(" ")
+    size = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(unit, 1.0)
+    exact = math.isclose(float(number) * size, value, rel_tol=1e-9)
+    return short if exact else f"{value:,.0f}"
 
 
 def _legend(figure: Figure, palette: Palette, slugs: list[str]) -> None:

@@ -182,8 +182,16 @@ class Palette:
         """Return what is left of a variant's name when the colour has spoken."""
         if self.colour_axis is None:
             return ""
-        axes = self.frames.variants[slug]["axes"]
-        return " · ".join(label(axes.get(a)) for a in self.frames.axes if a != self.colour_axis)
+        words = self._words(slug)
+        return " · ".join(words[axis] for axis in self.frames.axes if axis != self.colour_axis)
+
+    def _words(self, slug: str) -> dict[str, str]:
+        """Return a variant's values by axis, each as its title words it (``match parameters``)."""
+        variant = self.frames.variants[slug]
+        parts = str(variant["title"]).split(" · ")
+        if len(parts) != len(self.frames.axes):
+            parts = [label(variant["axes"].get(axis)) for axis in self.frames.axes]
+        return dict(zip(self.frames.axes, parts, strict=True))
 
     @cached_property
     def panels(self) -> list[str]:

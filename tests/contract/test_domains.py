@@ -1,0 +1,67 @@
+"""Where each invariant applies, and what a verdict says where it does not."""
+
+import math
+
+import pytest
+
+from headtohead.testing import INVARIANTS, check, tiny_config
+from headtohead.testing.verdict import beyond, outside, within, worst
+
+HIDDEN_PADDING = {"pad-columns", "pad-content", "batch-of-one"}
+CAUSAL = {"causality", "cached-decoding"}
+
+NOT_APPLYING = {
+    ("sinusoidal", "padding-causal"): {"falls-with-distance", "joint-shift"},
+    ("rotary", "padding-causal"): {"falls-with-distance"},
+    ("alibi", "padding-causal"): set(),
+    ("alibi", "causal"): HIDDEN_PADDING | {"source-mirror"},
+    ("none", "padding"): CAUSAL | {"falls-with-distance"},
+    ("learned", "none"): CAUSAL | HIDDEN_PADDING | {"falls-with-distance", "joint-shift"},
+}
+
+
+@pytest.mark.parametrize("names", NOT_APPLYING, ids="/".join)
+def test_invariants_apply_where_their_domain_says_and_hold_there(names):
+    positional, masking = names
+    verdicts = check(tiny_config(positional, masking=masking))
+    assert set(verdicts) == {one.name for one in INVARIANTS}
+    found = {name for name, one in verdicts.items() if one.state == "does not apply"}
+    assert found == NOT_APPLYING[names]
+    assert all(one.state == "holds" for name, one in verdicts.items() if name not in found)
+
+
+def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
+    verdict = check(tiny_config(masking="none"))["causality"]
+    assert verdict.state == "does not apply"
+    assert verdict.number > 1e-3
+    assert str(verdict).startswith(
+        "does not apply: the decoder's mask does not hide the future; "
+        "as predicted, later tokens change earlier logits ["
+    )
+
+
+def test_failure_that_was_predicted_and_does_not_come_breaks_the_invariant():
+    assert outside("it is wide", 1e-3, "it leaks").state == "does not apply"
+    missing = outside("it is wide", 0.0, "it leaks")
+    assert str(missing) == "broken: it is wide, yet it does not happen that it leaks [0]"
+
+
+def test_not_a_number_breaks_every_invariant():
+    for judge in (within, beyond):
+        assert judge(math.nan, "x").state == "broken"
+    assert outside("x", math.nan, "y").state == "broken"
+
+
+def test_worst_of_several_verdicts_is_the_broken_one():
+    holds, breaks = within(0.0, "fine"), within(1.0, "off")
+    aside = outside("x", 1.0, "y")
+    assert worst(holds, breaks, aside) is breaks
+    assert worst(aside, holds) is holds
+    assert worst(aside, aside) is aside
+
+
+def test_every_invariant_has_a_name_of_its_own_and_a_promise():
+    assert len({one.name for one in INVARIANTS}) == len(INVARIANTS)
+    for one in INVARIANTS:
+        assert one.promise.endswith(".")
+        assert one.name == one.name.lower().replace(" ", "-").replace("_", "-")

@@ -5,16 +5,17 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test lint format wheel docs clean
+.PHONY: help demo install test lint format wheel docs picture clean
 
 help:
-	@echo "make demo    install, run $(QUICKSTART) and print its answer"
-	@echo "make test    install what developers need and run the tests"
-	@echo "make lint    style, formatting and types"
-	@echo "make format  mend style and formatting where a tool can"
-	@echo "make wheel   build dist/headtohead-*.whl"
-	@echo "make docs    make the generated pages of docs/ anew"
-	@echo "make clean   remove .venv, dist and caches; runs, reports and the MLflow store stay"
+	@echo "make demo     install, run $(QUICKSTART) and print its answer"
+	@echo "make test     install what developers need and run the tests"
+	@echo "make lint     style, formatting and types"
+	@echo "make format   mend style and formatting where a tool can"
+	@echo "make wheel    build dist/headtohead-*.whl"
+	@echo "make docs     make the generated pages of docs/ anew"
+	@echo "make picture  take docs/images/report.png from reports/quickstart (needs chromium)"
+	@echo "make clean    remove .venv, dist and caches; runs, reports and the MLflow store stay"
 
 demo: .venv/installed
 	$(BIN)/h2h run $(QUICKSTART)
@@ -44,6 +45,11 @@ wheel: .venv/installed-dev
 docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.cli.reference
 	$(BIN)/python -m headtohead.experiment.reference docs/experiment-file.md
+
+picture:
+	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
+	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,1500 \
+	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
 
 clean:
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

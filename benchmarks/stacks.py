@@ -81,7 +81,10 @@ def batch_of(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
     """Random ids with lengths as in a bucket: none shorter than half."""
     generator = torch.Generator().manual_seed(1)
     sides = []
-    for words, time_ in ((size.source_words, size.source_time), (size.target_words, size.target_time + 1)):
+    for words, time_ in (
+        (size.source_words, size.source_time),
+        (size.target_words, size.target_time + 1),
+    ):
         ids = torch.randint(4, words, (size.rows, time_), generator=generator)
         lengths = torch.randint(max(2, time_ - 3), time_ + 1, (size.rows, 1), generator=generator)
         lengths[0] = time_
@@ -103,7 +106,10 @@ class Pairs:
     """Stands for prepared data that holds one batch."""
 
     def __init__(self, size: Size, source: torch.Tensor, target: torch.Tensor) -> None:
-        self.source_vocabulary, self.target_vocabulary = Words(size.source_words), Words(size.target_words)
+        self.source_vocabulary, self.target_vocabulary = (
+            Words(size.source_words),
+            Words(size.target_words),
+        )
         split = type("Split", (), {})()
         split.source = [row[row != 0].numpy() for row in source]
         split.target = [row[row != 0].numpy() for row in target]
@@ -122,7 +128,10 @@ def stack_step(
         current(),
     )  # fmt: skip
     training = StackTraining(
-        config, range(1, members + 1), Pairs(size, source, target), device  # type: ignore[arg-type]
+        config,
+        range(1, members + 1),
+        Pairs(size, source, target),
+        device,  # type: ignore[arg-type]
     )
     rows = torch.arange(size.rows).expand(members, -1)
     split = training.splits["train"]
@@ -131,9 +140,7 @@ def stack_step(
     return lambda: training._step(batch, live)
 
 
-def alternate(
-    steps: list[Callable[[], Any]], device: torch.device, rounds: int
-) -> list[float]:
+def alternate(steps: list[Callable[[], Any]], device: torch.device, rounds: int) -> list[float]:
     """Return the median seconds of each, measured in turn."""
     # One CPU thread is timed by the processor time it used: others on the machine do not count.
     alone = device.type == "cpu" and torch.get_num_threads() == 1

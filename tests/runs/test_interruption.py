@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,13 @@ def worker_of(study: Study) -> int:
     return int(files.read_json(next(study.experiment.glob(".stacks/*/claim.json")))["pid"])
 
 
+def kill(parent: subprocess.Popen[str]) -> None:
+    parent.kill()
+    parent.wait()
+    assert parent.stdout is not None
+    parent.stdout.close()
+
+
 def has_claim(study: Study) -> bool:
     return any(study.experiment.glob(".stacks/*/claim.json"))
 
@@ -65,8 +74,7 @@ def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
     parent = study.start("--no-tracking", *EVERY_STEP)
     wait_for(lambda: has_claim(study) and step_of(study) >= 1)
     worker = worker_of(study)
-    parent.kill()
-    parent.wait()
+    kill(parent)
     wait_for(lambda: not psutil.pid_exists(worker), seconds=10)
 
 
@@ -82,8 +90,7 @@ def test_a_killed_parent_and_the_same_command_again(
         "scoring": lambda: any((p / "translations.tsv").exists() for p in study.directories()),
     }[moment]
     wait_for(reached)
-    parent.kill()
-    parent.wait()
+    kill(parent)
     study.run(*EVERY_STEP, tracking=True)
     same_results(study, undisturbed)
     assert runs_by_key(study.folder / "mlflow.db") == {
@@ -92,7 +99,7 @@ def test_a_killed_parent_and_the_same_command_again(
 
 
 def runs_by_key(database: Path) -> dict[str, int]:
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
             "select tags.value, count(*) from tags join runs using (run_uuid) "
             "where tags.key = 'h2h.key' and runs.lifecycle_stage = 'active' group by tags.value"

@@ -138,7 +138,9 @@ def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
         design=[{"product": {"model.d_ff": [8, 12, 16, 20, 24, 28]}}],
     )
     done = study.run(*plugin(study, BROKEN), "--workers", "1", code=1)
-    assert "stopped after 3 stacks failed in the same way: RuntimeError: the same fault" in done.stdout
+    assert (
+        "stopped after 3 stacks failed in the same way: RuntimeError: the same fault" in done.stdout
+    )
     states = sorted(study.states().values())
     assert states.count("FAILED") == 6
     assert states.count("PLANNED") == 6

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,13 @@ Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor of the explicit path."""
 
 
-SHORT = 64 * 64
-"""Query times key length up to which, on a CPU, two batched products beat the fused kernel.
+SHORT = 32 * 32
+"""Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
 
-Measured on this project's sizes, forward and backward: 1.3 to 2 times (docs/performance.md).
+MANY = 64
+"""Number of heads, over members and batch, from which they do.
+
+Both measured on this project's sizes, forward and backward: up to 2.4 times (docs/performance.md).
 """
 
 
@@ -49,8 +52,8 @@ class View:
             return None
         if dtype not in self._additive:
             low = -torch.inf if fill == "-inf" else -1e9
-            mask = torch.zeros(self.keep.shape, dtype=dtype, device=self.keep.device)
-            self._additive[dtype] = mask.masked_fill_(~self.keep, low)
+            zero, lowest = _numbers(dtype, self.keep.device, low)
+            self._additive[dtype] = torch.where(self.keep, zero, lowest)
         return self._additive[dtype]
 
     @cached_property
@@ -63,6 +66,13 @@ class View:
     def has_dead_rows(self) -> bool:
         """Whether any query keeps no key."""
         return self.keep is not None and bool(self.dead_rows.any())
+
+
+@cache
+def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
+    return torch.zeros((), dtype=dtype, device=device), torch.full(
+        (), low, dtype=dtype, device=device
+    )
 
 
 @dataclass
@@ -129,22 +139,20 @@ class MultiHeadAttention(nn.Module):
         self.output = StackedLinear(generators, joined, [d_model], bias, init)
         self._rotates = overrides(positional, Positional, "rotate")
         self._transforms = overrides(style, Attention, "transform")
+        self._has_bias = overrides(positional, Positional, "bias")
+        needs_weights = (
+            overrides(style, Attention, "normalise")
+            or overrides(style, Attention, "mix")
+            or overrides(positional, Positional, "score")
+            or overrides(positional, Positional, "values")
+        )
+        self.path = "explicit" if needs_weights else "fused"
+        """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
 
     @property
     def positional(self) -> Positional:
         """The encoding of this role."""
         return self._shared[0]
-
-    @property
-    def path(self) -> str:
-        """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
-        needs_weights = (
-            overrides(self.style, Attention, "normalise")
-            or overrides(self.style, Attention, "mix")
-            or overrides(self.positional, Positional, "score")
-            or overrides(self.positional, Positional, "values")
-        )
-        return "explicit" if needs_weights else "fused"
 
     def forward(
         self,
@@ -222,6 +230,8 @@ class MultiHeadAttention(nn.Module):
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
     def _bias(self, view: View, dtype: torch.dtype) -> Tensor | None:
+        if not self._has_bias:
+            return None
         bias = self.positional.bias(
             view.query_positions, view.key_positions, self.context.role, self.context.layer or 0
         )
@@ -237,7 +247,7 @@ class MultiHeadAttention(nn.Module):
             mask = bias if mask is None else mask + bias
         rate = self.dropout if self.training else 0.0
         scale = self.context.geometry.scale
-        if q.device.type == "cpu" and q.shape[3] * k.shape[3] <= SHORT:
+        if is_short(q, k):
             return _short_attention(q, k, v, mask, rate, scale, view)
         members, batch = q.shape[:2]
         if mask is not None:
@@ -282,6 +292,15 @@ class MultiHeadAttention(nn.Module):
         out = dropped @ v
         values = self.positional.values(dropped, *places, layer)
         return out if values is None else out + values
+
+
+def is_short(q: Tensor, k: Tensor) -> bool:
+    """Tell whether two batched products are the faster kernel here."""
+    return (
+        q.device.type == "cpu"
+        and q.shape[3] * k.shape[3] <= SHORT
+        and q.shape[0] * q.shape[1] * q.shape[2] >= MANY
+    )
 
 
 def _short_attention(

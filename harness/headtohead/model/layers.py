@@ -67,6 +67,8 @@ class StackedEmbedding(nn.Module):
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
+        if len(self.weight) == 1:
+            return functional.embedding(ids, self.weight[0])
         offsets = self.get_buffer("offsets")
         return functional.embedding(ids + offsets, self.weight.flatten(0, 1))
 

@@ -150,6 +150,7 @@ class Transformer(nn.Module):
             masking = registry.masking(chosen.name)
             self.maskings[role] = masking(masking.Options.model_validate(chosen.options))
         self._ranges: dict[tuple[int, int, torch.device], Tensor] = {}
+        self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
     def paths(self) -> dict[str, str]:
@@ -270,8 +271,20 @@ class Transformer(nn.Module):
         assert isinstance(positional, Positional)
         places = positional.embed(self._positions(start, ids.shape[-1], ids.device), role)
         if places is not None:
-            x = x + places.to(x.dtype)
+            x = x + self._cast(places, x.dtype)
         return apply_dropout(x, self.sizes.dropout_embedding, self.training)
+
+    def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
+        """Convert a table; one without gradient, which the encoding remembers, only once."""
+        if table.dtype == dtype or table.requires_grad:
+            return table.to(dtype)
+        known = self._casts.get(id(table))
+        if known is None or known[1].dtype != dtype:
+            if len(self._casts) >= 512:
+                self._casts.clear()
+            # The table is kept beside its copy: an id is only unique among living objects.
+            known = self._casts[id(table)] = (table, table.to(dtype))
+        return known[1]
 
     def _positions(self, start: int, count: int, device: torch.device) -> Tensor:
         key = (start, count, device)

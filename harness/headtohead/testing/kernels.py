@@ -14,9 +14,9 @@ KERNELS = ("short", "long")
 @contextmanager
 def forced(kernel: str) -> Iterator[None]:
     """Let the fused path use one of ``KERNELS`` whatever the lengths are."""
-    before = attention.SHORT
-    attention.SHORT = 2**62 if kernel == "short" else -1
+    before = attention.SHORT, attention.MANY
+    attention.SHORT, attention.MANY = (2**62 if kernel == "short" else -1), 0
     try:
         yield
     finally:
-        attention.SHORT = before
+        attention.SHORT, attention.MANY = before

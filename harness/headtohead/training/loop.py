@@ -21,6 +21,9 @@ from headtohead.training.evaluate import Forced, teacher_forced, token_losses
 from headtohead.training.optimise import clip_gradients, learning_rate, make_optimizer
 from headtohead.training.tensors import Batch, SplitTensors
 
+LARGE_VOCABULARY = 512
+"""Words from which it pays to project only the positions that have a target, not padding."""
+
 
 @dataclass
 class Member:
@@ -89,6 +92,7 @@ class StackTraining:
             config, seeds, len(data.source_vocabulary), len(data.target_vocabulary)
         ).to(device, dtype)
         self.parameters = list(self.model.parameters())
+        self.target_words = len(data.target_vocabulary)
         self.optimizer = make_optimizer(self.train, self.model)
         self.splits = {name: SplitTensors.of(split, device) for name, split in data.splits.items()}
         training = self.splits["train"]
@@ -197,8 +201,9 @@ class StackTraining:
             hidden = self.model.hidden(
                 batch.source, batch.source_lengths, batch.reads, batch.target_lengths
             )
-            # Words are predicted only where there is one: padding costs no projection.
-            hidden, writes = live_positions(hidden, batch.writes, live)
+            writes = batch.writes
+            if self.target_words >= LARGE_VOCABULARY:
+                hidden, writes = live_positions(hidden, writes, live)
             logits = self.model.project(hidden)
         losses = token_losses(logits.float() if enabled else logits, writes,
                               self.train.label_smoothing)  # fmt: skip

@@ -42,15 +42,16 @@ def make_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimize
     )  # fmt: skip
 
 
-def gradient_norms(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Return each member's gradient norm, ``[member]``."""
-    norms = [
-        torch.linalg.vector_norm(parameter.grad.flatten(1), dim=1)
-        for parameter in parameters
-        if parameter.grad is not None
-    ]
-    total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
-    return total
+def gradient_norms(gradients: Sequence[Tensor]) -> Tensor:
+    """Return each member's norm over gradients ``[member, ...]``, as ``[member]``."""
+    norms: Sequence[Tensor]
+    if len(gradients[0]) == 1:
+        norms = list(torch._foreach_norm(list(gradients)))
+        total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)
+        return total
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    each: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    return each
 
 
 def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> Tensor:
@@ -58,9 +59,12 @@ def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> Tensor
 
     As ``torch.nn.utils.clip_grad_norm_`` for each member alone.
     """
-    norms = gradient_norms(parameters)
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    norms = gradient_norms(gradients)
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)
-    for parameter in parameters:
-        if parameter.grad is not None:
-            parameter.grad.mul_(factors.view(-1, *[1] * (parameter.grad.dim() - 1)))
+    if len(factors) == 1:
+        torch._foreach_mul_(gradients, factors[0])
+    else:
+        for gradient in gradients:
+            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
     return norms

@@ -15,7 +15,9 @@ from headtohead import Options as BaseOptions
 class LearnedOptions(BaseOptions):
     """Size and start of the table."""
 
-    max_length: int = Field(128, ge=1, description="positions, boundary tokens counted")
+    max_length: int = Field(
+        128, ge=1, description="positions in the table, boundary tokens counted"
+    )
     std: float = Field(0.02, gt=0, description="standard deviation of the initial table")
 
 

@@ -145,8 +145,8 @@ def report(
 ) -> ReportPaths:
     """Write the report of an experiment's folder.
 
-    Raises:
-        HeadToHeadError: If runs are missing and ``allow_partial`` is not set.
+    A study with missing runs gets a report that says so on its face and ranks no incomplete
+    variant, unless ``allow_partial`` is set.
     """
     from headtohead.reporting import write_report
 

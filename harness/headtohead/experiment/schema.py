@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from headtohead.errors import nearest
+from headtohead.families.entry import ROLES
 
 
 @dataclass(frozen=True)
@@ -237,11 +240,33 @@ class Probe(Section):
     )
 
 
+MEASURED = (
+    *(f"valid/{name}" for name in ("loss", "perplexity", "token_accuracy")),
+    *(f"test/{name}" for name in ("loss", "perplexity", "token_accuracy", "exact_match", "bleu")),
+    *(f"test/{name}" for name in ("chrf", "loss_alone", "exact_match_alone")),
+    "train/loss",
+    *(f"attention/{role}/{name}" for role in ROLES for name in ("entropy", "distance")),
+    "attention/fused_difference",
+    *(f"system/{name}" for name in ("peak_memory_mb", "step_ms", "train_seconds")),
+    *(f"system/{name}" for name in ("wall_seconds", "tokens_per_second")),
+)
+"""Every metric that a finished run has."""
+
+
+def _known_metric(name: str) -> str:
+    if name not in MEASURED:
+        raise ValueError(f"unknown metric '{name}'{nearest(name, MEASURED)}")
+    return name
+
+
+Metric = Annotated[str, AfterValidator(_known_metric)]
+
+
 class Metrics(Section):
     """What the answer speaks of, and what else the report shows."""
 
-    primary: str = Field("test/exact_match", description="the metric the answer speaks of")
-    report: tuple[str, ...] = Field(
+    primary: Metric = Field("test/exact_match", description="the metric the answer speaks of")
+    report: tuple[Metric, ...] = Field(
         ("valid/loss", "test/bleu", "test/chrf"), description="further columns of the report"
     )
 

@@ -193,3 +193,6 @@ class _Silent:
 
     def ended(self, folder: object, code: int) -> None:
         pass
+
+    def close(self) -> None:
+        pass

@@ -12,8 +12,8 @@ from headtohead.experiment.schema import MEASURED
 @pytest.mark.parametrize("line", ["primary: test/blue", "report: [valid/loss, test/blue]"])
 def test_an_unknown_metric_is_one_line_with_the_nearest_name(line: str) -> None:
     text = f"question: Which?\nmetrics: {{{line}}}\n"
-    with pytest.raises(HeadToHeadError, match=r"x\.yaml:2: metrics\..*unknown metric "
-                                              r"'test/blue'; did you mean 'test/bleu'\?"):  # fmt: skip
+    wanted = r"x\.yaml:2: metrics\..*unknown metric 'test/blue'; did you mean 'test/bleu'\?"
+    with pytest.raises(HeadToHeadError, match=wanted):
         load_text(text, Path("x.yaml"))
 
 

@@ -69,7 +69,7 @@ def test_a_damaged_resume_point_is_one_line(study: Study) -> None:
     while not any(study.experiment.glob(".stacks/*/resume.safetensors")):
         time.sleep(0.01)
     parent.kill()
-    parent.wait()
+    parent.communicate()
     resume = next(study.experiment.glob(".stacks/*/resume.safetensors"))
     resume.write_bytes(resume.read_bytes()[:1000])
     done = study.run(code=2)

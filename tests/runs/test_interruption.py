@@ -43,7 +43,7 @@ def worker_of(study: Study) -> int:
 
 def kill(parent: subprocess.Popen[str]) -> None:
     parent.kill()
-    parent.wait()
+    parent.communicate()
     assert parent.stdout is not None
     parent.stdout.close()
 

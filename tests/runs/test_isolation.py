@@ -159,7 +159,7 @@ def test_extending_the_seeds_trains_only_what_is_missing(study: Study) -> None:
               for path in study.directories()}  # fmt: skip
     study.write(seeds=3)
     done = study.run()
-    assert "training 1 runs in 1 stacks" in done.stderr
+    assert "training 1 run in 1 stack" in done.stderr
     assert len(study.directories()) == 3
     for path, moment in before.items():
         assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
@@ -177,7 +177,7 @@ def test_fresh_moves_earlier_runs_aside_and_loses_none(study: Study) -> None:
 def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> None:
     study.write(design=[{"product": {"masking.decoder": ["padding-causal", "causal"]}}])
     done = study.run()
-    assert "training 2 runs in 1 stacks" in done.stderr
+    assert "training 2 runs in 1 stack" in done.stderr
     plan = files.read_json(study.experiment / "experiment.json")
     equal = [variant["equal_to"] for variant in plan["variants"]]
     assert sorted(equal, key=str) == sorted([None, plan["baseline"]], key=str)

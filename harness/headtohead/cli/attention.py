@@ -20,7 +20,7 @@ SHADES = " ░▒▓█"
               "target to source.")  # fmt: skip
 @click.option("--layer", type=click.IntRange(0), help="Only this layer, from 0.")
 @click.option("--head", type=click.IntRange(0), help="Only this head, from 0.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False),
+@click.option("--out", type=click.Path(path_type=Path),
               help="Write maps.safetensors and probes.json into this folder.")  # fmt: skip
 @runs_option
 @plugin_option

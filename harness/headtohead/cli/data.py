@@ -19,7 +19,7 @@ SET_HELP = "Set a field of the data section, for example pair=eng-spa or split=r
 
 set_option = click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help=SET_HELP)
 cache_option = click.option(
-    "--cache", type=click.Path(path_type=Path, file_okay=False), show_default="~/.cache/headtohead",
+    "--cache", type=click.Path(path_type=Path), show_default="~/.cache/headtohead",
     envvar="H2H_CACHE", help="Folder of downloads and prepared data.",
 )  # fmt: skip
 

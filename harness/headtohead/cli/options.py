@@ -22,12 +22,12 @@ seeds_option: Decorator = click.option(
     "--seeds", type=int, metavar="N", help="Number of replicates, instead of the file's."
 )
 runs_option: Decorator = click.option(
-    "--runs", "runs_root", type=click.Path(path_type=Path, file_okay=False),
+    "--runs", "runs_root", type=click.Path(path_type=Path),
     default=lambda: Path(os.environ.get("H2H_RUNS", "runs")), show_default="runs",
     help="Folder of run directories.",
 )  # fmt: skip
 reports_option: Decorator = click.option(
-    "--reports", "reports_root", type=click.Path(path_type=Path, file_okay=False),
+    "--reports", "reports_root", type=click.Path(path_type=Path),
     default=lambda: Path(os.environ.get("H2H_REPORTS", "reports")), show_default="reports",
     help="Folder of reports.",
 )  # fmt: skip

@@ -34,6 +34,12 @@ def describe_end(folder: StackFolder, code: int) -> str:
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 
+def size(folders: Sequence[StackFolder]) -> str:
+    """Return how much there is to train, in words."""
+    runs = sum(len(folder.record.members) for folder in folders)
+    return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
+
+
 class Lines:
     """One line for every stack that ends."""
 
@@ -42,8 +48,7 @@ class Lines:
         self.total = len(folders)
         self.ends = 0
         self.started = time.monotonic()
-        runs = sum(len(folder.record.members) for folder in folders)
-        click.echo(f"training {runs} runs in {self.total} stacks", err=True)
+        click.echo(f"training {size(folders)}", err=True)
 
     def tick(self) -> None:
         """Say nothing between ends."""
@@ -55,6 +60,9 @@ class Lines:
         seconds = time.monotonic() - self.started
         line = f"[{min(self.ends, self.total)}/{self.total}] {describe_end(folder, code)}"
         click.echo(f"{line} ({seconds:.0f} s)", err=True)
+
+    def close(self) -> None:
+        """Say nothing more."""
 
 
 class Bars:
@@ -79,8 +87,7 @@ class Bars:
             TimeElapsedColumn(), TimeRemainingColumn(),
             console=Console(stderr=True), transient=False,
         )  # fmt: skip
-        runs = sum(len(folder.record.members) for folder in folders)
-        self.task = self.bar.add_task(f"{runs} runs in {len(folders)} stacks", total=len(folders))
+        self.task = self.bar.add_task(size(folders), total=len(folders))
         self.bar.start()
 
     def tick(self) -> None:
@@ -100,5 +107,7 @@ class Bars:
             self.finished.add(folder.path.name)
         self.bar.console.print(describe_end(folder, code), highlight=False, markup=False)
         self.tick()
-        if len(self.finished) == len(self.folders):
-            self.bar.stop()
+
+    def close(self) -> None:
+        """Leave the bar as it is and give the cursor back."""
+        self.bar.stop()

@@ -23,13 +23,13 @@ Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor of the explicit path."""
 
 
-SHORT = 32 * 32
+SHORT = 24 * 24
 """Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
 
 MANY = 64
 """Number of heads, over members and batch, from which they do.
 
-Both measured on this project's sizes, forward and backward: up to 2.4 times (docs/performance.md).
+Both measured on this project's sizes, forward and backward: up to 2.1 times (docs/performance.md).
 """
 
 

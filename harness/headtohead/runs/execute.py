@@ -47,6 +47,9 @@ class Watcher(Protocol):
     def ended(self, folder: StackFolder, code: int) -> None:
         """A stack's process has ended."""
 
+    def close(self) -> None:
+        """Nothing more will come, however it ended."""
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -106,7 +109,10 @@ def run_stacks(
 ) -> str | None:
     """Train stacks to their ends; return why it stopped early, or None."""
     watcher.start(folders)
-    return _Execution(machine, watcher, experiment).run(folders)
+    try:
+        return _Execution(machine, watcher, experiment).run(folders)
+    finally:
+        watcher.close()
 
 
 def final_states(plan: Plan) -> Counter[str]:

@@ -37,7 +37,7 @@ class Shipper:
                 f"h2h sync {self.experiment.name} completes it"
             )
         if code == 0:
-            return f"mlflow: {self.uri} (h2h ui opens it)"
+            return f"mlflow: {self.uri} (h2h ui opens it, on a page that shows this study's charts)"
         last = _last_line(self.experiment / "shipper.log")
         return (
             f"mlflow: not everything was shipped ({last}); nothing is lost, "

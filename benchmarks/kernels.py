@@ -1,0 +1,103 @@
+"""Why two choices of the training path are what they are, on a CPU.
+
+    python benchmarks/kernels.py
+
+1. Attention of short sequences, forward and backward: torch's fused kernel against two batched
+   products with the scores held as [key, query] (model/attention.py).
+2. A training step whose logits are larger than 32 MiB, with the C library's defaults and with freed
+   memory kept (training/memory.py), each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from stacks import SIZES, batch_of, machine, stack_step
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from headtohead.model.attention import View, _short_attention
+from headtohead.training.memory import keep_freed_memory
+
+SHAPES = [
+    (20, 1, 5, 10), (64, 2, 8, 16), (384, 2, 8, 16), (384, 2, 8, 32), (256, 2, 12, 16),
+    (192, 4, 16, 32), (96, 4, 20, 32), (128, 4, 32, 32), (64, 4, 64, 32),
+]  # fmt: skip
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print(f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread; medians of")
+    print("processor time; `python benchmarks/kernels.py`\n")
+    print("| rows × heads × time × width | fused, ms | two products, ms | ratio |")
+    print("|---|---:|---:|---:|")
+    for shape in SHAPES:
+        fused, short = attention(*shape)
+        name = " × ".join(map(str, shape))
+        print(f"| {name} | {fused:.2f} | {short:.2f} | {fused / short:.2f} |", flush=True)
+    default, kept = (
+        float(subprocess.run([sys.executable, __file__, way], check=True, capture_output=True,
+                             text=True).stdout)
+        for way in ("default", "kept")
+    )  # fmt: skip
+    print(
+        f"\nA step of six members at {SIZES[2].name}'s size: {default:.0f} ms with the C library's"
+    )
+    print(f"defaults, {kept:.0f} ms with freed memory kept: {default / kept:.2f} times.")
+
+
+def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, float]:
+    q, k, v = (torch.randn(1, rows, heads, length, width, requires_grad=True) for _ in range(3))
+    lengths = torch.randint(1, length + 1, (rows, 1))
+    keep = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
+    places = torch.arange(length).unsqueeze(0)
+    view = View(places, places, keep)
+    gradient = torch.randn(1, rows, heads, length, width)
+
+    def fused() -> Tensor:
+        folded = (one.flatten(0, 1) for one in (q, k, v))
+        return scaled_dot_product_attention(*folded, attn_mask=keep[0]).view_as(gradient)
+
+    def short() -> Tensor:
+        return _short_attention(q, k, v, view.additive(q.dtype, "-inf"), 0.0, width**-0.5, view)
+
+    def both(kernel: Callable[[], Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            q.grad = k.grad = v.grad = None
+            kernel().backward(gradient)
+
+        return run
+
+    return tuple(alternate([both(fused), both(short)]))  # type: ignore[return-value]
+
+
+def alternate(works: list[Callable[[], None]], rounds: int = 40) -> list[float]:
+    seconds: list[list[float]] = [[] for _ in works]
+    for _ in range(rounds):
+        for index, work in enumerate(works):
+            started = time.process_time()
+            for _ in range(5):
+                work()
+            seconds[index].append((time.process_time() - started) / 5 * 1000)
+    return [statistics.median(values) for values in seconds]
+
+
+def large_step(way: str) -> None:
+    torch.set_num_threads(1)
+    if way == "kept":
+        keep_freed_memory()
+    step = stack_step(SIZES[2], 6, *batch_of(SIZES[2]), torch.device("cpu"))
+    step()
+    print(alternate([step], 6)[0])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        large_step(sys.argv[1])
+    else:
+        main()

@@ -37,18 +37,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-tracking", action="store_true", help="the harness alone")
     options = parser.parse_args()
+    more = ["--no-tracking"] if options.no_tracking else []
     torch.set_num_threads(1)
     keep_freed_memory()
     steps = max(20, round(options.seconds / bare(60) * 54))
     print(f"{steps} steps of a stack of {len(SEEDS)}", flush=True)
     ratios = []
     for _ in range(options.rounds):
-        alone, whole = bare(steps), full(steps)
+        alone, whole = bare(steps), full(steps, more)
         ratios.append(whole / alone)
         print(f"bare {alone:.2f} s, whole {whole:.2f} s, ratio {ratios[-1]:.4f}", flush=True)
     middle = statistics.median(ratios)
-    print(f"harness and tracking add {100 * (middle - 1):.1f} % (median of {options.rounds})")
+    what = "the harness adds" if options.no_tracking else "harness and tracking add"
+    print(f"{what} {100 * (middle - 1):.1f} % (median of {options.rounds})")
 
 
 def base(steps: int) -> dict[str, object]:
@@ -71,7 +74,7 @@ def bare(steps: int) -> float:
     return moments[-1] - moments[0]
 
 
-def full(steps: int) -> float:
+def full(steps: int, more: list[str]) -> float:
     folder = Path(tempfile.mkdtemp(prefix="h2h-overhead-"))
     try:
         file = folder / "overhead.yaml"
@@ -80,7 +83,7 @@ def full(steps: int) -> float:
         }))  # fmt: skip
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
         subprocess.run(
-            [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1"],
+            [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1", *more],
             cwd=folder, env=environment, check=True, capture_output=True,
         )  # fmt: skip
         runs = sorted((folder / "runs" / "overhead").glob("*-s*"))

@@ -6,6 +6,7 @@ It imports no tracking library; the run directories are all it leaves behind.
 from __future__ import annotations
 
 import errno
+import gc
 import sys
 import time
 import traceback
@@ -135,6 +136,8 @@ class Worker:
                 run.begin_attempt()
                 run.set_state(states.RUNNING, steps=self.training.steps)
                 self.hooks.on_run_start(run=run.path)
+        # What is loaded stays: without this every full collection walks through all of it.
+        gc.freeze()
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)

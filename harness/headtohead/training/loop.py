@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -166,7 +167,8 @@ class StackTraining:
 
     def _step(self, batch: Batch, live: int) -> None:
         started = time.perf_counter()
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         progress = self.progress
         rate = learning_rate(self.train, progress.step + 1, self.steps)
         for group in self.optimizer.param_groups:
@@ -197,7 +199,7 @@ class StackTraining:
 
     def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
         enabled = self.train.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=enabled):
+        with torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext():
             hidden = self.model.hidden(
                 batch.source, batch.source_lengths, batch.reads, batch.target_lengths
             )

@@ -107,6 +107,7 @@ def run(
     entry = plugins.current().launcher(launcher)
     kind = find_device(device)
     planned = plan(experiment, overrides=overrides, seeds=seeds, runs=runs, fresh=fresh)
+    refuse_precision(planned, kind)
     if fresh:
         supersede(planned)
     if retry:
@@ -182,6 +183,20 @@ def find_device(asked: str) -> str:
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked
+
+
+def refuse_precision(planned: Plan, device: str) -> None:
+    """Refuse bfloat16 where there is no GPU: on a CPU it would be slower and other.
+
+    Raises:
+        HeadToHeadError: Naming the first variant that asks for it.
+    """
+    for one in planned.variants:
+        if device == "cpu" and one.config.train.precision == "bfloat16":
+            raise HeadToHeadError(
+                f"{one.slug}: train.precision 'bfloat16' needs a GPU, and the device is cpu; "
+                "type --set train.precision=float32"
+            )
 
 
 class _Silent:

@@ -196,3 +196,22 @@ def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -
     plan = files.read_json(study.runs / "other" / "experiment.json")
     assert all(run["reused_from"].startswith("tiny/") for run in plan["runs"])
     assert "2 runs are reused from other experiments" in done.stdout
+
+
+def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) -> None:
+    study.write(base={"train": {"precision": "bfloat16"}})
+    done = study.run("--device", "cpu", code=2)
+    assert done.stderr == (
+        "h2h: baseline: train.precision 'bfloat16' needs a GPU, and the device is cpu; "
+        "type --set train.precision=float32\n"
+    )
+    assert not study.experiment.exists()
+
+
+def test_a_gpu_that_is_not_there_is_one_line(study: Study) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    done = study.run("--device", "cuda", code=2)
+    assert done.stderr == "h2h: device 'cuda' is not available here; use --device cpu\n"

@@ -75,11 +75,12 @@ class Shipper:
                 report = ship(self.folder, self.uri)
             except HeadToHeadError as error:
                 log.warning("%s (attempt %d of %d)", error, attempt, LAST_ATTEMPTS)
-                time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
             else:
                 _tell(report)
-                log.info("view: %s", report.link(server_of(self.uri)))
-                return report.complete
+                if report.complete:
+                    log.info("view: %s", report.link(server_of(self.uri)))
+                    return True
+            time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
         return False
 
     def _due(self, run: RunDirectory) -> bool:

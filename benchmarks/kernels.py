@@ -52,16 +52,15 @@ def main() -> None:
 
 
 def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, float]:
-    q, k, v = (torch.randn(1, rows, heads, length, width, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
     lengths = torch.randint(1, length + 1, (rows, 1))
     keep = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
     places = torch.arange(length).unsqueeze(0)
     view = View(places, places, keep)
-    gradient = torch.randn(1, rows, heads, length, width)
+    gradient = torch.randn(rows, heads, length, width)
 
     def fused() -> Tensor:
-        folded = (one.flatten(0, 1) for one in (q, k, v))
-        return scaled_dot_product_attention(*folded, attn_mask=keep[0]).view_as(gradient)
+        return scaled_dot_product_attention(q, k, v, attn_mask=keep[0])
 
     def short() -> Tensor:
         return _short_attention(q, k, v, view.additive(q.dtype, "-inf"), 0.0, width**-0.5, view)

@@ -238,23 +238,23 @@ def test_key_and_value_heads_given_to_the_wrong_queries_are_caught(monkeypatch):
 
 
 def test_gradient_that_does_not_reach_a_member_is_caught(monkeypatch):
-    forward = MultiHeadAttention.forward
+    attend = MultiHeadAttention.attend
 
     def detached(self, *arguments, **named):
-        out = forward(self, *arguments, **named)
+        out = attend(self, *arguments, **named)
         return torch.cat([out[:1], out[1:].detach()]) if self.context.role == "cross" else out
 
-    monkeypatch.setattr(MultiHeadAttention, "forward", detached)
+    monkeypatch.setattr(MultiHeadAttention, "attend", detached)
     assert "gradients" in broken(tiny_config())
 
 
 def test_deaf_decoder_is_caught(monkeypatch):
-    forward = MultiHeadAttention.forward
+    attend = MultiHeadAttention.attend
 
     def deaf(self, x, memory, *rest):
-        return forward(self, x, None if memory is None else torch.ones_like(memory), *rest)
+        return attend(self, x, None if memory is None else torch.ones_like(memory), *rest)
 
-    monkeypatch.setattr(MultiHeadAttention, "forward", deaf)
+    monkeypatch.setattr(MultiHeadAttention, "attend", deaf)
     assert "hears-source" in broken(tiny_config())
 
 

@@ -106,7 +106,7 @@ class Oracle:
         ]
 
     def norm(self, row, name):
-        gain, bias = (self.weights[f"{name}.{part}"][0][0] for part in ("weight", "bias"))
+        gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
         mean = sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
         scale = math.sqrt(variance + self.model.norm_eps)

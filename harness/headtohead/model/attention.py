@@ -7,6 +7,7 @@ Both compute ``mix(normalise(fill(scale · qkᵀ + score + bias, keep))) · v + 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -47,20 +48,24 @@ class View:
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, fill: str) -> Tensor | None:
-        """Return zeros where a key is kept and the fill elsewhere, to be added to the scores."""
+        """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
+
+        ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
+        path has them.
+        """
         if self.keep is None:
             return None
         if dtype not in self._additive:
             low = -torch.inf if fill == "-inf" else -1e9
             zero, lowest = _numbers(dtype, self.keep.device, low)
-            self._additive[dtype] = torch.where(self.keep, zero, lowest)
+            self._additive[dtype] = torch.where(self.keep.flatten(0, 1), zero, lowest)
         return self._additive[dtype]
 
     @cached_property
     def dead_rows(self) -> Tensor:
-        """True for queries that keep no key, ``[member, batch or 1, 1, query, 1]``."""
+        """True for queries that keep no key, ``[member · batch or 1, 1, query, 1]``."""
         assert self.keep is not None
-        return ~self.keep.any(dim=-1, keepdim=True)
+        return ~self.keep.flatten(0, 1).any(dim=-1, keepdim=True)
 
     @cached_property
     def has_dead_rows(self) -> bool:
@@ -135,8 +140,10 @@ class MultiHeadAttention(nn.Module):
         else:
             self.queries = StackedLinear(generators, d_model, [q], bias, init)
             self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
-        joined = geometry.heads * geometry.value_width
-        self.output = StackedLinear(generators, joined, [d_model], bias, init)
+        self._widths = [q, k, v]
+        self._groups = geometry.heads // geometry.kv_heads
+        self._joined = geometry.heads * geometry.value_width
+        self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
         self._rotates = overrides(positional, Positional, "rotate")
         self._transforms = overrides(style, Attention, "transform")
         self._has_bias = overrides(positional, Positional, "bias")
@@ -171,6 +178,18 @@ class MultiHeadAttention(nn.Module):
             cache: Keys and values so far; in the role cross a filled cache replaces ``memory``.
             record: If given, the explicit path is taken and each intermediate tensor handed over.
         """
+        flat = None if memory is None else memory.flatten(1, 2)
+        return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
+
+    def attend(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: View,
+        cache: Cache | None = None,
+        record: Record | None = None,
+    ) -> Tensor:
+        """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
         q, k, v = self._project(x, memory, view, cache)
         if record is not None:
             record("queries", q)
@@ -178,55 +197,52 @@ class MultiHeadAttention(nn.Module):
             record("values", v)
         k, v = self._repeat(k), self._repeat(v)
         if record is None and self.path == "fused":
-            heads = self._fused(q, k, v, view)
+            heads = self._fused(q, k, v, view).transpose(1, 2)
         else:
-            heads = self._explicit(q, k, v, view, record)
-        members, batch, _, time, _ = heads.shape
-        output: Tensor = self.output(heads.transpose(2, 3).reshape(members, batch, time, -1))
+            heads = self._explicit(q, k, v, view, record).transpose(2, 3)
+        output: Tensor = self.output(heads.reshape(x.shape[0], x.shape[1], self._joined))
         return output
 
     def _project(
         self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        geometry = self.context.geometry
-        q_width = geometry.heads * geometry.key_width
-        k_width = geometry.kv_heads * geometry.key_width
-        v_width = geometry.kv_heads * geometry.value_width
-        role = self.context.role
-        if not self.self_attention:
-            q = self._split(self.queries(x), geometry.heads)
-            if cache is not None and cache.filled:
-                if self._transforms:
-                    q, _ = self.style.transform(q, q)
-                if self._rotates:
-                    q = self.positional.rotate(q, view.query_positions, role)
-                return q, cache.keys, cache.values
-            assert memory is not None
-            k, v = self.keys_values(memory).split([k_width, v_width], dim=-1)
+        """Return queries, keys and values, ``[member, batch, head, time, width]``."""
+        geometry, role = self.context.geometry, self.context.role
+        time = view.query_positions.shape[1]
+        if self.self_attention:
+            q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
+            key_time = time
         else:
-            q, k, v = self.queries_keys_values(x).split([q_width, k_width, v_width], dim=-1)
-            q = self._split(q, geometry.heads)
-        k, v = self._split(k, geometry.kv_heads), self._split(v, geometry.kv_heads)
+            q = self.queries(x)
+            if cache is not None and cache.filled:
+                return self._place_queries(q, view), cache.keys, cache.values
+            assert memory is not None
+            k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
+            key_time = view.key_positions.shape[1]
+        q = _split(q, time, geometry.heads)
+        k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.kv_heads)
         if self._transforms:
             q, k = self.style.transform(q, k)
         if self._rotates:
             # A cached step brings only the new keys, which stand where the queries stand.
-            new_keys = view.key_positions if cache is None or memory is not None else (
-                view.query_positions
-            )  # fmt: skip
+            new_keys = view.query_positions if self.self_attention else view.key_positions
             q = self.positional.rotate(q, view.query_positions, role)
             k = self.positional.rotate(k, new_keys, role)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        members, batch, time, _ = x.shape
-        return x.view(members, batch, time, heads, -1).transpose(2, 3)
+    def _place_queries(self, queries: Tensor, view: View) -> Tensor:
+        """Return queries alone, whose keys are cached, as ``_project`` does."""
+        q = _split(queries, view.query_positions.shape[1], self.context.geometry.heads)
+        if self._transforms:
+            q, _ = self.style.transform(q, q)
+        if self._rotates:
+            q = self.positional.rotate(q, view.query_positions, self.context.role)
+        return q
 
     def _repeat(self, x: Tensor) -> Tensor:
-        geometry = self.context.geometry
-        groups = geometry.heads // geometry.kv_heads
+        groups = self._groups
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
     def _bias(self, view: View, dtype: torch.dtype) -> Tensor | None:
@@ -238,10 +254,15 @@ class MultiHeadAttention(nn.Module):
         return None if bias is None else bias.to(dtype)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+        """Return what the heads read, ``[member · batch, head, query, width]``."""
         bias = self._bias(view, q.dtype)
         mask = view.additive(q.dtype, self.fill)
+        if bias is not None:
+            bias = _fold(bias, *q.shape[:2])
+        q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         if mask is not None and self.fill == "-1e9" and view.has_dead_rows:
-            q, mask = self._flatten_dead_rows(q, mask, view)
+            # Replacing all scores of a row by one number makes its weights uniform.
+            q, mask = q.masked_fill(view.dead_rows, 0.0), mask.masked_fill(view.dead_rows, 0.0)
             bias = None if bias is None else bias.masked_fill(view.dead_rows, 0.0)
         if bias is not None:
             mask = bias if mask is None else mask + bias
@@ -249,26 +270,9 @@ class MultiHeadAttention(nn.Module):
         scale = self.context.geometry.scale
         if is_short(q, k):
             return _short_attention(q, k, v, mask, rate, scale, view)
-        members, batch = q.shape[:2]
-        if mask is not None:
-            mask = self._fold(mask, members, batch)
-        out = functional.scaled_dot_product_attention(
-            q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1),
-            attn_mask=mask, dropout_p=rate, scale=scale,
-        )  # fmt: skip
-        return out.view(members, batch, *out.shape[1:])
-
-    @staticmethod
-    def _fold(mask: Tensor, members: int, batch: int) -> Tensor:
-        """Bring ``[member|1, batch|1, head|1, query, key]`` to the folded batch of the members."""
-        if mask.shape[0] == 1 and mask.shape[1] == 1:
-            return mask[0]
-        return mask.expand(members, batch, -1, -1, -1).flatten(0, 1)
-
-    @staticmethod
-    def _flatten_dead_rows(q: Tensor, mask: Tensor, view: View) -> tuple[Tensor, Tensor]:
-        """Make rows that keep no key uniform, as replacing all their scores by one number does."""
-        return q.masked_fill(view.dead_rows, 0.0), mask.masked_fill(view.dead_rows, 0.0)
+        return functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
+        )
 
     def _explicit(
         self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None
@@ -294,12 +298,24 @@ class MultiHeadAttention(nn.Module):
         return out if values is None else out + values
 
 
+def _split(x: Tensor, time: int, heads: int) -> Tensor:
+    """Turn ``[member, batch · time, head · width]`` to ``[member, batch, head, time, width]``."""
+    return x.view(x.shape[0], -1, time, heads, x.shape[2] // heads).transpose(2, 3)
+
+
+def _fold(bias: Tensor, members: int, batch: int) -> Tensor:
+    """Bring ``[member|1, batch|1, head|1, query, key]`` to the folded batch of the members."""
+    if bias.shape[0] == 1 and bias.shape[1] == 1:
+        return bias[0]
+    return bias.expand(members, batch, -1, -1, -1).flatten(0, 1)
+
+
 def is_short(q: Tensor, k: Tensor) -> bool:
     """Tell whether two batched products are the faster kernel here."""
     return (
         q.device.type == "cpu"
-        and q.shape[3] * k.shape[3] <= SHORT
-        and q.shape[0] * q.shape[1] * q.shape[2] >= MANY
+        and q.shape[-2] * k.shape[-2] <= SHORT
+        and math.prod(q.shape[:-2]) >= MANY
     )
 
 
@@ -312,8 +328,8 @@ def _short_attention(
     queries, while along a last axis of under 16 keys it is not (torch 2.13: 3.5 times slower).
     Rows that keep no key give zero, which only -inf can ask for.
     """
-    lead, queries, keys = q.shape[:3], q.shape[3], k.shape[3]
-    flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[-2:]) for x in (q, k, v))
+    lead, queries, keys = q.shape[:2], q.shape[2], k.shape[2]
+    flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
     if mask is None:
         scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
     else:

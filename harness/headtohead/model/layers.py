@@ -1,7 +1,7 @@
 """Layers with a leading member axis: one program trains every member of a stack.
 
-Activations are ``[member, batch, time, width]``. No operation mixes members, so each computes what
-it would compute alone.
+Activations are ``[member, tokens, width]``, the tokens of a batch in one row: only attention needs
+to know sentences apart. No operation mixes members, so each computes what it would compute alone.
 """
 
 from __future__ import annotations
@@ -47,13 +47,8 @@ class StackedLinear(nn.Module):
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
-        members, batch, time, width = x.shape
-        flat = x.reshape(members, batch * time, width)
-        if self.bias is None:
-            out = torch.bmm(flat, self.weight)
-        else:
-            out = torch.baddbmm(self.bias, flat, self.weight)
-        return out.view(members, batch, time, -1)
+        weight, bias = self.weight, self.bias
+        return torch.bmm(x, weight) if bias is None else torch.baddbmm(bias, x, weight)
 
 
 class StackedEmbedding(nn.Module):
@@ -63,14 +58,14 @@ class StackedEmbedding(nn.Module):
         super().__init__()
         std = 1.0 if init == "torch" else width**-0.5
         self.weight = nn.Parameter(draw(generators, (words, width), normal(std)))
+        self.alone = len(generators) == 1
         offsets = torch.arange(len(generators), device=self.weight.device) * words
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        if len(self.weight) == 1:
-            return functional.embedding(ids, self.weight[0])
-        offsets = self.get_buffer("offsets")
-        return functional.embedding(ids + offsets, self.weight.flatten(0, 1))
+        if not self.alone:
+            ids = ids + self.get_buffer("offsets")
+        return torch.embedding(self.weight.flatten(0, 1), ids)
 
 
 class StackedLayerNorm(nn.Module):
@@ -79,15 +74,17 @@ class StackedLayerNorm(nn.Module):
     def __init__(self, members: int, width: int, eps: float, device: torch.device) -> None:
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(members, 1, 1, width, device=device))
-        self.bias = nn.Parameter(torch.zeros(members, 1, 1, width, device=device))
+        self.width = (width,)
+        self.alone = members == 1
+        self.weight = nn.Parameter(torch.ones(members, 1, width, device=device))
+        self.bias = nn.Parameter(torch.zeros(members, 1, width, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        width = x.shape[-1:]
-        if len(self.weight) == 1:
+        width = self.width
+        if self.alone:
             gain, bias = self.weight.view(width), self.bias.view(width)
-            return functional.layer_norm(x, width, gain, bias, self.eps)
-        return torch.addcmul(self.bias, functional.layer_norm(x, width, eps=self.eps), self.weight)
+            return torch.layer_norm(x, width, gain, bias, self.eps)
+        return torch.addcmul(self.bias, torch.layer_norm(x, width, eps=self.eps), self.weight)
 
 
 class FeedForward(nn.Module):

@@ -63,7 +63,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_branch = build.branch()
 
     def forward(self, x: Tensor, view: View, record: Record | None) -> Tensor:
-        x = self.attention_branch(x, lambda h: self.attention(h, None, view, None, record))
+        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, view, None, record))
         return self.feed_forward_branch(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -88,8 +88,12 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
         own, cross = views
-        x = self.attention_branch(x, lambda h: self.attention(h, None, own, caches[0], records[0]))
-        x = self.cross_branch(x, lambda h: self.cross(h, memory, cross, caches[1], records[1]))
+        x = self.attention_branch(
+            x, lambda h: self.attention.attend(h, None, own, caches[0], records[0])
+        )
+        x = self.cross_branch(
+            x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1])
+        )
         return self.feed_forward_branch(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
@@ -149,7 +153,10 @@ class Transformer(nn.Module):
             chosen = config.masking.role(role)
             masking = registry.masking(chosen.name)
             self.maskings[role] = masking(masking.Options.model_validate(chosen.options))
-        self._ranges: dict[tuple[int, int, torch.device], Tensor] = {}
+        self.embedding_scale = (
+            model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
+        )
+        self._ranges: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
@@ -192,7 +199,9 @@ class Transformer(nn.Module):
         x = self._embed(source, embedding, "encoder", 0)
         for index, layer in enumerate(self.encoder):
             x = layer(x, view, _recorder(observe, "encoder", index))
-        return x if self.encoder_norm is None else self.encoder_norm(x)
+        if self.encoder_norm is not None:
+            x = self.encoder_norm(x)
+        return x.view(*source.shape, -1)
 
     def decode(
         self,
@@ -207,13 +216,16 @@ class Transformer(nn.Module):
         own = self._view("decoder", (0, time), (0, time), lengths)
         cross = self._view("cross", (0, time), (0, source_time), memory_lengths)
         x = self._embed(target, self.target_embedding, "decoder", 0)
+        memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (
                 _recorder(observe, "decoder", index),
                 _recorder(observe, "cross", index),
             )
             x = layer(x, memory, (own, cross), records=records)
-        return x if self.decoder_norm is None else self.decoder_norm(x)
+        if self.decoder_norm is not None:
+            x = self.decoder_norm(x)
+        return x.view(*target.shape, -1)
 
     def step(
         self,
@@ -228,10 +240,13 @@ class Transformer(nn.Module):
         own = self._view("decoder", (position, 1), (0, position + 1), live)
         cross = self._view("cross", (position, 1), (0, memory.shape[2]), memory_lengths)
         x = self._embed(token, self.target_embedding, "decoder", position)
+        source_time, memory = memory.shape[2], memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
-            pair[1].filled = memory.shape[2]
-        return x if self.decoder_norm is None else self.decoder_norm(x)
+            pair[1].filled = source_time
+        if self.decoder_norm is not None:
+            x = self.decoder_norm(x)
+        return x.view(*token.shape, -1)
 
     def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
         """Return empty caches for up to ``length`` target tokens over ``memory``."""
@@ -255,24 +270,23 @@ class Transformer(nn.Module):
 
     def project(self, x: Tensor) -> Tensor:
         """Return logits over the target vocabulary, ``[member, batch, time, vocab]``."""
+        flat = x.flatten(1, 2)
         if self.words is not None:
-            return self.words(x)  # type: ignore[no-any-return]
-        members, batch, time, width = x.shape
-        table = self.target_embedding.weight.transpose(1, 2)
-        return torch.bmm(x.reshape(members, batch * time, width), table).view(
-            members, batch, time, -1
-        )
+            logits: Tensor = self.words(flat)
+        else:
+            logits = torch.bmm(flat, self.target_embedding.weight.transpose(1, 2))
+        return logits.view(*x.shape[:3], -1)
 
     def _embed(self, ids: Tensor, embedding: StackedEmbedding, role: str, start: int) -> Tensor:
         x: Tensor = embedding(ids)
-        if self.config.model.embedding_scale == "sqrt-d_model":
-            x = x * self.config.model.d_model**0.5
+        if self.embedding_scale is not None:
+            x = x * self.embedding_scale
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
-        places = positional.embed(self._positions(start, ids.shape[-1], ids.device), role)
+        places = positional.embed(self._positions(start, ids.shape[-1], ids.device)[1], role)
         if places is not None:
             x = x + self._cast(places, x.dtype)
-        return apply_dropout(x, self.sizes.dropout_embedding, self.training)
+        return apply_dropout(x.flatten(1, 2), self.sizes.dropout_embedding, self.training)
 
     def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert a table; one without gradient, which the encoding remembers, only once."""
@@ -286,21 +300,20 @@ class Transformer(nn.Module):
             known = self._casts[id(table)] = (table, table.to(dtype))
         return known[1]
 
-    def _positions(self, start: int, count: int, device: torch.device) -> Tensor:
+    def _positions(self, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Return a range of positions as ``[time]`` and ``[1, time]``, the same objects always."""
         key = (start, count, device)
         if key not in self._ranges:
-            self._ranges[key] = torch.arange(start, start + count, device=device).unsqueeze(0)
+            places = torch.arange(start, start + count, device=device)
+            self._ranges[key] = (places, places.unsqueeze(0))
         return self._ranges[key]
 
     def _view(
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor
     ) -> View:
-        device = lengths.device
-        query_positions = self._positions(*queries, device)
-        key_positions = self._positions(*keys, device)
-        keep = self.maskings[role].keep(
-            role, query_positions[0], key_positions[0], lengths.reshape(-1)
-        )
+        query_places, query_positions = self._positions(*queries, lengths.device)
+        key_places, key_positions = self._positions(*keys, lengths.device)
+        keep = self.maskings[role].keep(role, query_places, key_places, lengths.flatten())
         if keep is not None:
             if len(keep) == 1:
                 keep = keep[None, :, None]

@@ -210,8 +210,8 @@ class StackTraining:
         losses = token_losses(logits.float() if enabled else logits, writes,
                               self.train.label_smoothing)  # fmt: skip
         means = losses.sum(dim=(1, 2)) / words
-        # The sum keeps members apart: each one's gradient is that of its own loss.
-        means.sum().backward()
+        # As of their sum, which keeps members apart: each one's gradient is that of its own loss.
+        torch.autograd.backward([means], [torch.ones_like(means)])
         return means.detach()
 
     # -- evaluations -----------------------------------------------------------------------------

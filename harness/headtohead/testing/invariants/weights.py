@@ -52,7 +52,7 @@ def _act(subject: Subject, role: str) -> Verdict:
         seen["weights"][:, :, head] @ seen["values"][:, :, head // group]
         for head in range(geometry.heads)
     ]
-    expected = attention.output(torch.cat(heads, dim=-1))
+    expected = attention.output(torch.cat(heads, dim=-1).flatten(1, 2)).view(output.shape)
     return within(
         float((output - expected).abs().max()),
         f"{role}: difference of output and weights times values",

@@ -75,12 +75,9 @@ def one_round(steps: int, more: list[str]) -> tuple[float, float]:
             [sys.executable, __file__, "--bare", str(steps)],
             [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1", *more],
         ]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         sides = [
-            subprocess.Popen(
-                command, cwd=folder, env=environment, text=True,
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-            for command in commands
+            subprocess.Popen(command, cwd=folder, env=environment, **pipes) for command in commands
         ]
         turns = take_turns(sides)
         output = sides[0].communicate()[0]

@@ -93,10 +93,10 @@ def batch_of(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Words:
-    """Stands for a vocabulary where only its size is asked for."""
+    """Stands for a vocabulary where only its size and its padding are asked for."""
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self.pad = size, 0
 
     def __len__(self) -> int:
         return self.size
@@ -114,6 +114,7 @@ class Pairs:
         split.source = [row[row != 0].numpy() for row in source]
         split.target = [row[row != 0].numpy() for row in target]
         self.splits = {"train": split, "valid": split}
+        self.record = {"longest": {"source": size.source_time, "target": size.target_time + 1}}
 
 
 def stack_step(

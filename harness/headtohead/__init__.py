@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headtohead.analysis.results import results as results
+    from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
     from headtohead.api import report as report
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
     from headtohead.families.masking import Masking as Masking
     from headtohead.families.positional import Geometry as Geometry
     from headtohead.families.positional import Positional as Positional
+    from headtohead.families.recipe import Checkpoint as Checkpoint
     from headtohead.families.recipe import Recipe as Recipe
+    from headtohead.families.recipe import Tensors as Tensors
     from headtohead.hookspecs import hookimpl as hookimpl
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins import register as register
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "results": "headtohead.analysis.results",
+    "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
     "plan": "headtohead.api",
     "report": "headtohead.api",
@@ -59,7 +63,9 @@ _HOMES = {
     "Masking": "headtohead.families.masking",
     "Geometry": "headtohead.families.positional",
     "Positional": "headtohead.families.positional",
+    "Checkpoint": "headtohead.families.recipe",
     "Recipe": "headtohead.families.recipe",
+    "Tensors": "headtohead.families.recipe",
     "hookimpl": "headtohead.hookspecs",
     "find_geometry": "headtohead.model.geometry",
     "register": "headtohead.plugins",
@@ -68,6 +74,7 @@ _HOMES = {
 
 __all__ = [
     "Attention",
+    "Checkpoint",
     "Corpus",
     "Dataset",
     "Exit",
@@ -85,8 +92,10 @@ __all__ = [
     "RunConfig",
     "Runtime",
     "Setting",
+    "Tensors",
     "find_geometry",
     "hookimpl",
+    "import_checkpoint",
     "load",
     "plan",
     "register",
@@ -106,4 +115,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    """Return the public names alone: what completion should offer."""
+    return sorted(__all__)

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 from headtohead import plugins
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.loading import load_file
+from headtohead.experiment.faults import faults_of
+from headtohead.experiment.loading import load_file, read_override
 from headtohead.experiment.plan import Plan, make_plan
 from headtohead.runs import states
 from headtohead.runs.directory import RunDirectory
 from headtohead.runs.execute import Machine, Watcher, execute, supersede
+from headtohead.runs.imported import read_checkpoint
+from headtohead.runs.imported_directory import check_name, refuse_existing, write_imported
 from headtohead.runs.loaded import LoadedRun, load
 from headtohead.runs.shipper import start_shipper
 from headtohead.runs.stack import stack_folders
@@ -24,7 +27,7 @@ from headtohead.runs.stack import stack_folders
 if TYPE_CHECKING:
     from headtohead.reporting import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "load", "plan", "report", "run"]
+__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "report", "run"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Result:
     def complete(self) -> bool:
         """Whether every run has a result."""
         return set(self.states) <= states.RESULTS
+
+    def _repr_html_(self) -> str:
+        from headtohead.display.results import result_html
+
+        return result_html(self.experiment, self.states, self.report)
 
 
 def default_runs() -> Path:
@@ -153,6 +161,48 @@ def report(
 
     root = reports or Path(os.environ.get("H2H_REPORTS", "reports"))
     return write_report(Path(experiment), root, allow_partial=allow_partial)
+
+
+def import_checkpoint(
+    file: Path | str,
+    *,
+    recipe: str,
+    name: str,
+    data: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    runs: Path | None = None,
+    force: bool = False,
+    say: Callable[[str], object] = lambda line: None,
+) -> Path:
+    """Write the run directory of a state dict that a notebook saved, and return its path.
+
+    Args:
+        file: Written by ``torch.save(model.state_dict(), file)``.
+        recipe: Of the notebook whose classes it is.
+        name: Of the run, in ``runs/imported``.
+        data: The sentence pairs that the notebook read, where it read a file.
+        overrides: ``"model.heads=2"``: what neither checkpoint nor recipe tells.
+        runs: Folder of run directories.
+        force: Replace a run of that name.
+        say: Receives the lines that a reader should see.
+
+    Raises:
+        HeadToHeadError: If the file is no state dict or does not fit, in one line.
+    """
+    root = Path(runs or default_runs())
+    check_name(name)
+    if not force:
+        refuse_existing(name, root)
+    registry = plugins.current()
+    settings = [read_override(text) for text in overrides]
+    found = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
+    say(found.summary())
+    faults = [fault.name for fault in faults_of(found.config, registry)]
+    if faults:
+        say(f"faults: {', '.join(faults)}")
+    for note in found.words.notes:
+        say(f"note: {note}")
+    return write_imported(found, name, root, registry)
 
 
 def retried(planned: Plan) -> Plan:

@@ -14,6 +14,10 @@ class HeadToHeadError(Exception):
     """
 
 
+class UndefinedError(HeadToHeadError):
+    """Choices that have no meaning together: a plan leaves the variant out and gives the reason."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the closest known name, else the list of known names.
 

@@ -42,6 +42,7 @@ BUILT_IN = (
     "headtohead_plugins.attention.single_head",
     "headtohead_plugins.attention.grouped_query",
     "headtohead_plugins.attention.free_geometry",
+    "headtohead_plugins.attention.embedding_softmax",
     "headtohead_plugins.masking.none",
     "headtohead_plugins.masking.padding",
     "headtohead_plugins.masking.causal",
@@ -49,6 +50,11 @@ BUILT_IN = (
     "headtohead_plugins.datasets.toy_grammar",
     "headtohead_plugins.datasets.notebook_pairs",
     "headtohead_plugins.datasets.tatoeba",
+    "headtohead_plugins.recipes.scratch_en_fr",
+    "headtohead_plugins.recipes.architecture_en_de",
+    "headtohead_plugins.recipes.tatoeba_en_es",
+    "headtohead_plugins.recipes.slides_en_fr",
+    "headtohead_plugins.recipes.by_hand_en_fr",
     "headtohead_plugins.launchers.local",
 )
 

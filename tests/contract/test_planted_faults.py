@@ -96,6 +96,15 @@ class NegativeWeights(SplitHeads):
         return 2 * weights - weights.roll(1, dims=-1)
 
 
+class Selfish(SplitHeads):
+    """Every token attends to itself alone."""
+
+    def normalise(self, scores, keep):
+        weights = super().normalise(scores, keep)
+        queries, keys = scores.shape[-2:]
+        return torch.eye(queries, dtype=scores.dtype) + 0 * weights if queries == keys else weights
+
+
 class PeeksByOne(PaddingCausal):
     def keep(self, role, query_positions, key_positions, lengths):
         return super().keep(role, query_positions + 1, key_positions, lengths)
@@ -155,6 +164,7 @@ ATTENTION = {
     "leaking-members": (LeakingMembers, {"stacking"}),
     "leaking-sentences": (LeakingSentences, {"batch-of-one"}),
     "wrong-axis": (WrongAxis, {"rows-sum-to-one", "causality"}),
+    "selfish": (Selfish, {"hears-target"}),
     "negative-weights": (NegativeWeights, {"rows-sum-to-one"}),
 }
 MASKING = {

@@ -15,7 +15,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
-PUBLIC_BEYOND_HEADTOHEAD = {"headtohead.data", "headtohead.experiment.schema.Runtime"}
+PUBLIC_BEYOND_HEADTOHEAD = {
+    "headtohead.data",
+    "headtohead.experiment.schema.Neutral",
+    "headtohead.experiment.schema.Runtime",
+}
 
 
 @dataclass(frozen=True)

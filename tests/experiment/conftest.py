@@ -39,8 +39,9 @@ def load(tmp_path):
 def design(load, registry):
     """Expand a design over the small base."""
 
-    def design(text, *overrides, seeds=None):
-        return expand(load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds), registry)
+    def design(text, *overrides, seeds=None, **options):
+        loaded = load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds)
+        return expand(loaded, registry, **options)
 
     return design
 

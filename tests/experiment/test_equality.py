@@ -148,13 +148,20 @@ def test_the_same_configuration_twice_is_one(registry):
     ("one", "other"),
     list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2)),
 )
-def test_the_verdict_agrees_with_the_model_itself(registry, one, other):
+@pytest.mark.parametrize(
+    ("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")]
+)
+def test_the_verdict_agrees_with_the_model_itself(registry, one, other, role, cross):
     """The oracle is the model: equal variants, and only they, give equal live logits."""
     from headtohead.model.transformer import Transformer
 
     assert one != other
-    maskings = [{"masking.decoder": one}, {"masking.decoder": other}]
-    small = {"model": {"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, "dropout": 0.0}}
+    masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
+    if cross == "decoder":
+        masks["cross"] = "causal"
+    maskings = [{"masking": masks | {role: mask}} for mask in (one, other)]
+    sizes = {"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, "dropout": 0.0}
+    small = {"model": sizes | {"cross": cross}}
     verdict = bool(equals(registry, *maskings, **small))
 
     source = torch.tensor([[[4, 5, 3, 0], [6, 4, 5, 3]]])
@@ -162,7 +169,7 @@ def test_the_verdict_agrees_with_the_model_itself(registry, one, other):
     lengths = (torch.tensor([[3, 4]]), torch.tensor([[3, 5]]))
     outputs = []
     for masking in maskings:
-        raw = {"train": {"epochs": 1}, "masking": "padding-causal"} | small | masking
+        raw = {"train": {"epochs": 1}} | small | masking
         model = Transformer(resolve(raw, registry), [1], 8, 8)
         logits = model.double().eval()(source, lengths[0], target, lengths[1])
         outputs.append(torch.cat([logits[0, 0, :3], logits[0, 1]]))

@@ -19,7 +19,7 @@ def test_every_section_of_the_schema_has_its_table():
         one for one in vars(schema).values()
         if isinstance(one, type) and issubclass(one, schema.Section) and one is not schema.Section
     }  # fmt: skip
-    made_of_names = {schema.EntryConfig, schema.PerRole, schema.RunConfig, schema.PathDesign}
+    made_of_names = {schema.EntryConfig, schema.PerRole, schema.RunConfig}
     assert sections - made_of_names == set(TABLES.values())
 
 
@@ -52,16 +52,17 @@ def test_a_row_tells_limits_default_and_choices():
     )
 
 
-def test_the_example_of_the_page_is_a_design(load, registry):
+def test_the_examples_of_the_page_are_designs(load, registry):
     import re
 
     from headtohead.experiment.design import expand
 
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    found = expand(load(text), registry)
-    assert [one.slug for one in found.variants] == [
-        "sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads",
-    ]  # fmt: skip
+    texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    designs = [expand(load(text), registry) for text in texts]
+    assert [[one.slug for one in found.variants] for found in designs] == [
+        ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
+        ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
+    ]
 
 
 @pytest.mark.parametrize("path", sorted((PAGE.parents[1] / "experiments").glob("*.yaml")), ids=str)

@@ -245,7 +245,8 @@ def test_a_fault_in_a_recipe_names_the_recipe():
         ({"data": {"test": 10.5}},
          "data.test: expected a fraction below 1 or a whole number of pairs, got 10.5"),
         ({"data": {"vocabulary": {"min": 2}}},
-         "data.vocabulary.min: unknown field 'min'; known: max_size, min_count, shared"),
+         "data.vocabulary.min: unknown field 'min'; known: ids, max_size, min_count, "
+         "shared, unknown"),
         ({"recipe": "unheard-of"}, "recipe: unknown recipe 'unheard-of'"),
         ({"recipe": 3}, "recipe: expected the name of a recipe, got 3"),
     ],

@@ -77,3 +77,54 @@ def test_lengths_are_rounded_to_whole_tokens():
     config = tiny_config()
     exact = count(config, SOURCE_WORDS, TARGET_WORDS, 6, 5)
     assert count(config, SOURCE_WORDS, TARGET_WORDS, 6.4, 4.6) == exact
+
+
+NORM, FEED_FORWARD = 2 * D, linear(D, FF) + linear(FF, D)
+ATTENTION = 4 * linear(D, D)
+ROWS = max(SOURCE_WORDS, TARGET_WORDS)
+
+# Beside one encoder and two decoder layers: weights more or fewer than those of the default.
+WEIGHTS = {
+    "cross: decoder": ({"cross": "decoder"}, 0),
+    "tied: embeddings": ({"tied": "embeddings"}, -SOURCE_WORDS * D),
+    "vocabulary_rows": (
+        {"vocabulary_rows": 40},
+        (40 - SOURCE_WORDS) * D + (40 - TARGET_WORDS) * D + 40 * D + 40 - linear(D, TARGET_WORDS),
+    ),
+    "fewer vocabulary_rows than words": ({"vocabulary_rows": 5}, 0),
+    "shared norm": ({"shared": ["norm"]}, -9 * NORM),
+    "shared feed-forward": ({"shared": ["feed-forward"]}, -2 * FEED_FORWARD),
+    "after-each": ({"decoder_feed_forward": "after-each"}, 2 * (FEED_FORWARD + NORM)),
+    "after-each, shared": (
+        {"decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"]},
+        -9 * NORM - 2 * FEED_FORWARD,
+    ),
+}
+
+
+@pytest.mark.parametrize(("model", "more"), WEIGHTS.values(), ids=WEIGHTS.keys())
+def test_choices_of_the_model_weigh_what_is_counted_by_hand(model, more):
+    plain, found = counted("split-heads"), counted("split-heads", **model)
+    assert found.total - plain.total == more
+    assert found.attention == plain.attention
+
+
+def test_attention_without_projections_weighs_nothing():
+    plain = count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, S, D)
+    found = count(tiny_config(attention="embedding-softmax"), SOURCE_WORDS, TARGET_WORDS, S, D)
+    assert plain.attention - found.attention == 2 * ATTENTION == plain.total - found.total
+    products = 2 * (D * D * D * 2 + 4 * D * D * D * 2)
+    # QKᵀ and four projections of two layers are left out; weights times values stay.
+    assert (plain.flops_per_token - found.flops_per_token) * D == products
+    assert found.path == {"encoder": "fused", "decoder": "explicit", "cross": "fused"}
+
+
+def test_operations_of_choices_are_those_counted_by_hand():
+    plain = counted("split-heads").flops_per_token * T
+    keys = 2 * (T - S) * (2 * D * 2 * D + 2 * T * 2 * D)
+    assert counted("split-heads", cross="decoder").flops_per_token * T == plain + keys
+    between = 2 * T * 2 * 2 * D * FF
+    after_each = counted("split-heads", decoder_feed_forward="after-each", shared=["norm"])
+    assert after_each.flops_per_token * T == plain + between
+    words = T * 2 * D * (40 - TARGET_WORDS)
+    assert counted("split-heads", vocabulary_rows=40).flops_per_token * T == plain + words

@@ -41,6 +41,52 @@ def test_greedy_writes_what_a_loop_without_a_cache_writes(positional, masking):
     assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
 
 
+DEAF = {
+    "both causal": ({"encoder": "padding", "decoder": "causal", "cross": "causal"}, True),
+    "second sees the future": ({"encoder": "none", "decoder": "causal", "cross": "none"}, False),
+    "first sees the future": ({"encoder": "none", "decoder": "none", "cross": "causal"}, False),
+}
+
+
+@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "learned"])
+@pytest.mark.parametrize(("masking", "cached"), DEAF.values(), ids=DEAF.keys())
+def test_decoder_that_reads_itself_writes_what_a_loop_writes(masking, cached, positional):
+    subject = ending_apart(positional=positional, masking=masking, cross="decoder")
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    assert is_causal(subject.model) == cached
+    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+
+
+def test_rows_keep_their_positions_when_decoding_with_a_cache():
+    subject = ending_apart(positional={"name": "sinusoidal", "index": "row"})
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+    assert is_causal(subject.model)
+    assert subject.model.reads_row
+    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+    turned = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
+    assert not torch.equal(turned.flip(1), found)
+
+
+def test_words_beyond_the_vocabulary_can_be_written():
+    subject = Subject(tiny_config(vocabulary_rows=30))
+    with torch.no_grad():
+        subject.model.words.bias[..., 25] += 100.0
+    sentences = subject.sentences
+    found = greedy(subject.model, sentences.source, sentences.source_lengths, 3)
+    assert found.eq(25).all()
+
+
+def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
+    subject = Subject(tiny_config(attention="embedding-softmax"))
+    sentences = subject.sentences
+    with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' reads exactly 16 "
+                       r"tokens at once, which greedy decoding does not; "
+                       r"set evaluate\.decode: forced$"):  # fmt: skip
+        greedy(subject.model, sentences.source, sentences.source_lengths, 8)
+
+
 def test_sentences_of_a_batch_end_apart_and_stay_ended():
     subject = ending_apart()
     sentences = subject.sentences

@@ -20,7 +20,21 @@ CHOICES = {
     "no biases": {"bias": False},
     "norm eps": {"norm_eps": 0.1},
     "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
-}
+    "second attention of the decoder": {"cross": "decoder", "decoder_layers": 2},
+    "second attention of the decoder, post-norm": {"cross": "decoder", "norm": "post"},
+    "one table": {"tied": "embeddings"},
+    "more rows than words": {"vocabulary_rows": 15},
+    "one table of more rows than words": {"vocabulary_rows": 15, "tied": "embeddings"},
+    "shared norm": {"shared": ["norm"], "decoder_layers": 2},
+    "shared feed-forward": {"shared": ["feed-forward"], "norm": "post", "final_norm": True},
+    "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
+    "all places shared": {
+        "decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"], "norm": "post",
+    },
+    "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
+    "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
+    "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("model", CHOICES.values(), ids=CHOICES.keys())
@@ -33,7 +47,7 @@ def test_logits_equal_those_of_plain_loops(model, masking):
         weights = {
             name: value[member].tolist() for name, value in subject.model.state_dict().items()
         }
-        oracle = Oracle(subject.config.model, weights, masking == "padding-causal")
+        oracle = Oracle(subject.config, weights, masking == "padding-causal", row)
         expected = oracle.logits(
             sentences.source[member, row].tolist(), int(sentences.source_lengths[member, row]),
             sentences.target[member, row].tolist(), int(sentences.target_lengths[member, row]),
@@ -43,34 +57,44 @@ def test_logits_equal_those_of_plain_loops(model, masking):
             logits[member, row, :live], torch.tensor(expected[:live], dtype=torch.float64),
             rtol=0, atol=1e-10,
         )  # fmt: skip
+        assert len(expected[0]) == logits.shape[-1]
 
 
 class Oracle:
-    """The forward pass of one member for one sentence pair, in lists of floats."""
+    """The forward pass of one member for the sentence pair of one row, in lists of floats."""
 
-    def __init__(self, model, weights, masked):
-        self.model, self.weights, self.masked = model, weights, masked
+    def __init__(self, config, weights, masked, row):
+        self.config, self.model = config, config.model
+        self.weights, self.masked, self.row = weights, masked, row
 
     def logits(self, source, source_length, target, target_length):
         memory = self.encode(source, source_length)
-        x = self.embed(target, "target_embedding")
+        x = self.embed(target, "target_embedding", self.config.positional.decoder)
+        on_embeddings = self.config.attention.decoder.name == "embedding-softmax"
+        own_attention = self.softmax_of_embeddings if on_embeddings else self.self_attention
         own = [
             [not self.masked or (j <= i and j < target_length) for j in range(len(target))]
             for i in range(len(target))
         ]
-        cross = [[not self.masked or j < source_length for j in range(len(source))] for _ in target]
+        deaf = self.model.cross == "decoder"
+        read, read_length = (target, target_length) if deaf else (source, source_length)
+        cross = [[not self.masked or j < read_length for j in range(len(read))] for _ in target]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
-            x = self.branch(
-                x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", own
-            )
-            x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)
+            x = self.branch(x, f"{at}.attention_branch", own_attention, f"{at}.attention", own)
+            if self.model.decoder_feed_forward == "after-each":
+                x = self.branch(x, f"{at}.between_branch", self.feed_forward, f"{at}.between")
+            if deaf:
+                x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
+            else:
+                x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return [self.words(row) for row in self.final(x, "decoder_norm")]
 
     def encode(self, source, length):
-        table = "target_embedding" if self.model.tied == "all" else "source_embedding"
-        x = self.embed(source, table)
+        one_table = self.model.tied in ("all", "embeddings")
+        table = "target_embedding" if one_table else "source_embedding"
+        x = self.embed(source, table, self.config.positional.encoder)
         keep = [[not self.masked or j < length for j in range(len(source))] for _ in source]
         for layer in range(self.model.encoder_layers):
             at = f"encoder.{layer}"
@@ -80,14 +104,15 @@ class Oracle:
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return self.final(x, "encoder_norm")
 
-    def embed(self, ids, table):
+    def embed(self, ids, table, positional):
+        by_row = positional.options["index"] == "row"
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []
         for place, index in enumerate(ids):
             row = []
             for i in range(width):
-                angle = place / 10000 ** ((i - i % 2) / width)
+                angle = (self.row if by_row else place) / 10000 ** ((i - i % 2) / width)
                 wave = math.sin(angle) if i % 2 == 0 else math.cos(angle)
                 row.append(self.weights[f"{table}.weight"][index][i] * scale + wave)
             rows.append(row)
@@ -106,6 +131,7 @@ class Oracle:
         ]
 
     def norm(self, row, name):
+        name = "shared.norm" if "norm" in self.model.shared else name
         gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
         mean = sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
@@ -156,7 +182,23 @@ class Oracle:
             out.append(self.linear(joined, f"{name}.output"))
         return out
 
+    def softmax_of_embeddings(self, x, name, keep):
+        masked = [
+            [value if kept else value - 1e9 for value, kept in zip(*pair, strict=True)]
+            for pair in zip(x, keep, strict=True)
+        ]
+        out = []
+        for row in masked:
+            powers = [math.exp(value - max(row)) for value in row]
+            weights = [power / sum(powers) for power in powers]
+            out.append([
+                sum(weight * other[c] for weight, other in zip(weights, masked, strict=True))
+                for c in range(len(row))
+            ])  # fmt: skip
+        return out
+
     def feed_forward(self, x, name):
+        name = "shared.feed_forward" if "feed-forward" in self.model.shared else name
         return [
             self.linear(
                 [self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer"
@@ -170,7 +212,7 @@ class Oracle:
         return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
 
     def words(self, row):
-        if self.model.tied == "none":
+        if self.model.tied in ("none", "embeddings"):
             return self.linear(row, "words")
         table = self.weights["target_embedding.weight"]
         return [sum(a * b for a, b in zip(row, word, strict=True)) for word in table]

@@ -51,11 +51,29 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
         path.relative_to(root).as_posix()
         for root in (ROOT / "harness", ROOT / "plugins")
         for path in root.rglob("*")
-        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js")
+        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml")
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
-    assert {Path(name).suffix for name in packed} <= {".py", ".j2", ".css", ".js", ".json"}
+    endings = {".py", ".j2", ".css", ".js", ".json", ".yaml"}
+    assert {Path(name).suffix for name in packed} <= endings
+
+
+def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> None:
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from headtohead.notebooks import EXPERIMENTS, editions\n"
+        "from headtohead.notebooks.editions import experiment_text\n"
+        "assert len(editions(quick=True)) >= 6\n"
+        "for one in EXPERIMENTS: print(one.name, bool(experiment_text(one.name)))\n"
+    )
+    shown = call("-c", code, str(site), cwd=site).splitlines()
+    names = {line.split()[0] for line in shown}
+    folder = site / "headtohead" / "notebooks" / "experiments"
+    assert {path.stem for path in folder.glob("*.yaml")} >= names
+    for name in names:
+        tree = ROOT / "experiments" / f"{name}.yaml"
+        assert (folder / f"{name}.yaml").read_bytes() == tree.read_bytes()
 
 
 def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:

@@ -6,10 +6,11 @@ from types import ModuleType
 import pytest
 
 
-def _load() -> ModuleType:
-    name = "headtohead_test_study"
+def _load(stem: str) -> ModuleType:
+    name = f"headtohead_test_{stem}"
     if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("study.py"))
+        file = Path(__file__).with_name(f"{stem}.py")
+        spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = module = importlib.util.module_from_spec(spec)
@@ -20,7 +21,7 @@ def _load() -> ModuleType:
 @pytest.fixture(scope="session")
 def made() -> ModuleType:
     """The module that writes made-up studies."""
-    return _load()
+    return _load("study")
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +32,15 @@ def quickstart(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="session")
 def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.write_study(tmp_path_factory.mktemp("runs"), made.messy())
+
+
+@pytest.fixture(scope="session")
+def paths() -> ModuleType:
+    """The module that writes made-up path experiments."""
+    return _load("path_study")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Prepared data of the made-up path experiments."""
+    return tmp_path_factory.mktemp("cache")

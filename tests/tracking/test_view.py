@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def test_there_is_one_view_for_the_study_its_variants_each_axis_and_attention(
     assert list(states) == [
         "study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention",
     ]  # fmt: skip
+
+
+def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Study) -> None:
+    walked = replace(study, plan={**study.plan, "path": {"walks": []}})
+    states = {key.rpartition(".")[2]: _state(value) for key, value in views(walked).items()}
+    assert list(states) == ["study", "variants", "attention"]
+    charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]
+    assert "PARALLEL" in charts
+    assert "SCATTER" not in charts
 
 
 def test_the_study_opens_on_the_axes_against_the_primary_metric(

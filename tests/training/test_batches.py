@@ -1,11 +1,12 @@
-"""Batch plans, for any lengths and budget."""
+"""Batch plans, for any lengths, budget and number of sentences."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.data.batches import STEP, BatchPlan
+from headtohead.data.batches import STEP, BatchPlan, SentenceBatches
 
+FIXED = (40, 39)
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
 BUDGETS = st.integers(1, 400)
 CALM = settings(max_examples=60, deadline=None)
@@ -88,3 +89,115 @@ def test_plenty_of_pairs_are_grouped_by_length():
     for _, rows in rows_of(plan, 1, 0):
         longest = [max(lengths[row]) for row in rows]
         assert max(longest) - min(longest) < STEP
+
+
+@CALM
+@given(LENGTHS, BUDGETS, st.integers(0, 3))
+def test_the_batches_of_a_stack_are_each_seeds_own(lengths, budget, start):
+    plan = plan_of(lengths, budget)
+    together = list(plan.batches([1, 2, 99], 1, start))
+    for member, seed in enumerate((1, 2, 99)):
+        alone = list(plan.batches([seed], 1))[start:]
+        assert [rows[0].tolist() for rows, *_ in alone] == [
+            rows[member].tolist() for rows, *_ in together
+        ]
+        assert [times for _, *times in alone] == [times for _, *times in together]
+
+
+def sentences_of(lengths, size, times=None):
+    source, target = np.array(lengths).T
+    return SentenceBatches(source, target, size, times)
+
+
+TIMES = st.sampled_from([None, FIXED])
+SIZES = st.integers(1, 50)
+
+
+@CALM
+@given(LENGTHS, SIZES, TIMES, st.integers(1, 5), st.integers(0, 3))
+def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(
+    lengths, size, times, seed, epoch
+):
+    plan = sentences_of(lengths, size, times)
+    batches = [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
+    assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
+    assert all(len(rows) == size for rows in batches[:-1])
+    assert 1 <= len(batches[-1]) <= size
+    assert len(batches) == plan.steps_per_epoch
+
+
+@CALM
+@given(LENGTHS, SIZES, TIMES, st.integers(0, 2))
+def test_a_member_of_a_stack_sees_the_batches_and_the_padding_that_it_sees_alone(
+    lengths, size, times, start
+):
+    plan = sentences_of(lengths, size, times)
+    together = list(plan.batches([4, 1, 3], 2, start))
+    for member, seed in enumerate((4, 1, 3)):
+        alone = list(plan.batches([seed], 2))[start:]
+        assert [rows[0].tolist() for rows, *_ in alone] == [
+            rows[member].tolist() for rows, *_ in together
+        ]
+        assert [shape for _, *shape in alone] == [shape for _, *shape in together]
+
+
+@CALM
+@given(LENGTHS, SIZES)
+def test_batches_are_padded_to_their_own_longest_of_whatever_seed(lengths, size):
+    for rows, source_time, target_time in sentences_of(lengths, size).batches([1, 2, 7], 0):
+        for own in rows.tolist():
+            assert max(lengths[row][0] for row in own) == source_time
+            assert max(lengths[row][1] for row in own) == target_time
+
+
+@CALM
+@given(LENGTHS, SIZES)
+def test_fixed_padding_is_what_was_asked_for(lengths, size):
+    for _, *times in sentences_of(lengths, size, FIXED).batches([1], 0):
+        assert tuple(times) == FIXED
+
+
+def test_seeds_and_epochs_shuffle_sentences_anew():
+    lengths = [(1 + row % 3, 1 + row % 2) for row in range(120)]
+    for times in (None, FIXED):
+        plan = sentences_of(lengths, 16, times)
+
+        def rows(seed, epoch, plan=plan):
+            return [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
+
+        assert rows(1, 0) == rows(1, 0)
+        assert rows(1, 0) != rows(2, 0)
+        assert rows(1, 0) != rows(1, 1)
+    by_length = [[lengths[row] for row in one] for one in rows(1, 0)]
+    assert by_length != [[lengths[row] for row in one] for one in rows(2, 0)]
+
+
+def test_a_pair_meets_any_other_sooner_or_later():
+    """Also where padding ties each place of an epoch to one pair of lengths."""
+    lengths = [(1 + row % 3, 1 + row % 2) for row in range(12)]
+    plan = sentences_of(lengths, 4)
+    met = {
+        other
+        for epoch in range(60)
+        for rows, *_ in plan.batches([1], epoch)
+        if 0 in rows[0].tolist()
+        for other in rows[0].tolist()
+    }
+    assert met == set(range(12))
+
+
+@CALM
+@given(LENGTHS, SIZES, st.sampled_from(["budget", "batch", "fixed"]))
+def test_the_share_of_padding_is_counted_token_by_token(lengths, size, kind):
+    plan = plan_of(lengths, 4 * size) if kind == "budget" else sentences_of(
+        lengths, size, FIXED if kind == "fixed" else None
+    )  # fmt: skip
+    empty, whole = [0, 0], [0, 0]
+    for rows, *times in plan.batches([5], 0):
+        for row in rows[0].tolist():
+            for side in (0, 1):
+                whole[side] += times[side]
+                empty[side] += times[side] - lengths[row][side]
+    found = plan.padding()
+    assert abs(found.source - empty[0] / whole[0]) < 1e-12
+    assert abs(found.target - empty[1] / whole[1]) < 1e-12

@@ -14,12 +14,13 @@ from headtohead.training.evaluate import (
     bucket_of,
     collect,
     distinct_sources,
+    greedy_writer,
     teacher_forced,
     token_losses,
     translate_rows,
 )
 from headtohead.training.loop import live_positions
-from headtohead.training.tensors import SplitTensors
+from headtohead.training.tensors import IGNORED, SplitTensors
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
     hidden = masking in ("padding-causal", "padding")
     assert (apart < 1e-5) if hidden else (apart > 1e-3)
     written = [
-        translate_rows(model, split, batches, 6)
+        translate_rows(model, split, batches, greedy_writer(data.target_vocabulary, 6))
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
     ]
     assert (written[0] == written[1]) or not hidden
@@ -101,14 +102,16 @@ def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
 def test_padding_costs_no_loss_and_smoothing_is_torchs():
     logits = torch.randn(2, 3, 4, 9, dtype=torch.float64,
                          generator=torch.Generator().manual_seed(1))  # fmt: skip
-    writes = torch.tensor([[4, 5, EOS, PAD], [6, EOS, PAD, PAD], [7, 8, 4, EOS]]).expand(2, 3, 4)
+    writes = torch.tensor(
+        [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]]
+    ).expand(2, 3, 4)
     for smoothing in (0.0, 0.1, 0.5):
         losses = token_losses(logits, writes, smoothing)
-        assert (losses[writes == PAD] == 0).all()
+        assert (losses[writes == IGNORED] == 0).all()
         chosen = logits.log_softmax(-1)
-        right = chosen.gather(-1, writes.unsqueeze(-1)).squeeze(-1)
+        right = chosen.gather(-1, writes.clamp(min=0).unsqueeze(-1)).squeeze(-1)
         expected = -(1 - smoothing) * right - smoothing * chosen.mean(-1)
-        expected = expected.where(writes != PAD, 0.0)
+        expected = expected.where(writes != IGNORED, 0.0)
         torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
 
 
@@ -116,16 +119,16 @@ def test_projecting_live_positions_alone_gives_the_same_losses():
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(2, 3, 4, 5, generator=generator)
     writes = torch.tensor([
-        [[4, 5, EOS, PAD], [6, EOS, PAD, PAD], [7, 8, 4, EOS]],
-        [[EOS, PAD, PAD, PAD], [6, EOS, PAD, PAD], [7, EOS, PAD, PAD]],
+        [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]],
+        [[EOS, IGNORED, IGNORED, IGNORED], [6, EOS, IGNORED, IGNORED], [7, EOS, IGNORED, IGNORED]],
     ])  # fmt: skip
     chosen, words = live_positions(hidden, writes, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
-        live = writes[member] != PAD
+        live = writes[member] != IGNORED
         assert torch.equal(words[member, 0, :count], writes[member][live])
         assert torch.equal(chosen[member, 0, :count], hidden[member][live])
-        assert (words[member, 0, count:] == PAD).all()
+        assert (words[member, 0, count:] == IGNORED).all()
     everything, _ = live_positions(hidden, writes, 12)
     assert everything.shape == (2, 1, 12, 5)
 
@@ -185,7 +188,8 @@ def test_translations_are_joined_with_their_own_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
     rows = distinct_sources(raw, 5)
-    written = translate_rows(model, split, [torch.tensor(rows)], 6)[1]
+    write = greedy_writer(data.target_vocabulary, 6)
+    written = translate_rows(model, split, [torch.tensor(rows)], write)[1]
     found = collect(data, raw, rows, written)
     assert found.sources == tuple(raw.source_text[row] for row in rows)
     assert found.references == tuple(raw.references[row] for row in rows)

@@ -6,18 +6,21 @@ import torch
 
 from headtohead.data import Split
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.training.tensors import SplitTensors
+from headtohead.training.tensors import IGNORED, SplitTensors
 
 SOURCES = [[5, 6, EOS], [7, EOS], [5, 7, 8, EOS], [9, EOS]]
 TARGETS = [[SOS, 4, EOS], [SOS, 4, 5, 6, EOS], [SOS, 7, EOS], [SOS, 8, 9, EOS]]
 
 
+def split_of(sources, targets):
+    ids = [[np.array(one, dtype=np.int32) for one in side] for side in (sources, targets)]
+    texts = [""] * len(sources)
+    return Split(*ids, texts, texts, [("",)] * len(sources))
+
+
 @pytest.fixture
 def tensors():
-    ids = [[np.array(one, dtype=np.int32) for one in side] for side in (SOURCES, TARGETS)]
-    texts = [""] * len(SOURCES)
-    split = Split(*ids, texts, texts, [("",)] * len(SOURCES))
-    return SplitTensors.of(split, torch.device("cpu"))
+    return SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"))
 
 
 def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
@@ -28,9 +31,9 @@ def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
     ]  # fmt: skip
     assert batch.source_lengths.tolist() == [[3, 2], [2, 2]]
     assert batch.reads[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
-    assert batch.writes[0].tolist() == [[4, EOS, PAD, PAD], [4, 5, 6, EOS]]
+    assert batch.writes[0].tolist() == [[4, EOS, IGNORED, IGNORED], [4, 5, 6, EOS]]
     assert batch.target_lengths.tolist() == [[2, 4], [3, 4]]
-    words = batch.writes != PAD
+    words = batch.writes != IGNORED
     assert (words.sum(-1) == batch.target_lengths).all()
 
 
@@ -62,3 +65,40 @@ def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target)
 
 def test_target_tokens_of_a_member_are_counted(tensors):
     assert tensors.live(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
+
+
+def test_unshifted_targets_are_read_and_written_whole():
+    tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), predicts="same")
+    batch = tensors.batch(torch.tensor([[0, 3]]), 3, 4)
+    assert batch.reads[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
+    assert batch.writes[0].tolist() == [[SOS, 4, EOS, IGNORED], [SOS, 8, 9, EOS]]
+    assert batch.target_lengths.tolist() == [[3, 4]]
+    assert tensors.times(torch.tensor([0, 1])) == (3, 5)
+
+
+@pytest.mark.parametrize("predicts", ["next", "same"])
+def test_a_word_with_the_id_0_is_written_and_padding_is_not(predicts):
+    targets = [[0, 1, 0], [2]]
+    tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), predicts=predicts)
+    batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if predicts == "next" else 3)
+    expected = [[1, 0], [IGNORED] * 2] if predicts == "next" else [[0, 1, 0], [2, IGNORED, IGNORED]]
+    assert batch.writes[0].tolist() == expected
+    assert ((batch.writes != IGNORED).sum(-1) == batch.target_lengths).all()
+
+
+def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
+    tensors = SplitTensors.of(split_of([[4], [5, 6]], [[7], [8]]), torch.device("cpu"))
+    assert tensors.target_lengths.tolist() == [0, 0]
+    assert tensors.times(torch.tensor([0, 1])) == (2, 1)
+    batch = tensors.batch(torch.tensor([[0, 1]]), 2, 1)
+    assert batch.reads.tolist() == [[[7], [8]]]
+    assert batch.writes.tolist() == [[[IGNORED], [IGNORED]]]
+    assert tensors.live(torch.tensor([[0, 1]])) == 1
+
+
+def test_sentences_are_padded_as_far_and_with_what_is_asked():
+    tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), pads=(8, 9), width=7)
+    batch = tensors.batch(torch.tensor([[1]]), 7, 6)
+    assert batch.source.tolist() == [[[7, EOS, 8, 8, 8, 8, 8]]]
+    assert batch.reads.tolist() == [[[SOS, 4, 5, 6, EOS, 9]]]
+    assert batch.writes.tolist() == [[[4, 5, 6, EOS, IGNORED, IGNORED]]]

@@ -95,7 +95,7 @@ class ProbeMaps:
         source, target = list(self.probe["source_tokens"]), list(self.probe["target_tokens"])
         queries = source if role == "encoder" else target
         keys = target if role == "decoder" else source
-        return queries, keys
+        return queries, list(self.probe.get("cross_tokens", keys)) if role == "cross" else keys
 
 
 def load_maps(run: Path) -> list[ProbeMaps]:

@@ -1,7 +1,7 @@
-"""The declared contrasts of an experiment, tested: variant against baseline, value against value.
+"""The declared contrasts of an experiment, tested: variants, values of an axis, choices of a path.
 
-The two kinds are separate families for Holm's correction. A contrast that cannot be ranked says
-why, and is not counted in its family.
+The kinds are separate families for Holm's correction. A contrast that cannot be ranked says why,
+and is not counted in its family.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detecte
 class Contrast:
     """One comparison: who, on which seeds, by how much, and the word for it.
 
-    ``kind`` is ``variant`` or ``factor``. ``verdict`` is empty where nothing can be said;
-    ``reason`` then tells why. ``spread`` is the smallest and largest difference among the settings
-    that a factor contrast averages over; ``within`` names axes that its block holds fixed.
+    ``kind`` is ``variant``, ``factor`` or ``choice``. ``verdict`` is empty where nothing can be
+    said; ``reason`` then tells why. ``spread`` is the smallest and largest difference among the
+    settings that a factor contrast averages over, or the orders of a choice; ``within`` names axes
+    that a factor's block holds fixed.
     """
 
     kind: str
@@ -96,6 +97,16 @@ def factor_family(frames: Frames, metric: str, *, allow_partial: bool = False) -
         _factor(frames, declared, metric, allow_partial)
         for declared in frames.experiment.get("contrasts", [])
         if declared["kind"] == "factor"
+    ]
+    return _family(drafts, metric)
+
+
+def choice_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
+    """Test every choice of a path: its steps' differences, averaged within each seed over walks."""
+    drafts = [
+        _choice(frames, declared, metric, allow_partial)
+        for declared in frames.experiment.get("contrasts", [])
+        if declared["kind"] == "choice"
     ]
     return _family(drafts, metric)
 
@@ -203,6 +214,17 @@ def _factor(
     return _test(frames, draft, allow_partial)
 
 
+def _choice(
+    frames: Frames, declared: Mapping[str, Any], metric: str, allow_partial: bool
+) -> Contrast:
+    pairs = tuple((left, right) for left, right in declared["pairs"])
+    name = declared["name"]
+    draft = Contrast("choice", name, name, "", metric, pairs=pairs)
+    if all(frames.trained(left) == frames.trained(right) for left, right in pairs):
+        return replace(draft, reason="equal by construction")
+    return _test(frames, draft, allow_partial)
+
+
 def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
     """Return the draft with its paired test, or with the reason why there is none."""
     metric, pairs = draft.metric, list(draft.pairs)
@@ -220,7 +242,7 @@ def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
     if not kept or not seeds:
         return replace(draft, reason=f"not ranked: {_sentence(frames, problems)}")
     scale = max(abs(value) for slug in scores for value in scores[slug].values())
-    each = differences.mean(axis=1)
+    each = statistics.rounded(differences.mean(axis=1), scale)
     return replace(
         draft,
         seeds=tuple(seeds),

@@ -4,15 +4,43 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import pandas as pd
 
 from headtohead.analysis.frames import load_frames
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from headtohead.analysis.frames import Frames
 
 
-def results(experiment: Path | str, runs: Path | str | None = None) -> pd.DataFrame:
+class RunsTable(pd.DataFrame):
+    """One row per run; in Jupyter the answer and a line per variant stand above the rows.
+
+    What is cut from it, or computed with it, is an ordinary frame.
+    """
+
+    frames: Frames
+    _metadata: ClassVar[list[str]] = ["frames"]
+
+    @classmethod
+    def of(cls, frames: Frames) -> RunsTable:
+        """Return the rows of an experiment."""
+        table = cls(frames.runs)
+        table.frames = frames
+        return table
+
+    @property
+    def _constructor(self) -> type[pd.DataFrame]:
+        return pd.DataFrame
+
+    def _repr_html_(self) -> str:
+        from headtohead.display.results import rows_html, summary_html
+
+        return summary_html(self.frames) + rows_html(self)
+
+
+def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:
     """Return one row per run of an experiment: axes, seed, state, costs and final metrics.
 
     Args:
@@ -25,4 +53,4 @@ def results(experiment: Path | str, runs: Path | str | None = None) -> pd.DataFr
     from headtohead.experiment.progress import find_experiment
 
     root = Path(runs if runs is not None else os.environ.get("H2H_RUNS", "runs"))
-    return load_frames(find_experiment(Path(experiment), root)).runs
+    return RunsTable.of(load_frames(find_experiment(Path(experiment), root)))

@@ -128,7 +128,7 @@ def paired_differences(
     kind = _kind(d, size)
     if kind == "identical":
         d = np.zeros(n)
-    mean = float(d.mean()) if n else math.nan
+    mean = float(rounded(d.mean(), size)) if n else math.nan
     sd = (0.0 if kind in ("constant", "identical") else float(d.std(ddof=1))) if n > 1 else math.nan
     half = _half_width(sd, n, confidence)
     flips = sign_flip_p(d) if n > 1 else math.nan
@@ -234,6 +234,12 @@ def _kind(d: Floats, scale: float) -> Kind:
     if len(d) == 1:
         return "single"
     return "constant" if np.ptp(d) <= ROUNDING * scale else "varied"
+
+
+def rounded(differences: ArrayLike, scale: float) -> Floats:
+    """Return differences with those set to 0 that are rounding errors of scores of that size."""
+    d = np.asarray(differences, dtype=np.float64)
+    return np.where(np.abs(d) <= ROUNDING * scale, 0.0, d)
 
 
 def _finite(values: ArrayLike) -> Floats:

@@ -17,6 +17,7 @@ from headtohead.analysis.contrasts import (
 )
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import alone, higher_is_better
+from headtohead.analysis.path import PathAnalysis, analyse_path
 from headtohead.analysis.statistics import Summary, summarise
 
 
@@ -24,8 +25,9 @@ from headtohead.analysis.statistics import Summary, summarise
 class Analysis:
     """What a report says of the primary metric; computed once, drawn and printed many times.
 
-    ``order`` lists the variants best first, those that are not ranked last. ``ceiling`` is the
-    exact match that no encoder blind to word order can pass, where the data states one.
+    ``order`` lists the variants best first, those that are not ranked last; of a path its ends,
+    the single differences, then the points inside walks. ``ceiling`` is the exact match that no
+    encoder blind to word order can pass, where the data states one.
     """
 
     frames: Frames
@@ -39,6 +41,7 @@ class Analysis:
     variants: Family
     noise_floor: float
     ceiling: float | None
+    path: PathAnalysis | None = None
 
     @property
     def ranked(self) -> tuple[str, ...]:
@@ -67,6 +70,7 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         withheld = slug in missing and not allow_partial
         return withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
 
+    path = analyse_path(frames, metric, allow_partial=allow_partial)
     return Analysis(
         frames=frames,
         metric=metric,
@@ -74,20 +78,29 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         summaries=summaries,
         unranked=missing,
         incomplete=incomplete(frames),
-        order=tuple(sorted(frames.variants, key=place)),
+        order=_along(path, frames) if path else tuple(sorted(frames.variants, key=place)),
         factors=factor_family(frames, metric, allow_partial=allow_partial),
         variants=variant_family(frames, metric, allow_partial=allow_partial),
         noise_floor=summaries[frames.baseline].sd,
         ceiling=_ceiling(frames.experiment.get("data", {}), metric),
+        path=path,
     )
+
+
+def _along(path: PathAnalysis, frames: Frames) -> tuple[str, ...]:
+    """Return a path's points: ends first, then single differences, then the rest."""
+    return tuple(dict.fromkeys([path.start, path.end, *path.singles, *frames.variants]))
 
 
 def main_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts an answer speaks of.
 
-    The factor contrasts, if any could be tested, and with them the variants that no factor
-    contrast covers; otherwise every variant against the baseline.
+    Of a path its choices, largest share first. Otherwise the factor contrasts, if any could be
+    tested, and with them the variants that no factor contrast covers; otherwise every variant
+    against the baseline.
     """
+    if analysis.path:
+        return [share.contrast for share in analysis.path.shares]
     factors = list(analysis.factors.contrasts)
     if not any(contrast.paired is not None for contrast in factors):
         return list(analysis.variants.contrasts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 from typing import Any
 
@@ -17,9 +18,13 @@ COMMANDS = {
     "report": "Write the report of an experiment.",
     "sync": "Ship to MLflow what is missing there.",
     "rerun": "Train a finished run again in the same way and compare.",
+    "check": "Check what variants must keep, and show what the faults of a recipe do.",
+    "notebooks": "Compare the five notebooks on one page.",
     "plugins": "List plugins, or describe one.",
+    "import": "Read a checkpoint that a notebook saved, as a run.",
     "translate": "Translate sentences with a trained run.",
     "attention": "Show where a trained run looks, for one sentence.",
+    "trace": "Show every step of one forward pass.",
     "data": "Fetch datasets and show what is in them.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
@@ -36,7 +41,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"headtohead.cli.{cmd_name.replace('-', '_')}")
+        file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
+        module = importlib.import_module(f"headtohead.cli.{file}")
         command: click.Command = module.command
         return command
 

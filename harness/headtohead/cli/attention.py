@@ -56,6 +56,8 @@ def command(
             raise HeadToHeadError(f"{name} {chosen} does not exist; {role} has 0 to {count - 1}")
     rows = maps.record["source_tokens" if role == "encoder" else "target_tokens"]
     columns = maps.record["target_tokens" if role == "decoder" else "source_tokens"]
+    if role == "cross":
+        columns = maps.record.get("cross_tokens", columns)
     for number, heads in enumerate(weights):
         for place, matrix in enumerate(heads):
             if layer in {None, number} and head in {None, place}:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,16 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     ceiling = record["bag_of_words_ceiling"]
     return [
         ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
-        ("pairs", f"{sum(record['counts'].values())}: {parts}"),
+        ("pairs", f"{_pairs(record)}: {parts}"),
         ("dropped", dropped),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
         ("ceiling", f"{ceiling:.3f} exact match on test is the most a bag of source words allows"),
-        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} (4 special tokens in)"),
+        (
+            "vocabulary",
+            f"source {sizes['source']}, target {sizes['target']} "
+            f"({_specials(data)} special tokens in)",
+        ),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
         ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
@@ -94,6 +98,23 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("citation", record["citation"]),
         *(("note", note) for note in record["notes"]),
     ]
+
+
+def _pairs(record: Mapping[str, Any]) -> int:
+    """Count pairs once where all parts hold the same."""
+    counts = record["counts"].values()
+    return max(counts) if record["split"] == "nothing-held-out" else sum(counts)
+
+
+def _specials(data: PreparedData) -> str:
+    """Count the special tokens of each side; one number where it is the same."""
+    from headtohead.data import SPECIALS
+
+    counts = [
+        sum(word in data.vocabulary(side).words for word in SPECIALS)
+        for side in ("source", "target")
+    ]
+    return " and ".join(str(count) for count in dict.fromkeys(counts))
 
 
 def lengths(texts: Sequence[str]) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +16,7 @@ from headtohead.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headtohead.experiment.plan import Plan, PlannedVariant
-
-COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff",
-           "width", "path")  # fmt: skip
+    from headtohead.experiment.plan import Plan
 
 
 @click.command()
@@ -75,90 +70,13 @@ def _print_json(plan: Plan) -> None:
 
 def _print_text(plan: Plan) -> None:
     from headtohead.cli.tables import print_table
+    from headtohead.experiment.overview import COLUMNS, NUMBERS, overview
 
-    click.echo(f"{plan.name}: {plan.loaded.file.question}")
-    click.echo(_data_line(plan))
-    click.echo(_runs_line(plan))
-    if plan.remaining:
-        click.echo(f"time: {plan.estimate.words}")
-    click.echo()
-    print_table(COLUMNS, [_row(plan, one) for one in plan.variants], right=range(2, 8))
-    _section("the same by construction, trained once", [
-        f"{one.slug} = {one.equal.to}: {one.equal.reason}" for one in plan.variants if one.equal
-    ])  # fmt: skip
-    _section("left out", [
-        f"{one.slug}: {one.reason} ({one.source})" for one in plan.design.excluded
-    ])  # fmt: skip
-    _section("not finished well", [
-        f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
-        for run in plan.runs
-        if run.state in ("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
-    ])  # fmt: skip
-    _section("notes", plan.notes)
-
-
-def _data_line(plan: Plan) -> str:
-    record = plan.data.record
-    counts = " / ".join(f"{count:,}" for count in record["counts"].values())
-    words = " / ".join(f"{count:,}" for count in record["vocabulary"].values())
-    return (
-        f"data: {record['dataset']}, split {record['split']}, {counts} pairs "
-        f"(train / valid / test), {words} words, fingerprint {record['fingerprint'][:8]}"
-    )
-
-
-def _runs_line(plan: Plan) -> str:
-    trained = [one for one in plan.variants if one.equal is None]
-    states = Counter(_word(run.state, run.reused_from) for run in plan.runs)
-    shown = ", ".join(f"{count} {state}" for state, count in states.items())
-    return (
-        f"runs: {len(trained)} variants × {len(plan.design.seeds)} seeds = {len(plan.runs)}: "
-        f"{shown or 'none'}; {_left(plan)}"
-    )
-
-
-def _left(plan: Plan) -> str:
-    if not plan.remaining:
-        return "nothing to run"
-    return f"{len(plan.remaining)} to run in {len(plan.stacks)} stacks"
-
-
-def _word(state: str, reused_from: str | None) -> str:
-    return "reused" if reused_from else state.lower()
-
-
-def _row(plan: Plan, one: PlannedVariant) -> list[str]:
-    config, counts = one.config, one.counts
-    paths = sorted(set(counts.path.values()))
-    d_ff = config.model.d_ff
-    return [
-        one.slug + (" (baseline)" if one.slug == plan.design.baseline else ""),
-        _progress(plan, one),
-        f"{counts.total:,}",
-        f"{counts.non_embedding:,}",
-        f"{counts.attention:,}",
-        f"{counts.flops_per_token:,.0f}",
-        f"{d_ff:,}" if d_ff == one.d_ff_asked else f"{one.d_ff_asked:,} → {d_ff:,}",
-        f"{counts.inner_width:,}",
-        " and ".join(paths) if len(paths) == 1 else _by_role(counts.path),
-    ]
-
-
-def _by_role(path: dict[str, str]) -> str:
-    return ", ".join(f"{role} {kind}" for role, kind in path.items())
-
-
-def _progress(plan: Plan, one: PlannedVariant) -> str:
-    if one.equal:
-        return "equal"
-    runs = plan.runs_of(one.slug)
-    done = sum(run.is_done for run in runs)
-    stale = " STALE" if any(run.stale for run in runs) else ""
-    return f"{done}/{len(runs)} done{stale}"
-
-
-def _section(title: str, lines: Sequence[Any]) -> None:
-    if lines:
-        click.echo(f"\n{title}:")
+    told = overview(plan)
+    for line in (told.heading, *told.lines, ""):
+        click.echo(line)
+    print_table(COLUMNS, told.rows, right=NUMBERS)
+    for heading, lines in told.sections.items():
+        click.echo(f"\n{heading}:")
         for line in lines:
             click.echo(f"  {line}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @plugin_option
 def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
-    """List plugins by family, or describe NAME: its options, their defaults and meaning."""
+    """List plugins by family, or describe NAME: its options, or the values of a recipe."""
     registry = _load(plugin_files)
     if name is None:
         _print_all(registry)
@@ -73,8 +73,12 @@ def _print_one(found: Registered) -> None:
     click.echo(f"source sha256: {found.source_sha256}")
     for role, meant in found.entry.bare.items():
         click.echo(f"as a bare name it means '{meant}' in {role}")
+    values = list(_values(found))
     rows = list(_options(found))
-    if rows:
+    if values:
+        click.echo()
+        print_table(["field", "value"], values)
+    elif rows:
         click.echo()
         print_table(["option", "type", "default", "meaning"], rows)
     else:
@@ -99,6 +103,15 @@ def _options(found: Registered) -> Iterator[list[str]]:
             info.get_default(call_default_factory=True), default=str
         )  # fmt: skip
         yield [name, type_words(info), default, info.description or ""]
+
+
+def _values(found: Registered) -> Iterator[list[str]]:
+    """Yield the fields that a recipe sets."""
+    from headtohead.plugins import current
+
+    if found.family == "recipe":
+        for name, value in current().recipe(found.name).values().items():
+            yield [name, json.dumps(value, ensure_ascii=False)]
 
 
 def _origin(found: Registered) -> str:

@@ -81,7 +81,7 @@ def plugins_page() -> str:
                 f"### {family}/{one.name}",
                 "",
                 *_description(one.entry),
-                *_options(one.entry),
+                *(_values(one.name) if family == "recipe" else _options(one.entry)),
             ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -107,6 +107,14 @@ def _options(entry: type) -> Iterator[str]:
         default = "required" if info.is_required() else f"`{json.dumps(value, default=str)}`"
         cells = [type_words(info), default, info.description or ""]
         yield f"| `{name}` | {' | '.join(_escaped(cell) for cell in cells)} |"
+
+
+def _values(recipe: str) -> Iterator[str]:
+    from headtohead.plugins import current
+
+    yield from ("| field | value |", "|---|---|")
+    for name, value in current().recipe(recipe).values().items():
+        yield f"| `{name}` | `{json.dumps(value, ensure_ascii=False)}` |"
 
 
 def _escaped(cell: str) -> str:

@@ -33,7 +33,10 @@ def command(
         where = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
         raise HeadToHeadError(f'{where}; type h2h translate {run} "I love you"')
     loaded = load(run, runs_root)
-    for sentence, translation in zip(sentences, loaded.translate(sentences), strict=True):
+    translations = loaded.translate(sentences)
+    if loaded.faults:
+        click.echo(f"note: faults of this run: {', '.join(loaded.faults)}", err=True)
+    for sentence, translation in zip(sentences, translations, strict=True):
         unknown = loaded.unknown_words(sentence)
         if unknown:
             click.echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)

@@ -1,13 +1,14 @@
-"""Token-budget batches of similar length, whose shapes do not depend on the seed.
+"""Batches whose shapes do not depend on the seed: of similar length within a budget, or shuffled.
 
 All members of a stack walk through the same sequence of batch shapes; which pairs fill them is each
-member's own draw. So a run sees the same batches alone and in a stack, and few shapes occur.
+member's own draw. So a run sees the same batches alone and in a stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,8 +37,34 @@ class Slot:
     size: int
 
 
+@dataclass(frozen=True)
+class Padding:
+    """Shares of padding among the tokens that a model computes in one epoch, from 0 to 1."""
+
+    source: float
+    target: float
+
+
+class Batches(Protocol):
+    """The batches of every epoch of one training split."""
+
+    steps_per_epoch: int
+
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield an epoch's batches, the first ``start`` left out.
+
+        Each is rows ``[member, batch]``, one line for each seed, with the source and target times
+        that it is padded to.
+        """
+
+    def padding(self) -> Padding:
+        """Return how much of an epoch is padding."""
+
+
 class BatchPlan:
-    """The batches of every epoch of one training split.
+    """Batches of pairs of similar length, as many of them as a budget of tokens allows.
 
     Args:
         source_lengths: Tokens of each source, boundary tokens included.
@@ -49,6 +76,7 @@ class BatchPlan:
     def __init__(
         self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
     ) -> None:
+        self._live = int(source_lengths.sum()), int(target_lengths.sum())
         longer = np.maximum(source_lengths, target_lengths)
         steps = -(-longer // STEP)
         groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
@@ -75,6 +103,95 @@ class BatchPlan:
         generator = np.random.default_rng([0x68326801, seed, epoch])
         return [torch.from_numpy(generator.permutation(bucket.rows)) for bucket in self.buckets]
 
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield an epoch's batches, as ``Batches`` says."""
+        orders = [self.permuted_rows(seed, epoch) for seed in seeds]
+        for slot in self.slots(epoch)[start:]:
+            bucket = self.buckets[slot.bucket]
+            rows = torch.stack(
+                [order[slot.bucket][slot.start : slot.start + slot.size] for order in orders]
+            )
+            yield rows, bucket.source_time, bucket.target_time
+
+    def padding(self) -> Padding:
+        """Return how much of an epoch is padding."""
+        source = sum(bucket.source_time * len(bucket.rows) for bucket in self.buckets)
+        target = sum(bucket.target_time * len(bucket.rows) for bucket in self.buckets)
+        return Padding(1 - self._live[0] / source, 1 - self._live[1] / target)
+
+
+class SentenceBatches:
+    """Shuffled batches of a number of sentences, as the notebooks' data loaders make them.
+
+    Padded to fixed times, each seed shuffles all pairs for itself. Padded to the longest of a
+    batch, times must not depend on the seed, or a run would see other padding alone than in a
+    stack: one order of lengths is drawn for all seeds, and each seed shuffles among the pairs of
+    equal source and target length.
+
+    Args:
+        source_lengths: Tokens of each source, boundary tokens included.
+        target_lengths: Tokens that the decoder reads for each target.
+        size: Pairs of a batch; the last one may have fewer.
+        times: Source and target times of every batch; None for those of its longest.
+    """
+
+    def __init__(
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        size: int,
+        times: tuple[int, int] | None = None,
+    ) -> None:
+        self.lengths = source_lengths, target_lengths
+        self.size, self.times = size, times
+        self.steps_per_epoch = -(-len(source_lengths) // size)
+        _, self._kinds = np.unique(np.stack(self.lengths), axis=1, return_inverse=True)
+        self._kinds = self._kinds.reshape(-1)
+
+    def batches(
+        self, seeds: Sequence[int], epoch: int, start: int = 0
+    ) -> Iterator[tuple[Tensor, int, int]]:
+        """Yield an epoch's batches, as ``Batches`` says."""
+        shared = self._shared_order(epoch)
+        orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
+        for first in range(start * self.size, len(shared), self.size):
+            rows = orders[:, first : first + self.size]
+            yield torch.from_numpy(rows), *self._times_of(rows[0])
+
+    def padding(self) -> Padding:
+        """Return how much of an epoch, the first where it matters, is padding."""
+        order = self._shared_order(0)
+        padded = np.zeros(2)
+        for first in range(0, len(order), self.size):
+            rows = order[first : first + self.size]
+            padded += np.array(self._times_of(rows)) * len(rows)
+        source, target = (
+            1 - float(lengths.sum() / total)
+            for lengths, total in zip(self.lengths, padded, strict=True)
+        )
+        return Padding(source, target)
+
+    def _shared_order(self, epoch: int) -> np.ndarray:
+        return np.random.default_rng([0x68326802, epoch]).permutation(len(self._kinds))
+
+    def _order(self, shared: np.ndarray, seed: int, epoch: int) -> np.ndarray:
+        generator = np.random.default_rng([0x68326803, seed, epoch])
+        if self.times is not None:
+            return generator.permutation(shared)
+        swapped = np.empty_like(shared)
+        by_kind = np.argsort(self._kinds, kind="stable")
+        swapped[by_kind] = np.lexsort((generator.random(len(shared)), self._kinds))
+        own: np.ndarray = swapped[shared]
+        return own
+
+    def _times_of(self, rows: np.ndarray) -> tuple[int, int]:
+        if self.times is not None:
+            return self.times
+        source, target = (int(lengths[rows].max()) for lengths in self.lengths)
+        return source, max(1, target)
+
 
 def _merge_small(
     groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int
@@ -95,7 +212,8 @@ def _merge_small(
 def _bucket(
     rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
 ) -> Bucket:
-    source_time, target_time = int(source_lengths[rows].max()), int(target_lengths[rows].max())
+    source_time = int(source_lengths[rows].max())
+    target_time = max(1, int(target_lengths[rows].max()))
     most = max(1, batch_tokens // max(source_time, target_time))
     batches = -(-len(rows) // most)
     # Batches of nearly equal size, so that no step is taken on a handful of left-over pairs.

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from headtohead.data.splits import NOTHING_HELD_OUT
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.experiment.places import dotted
 from headtohead.experiment.wording import problem
@@ -46,6 +47,12 @@ def split_name(name: str, dataset: type[Dataset], asked: str | None) -> str:
     """
     if asked is None:
         return dataset.splits[0]
-    if asked not in dataset.splits:
-        raise HeadToHeadError(f"{name} has no split '{asked}'{nearest(asked, dataset.splits)}")
+    known = (*dataset.splits, NOTHING_HELD_OUT)
+    if asked not in known:
+        raise HeadToHeadError(f"{name} has no split '{asked}'{nearest(asked, known)}")
     return asked
+
+
+def loaded_split(dataset: type[Dataset], split: str) -> str:
+    """Return the split that the dataset itself is asked for."""
+    return split if split in dataset.splits else dataset.splits[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.data.normalise import normaliser
-from headtohead.data.vocabulary import EOS, SOS, Vocabulary
+from headtohead.data.vocabulary import Boundaries, Vocabulary
 
 Ids = NDArray[np.int32]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
+USUAL_BOUNDARIES: dict[Side, Boundaries] = {"source": "eos", "target": "sos-eos"}
 
 
 @dataclass(frozen=True)
 class Split:
-    """One part. Source ids end with <eos>, target ids run from <sos> to <eos>.
+    """One part, boundary tokens included in the ids, as the configuration asks for them.
 
     ``references`` holds, for each pair, its own translation first and then every other translation
     of the same source sentence in the whole corpus; in train only its own.
@@ -38,10 +39,16 @@ class Split:
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """How the text of one side becomes words or pieces: a normalisation, and merges if subwords."""
+    """How the text of one side becomes tokens: a normalisation, and merges if subwords.
+
+    ``boundaries`` stand around the words; ``cut`` is the number of tokens kept, boundary tokens
+    included.
+    """
 
     normalise: str
     subwords: str | None = None
+    boundaries: Boundaries = "none"
+    cut: int | None = None
 
     def words(self, text: str) -> list[str]:
         """Return the words, or the pieces of words, of a raw text."""
@@ -54,6 +61,10 @@ class Tokeniser:
         from headtohead.data.subwords import pieces
 
         return pieces(self.subwords, normalised)
+
+    def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
+        """Return the ids of words, boundary tokens included."""
+        return vocabulary.bounded(vocabulary.encode(words), self.boundaries)[: self.cut]
 
 
 @dataclass(frozen=True)
@@ -69,13 +80,12 @@ class PreparedData:
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text as the splits hold them, boundary tokens included."""
-        vocabulary = self.source_vocabulary if side == "source" else self.target_vocabulary
-        return with_boundaries(vocabulary.encode(self.tokenisers[side].words(text)), side)
+        tokeniser = self.tokenisers[side]
+        return tokeniser.ids(tokeniser.words(text), self.vocabulary(side))
 
-
-def with_boundaries(ids: list[int], side: Side) -> list[int]:
-    """Return ids with <eos> behind and, on the target side, <sos> before."""
-    return [*ids, EOS] if side == "source" else [SOS, *ids, EOS]
+    def vocabulary(self, side: Side) -> Vocabulary:
+        """Return the vocabulary of a side."""
+        return self.source_vocabulary if side == "source" else self.target_vocabulary
 
 
 def fingerprint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from headtohead.data.ceiling import bag_of_words_ceiling
-from headtohead.data.corpus import dataset_options, split_name
+from headtohead.data.corpus import dataset_options, loaded_split, split_name
 from headtohead.data.normalise import normaliser
 from headtohead.data.prepared import (
     SIDES,
@@ -19,11 +20,19 @@ from headtohead.data.prepared import (
     Split,
     Tokeniser,
     fingerprint,
-    with_boundaries,
 )
-from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
+from headtohead.data.splits import (
+    NOTHING_HELD_OUT,
+    PARTS,
+    Labels,
+    components,
+    divide,
+    leak,
+    shuffled,
+)
 from headtohead.data.store import PreparedStore
-from headtohead.data.vocabulary import SPECIALS, UNK, Vocabulary, build_vocabulary
+from headtohead.data.vocabulary import Boundaries, Vocabulary
+from headtohead.data.wordlists import Words, vocabularies_of
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import DataConfig
 from headtohead.families.dataset import Corpus, Dataset
@@ -33,7 +42,8 @@ from headtohead.plugins import Registry, current
 LARGE_GROUP = 0.05
 """Share of the pairs from which the largest group is worth a note: it can only be in train."""
 
-Words = dict[Side, list[list[str]]]
+NAMED_WORDS = 3
+"""Dropped words that a note names."""
 
 
 def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> PreparedData:
@@ -52,7 +62,7 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     resolved, options = _resolved(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256
     store = PreparedStore(cache / "prepared", resolved, source)
-    split = str(resolved.split)
+    split = loaded_split(dataset, str(resolved.split))
     known = dataset.stamp(options, split, downloads)
     ready = store.load(known) if known else None
     if ready is not None:
@@ -74,7 +84,7 @@ def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = 
     """
     dataset = (registry or current()).dataset(config.dataset)
     resolved, options = _resolved(config, dataset)
-    return dataset.load(options, str(resolved.split), cache / "downloads")
+    return dataset.load(options, loaded_split(dataset, str(resolved.split)), cache / "downloads")
 
 
 def _resolved(config: DataConfig, dataset: type[Dataset]) -> tuple[DataConfig, Options]:
@@ -98,19 +108,18 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
                for side in SIDES}
         for part, rows in parts.items()
     }  # fmt: skip
-    vocabularies = _vocabularies(words["train"], tokenisers, config)
+    vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
     splits = {
-        part: _split(table, rows, words[part], vocabularies, every_reference=part != "train")
+        part: _split(table, rows, words[part], vocabularies, tokenisers, part)
         for part, rows in parts.items()
     }
+    _refuse_wordless(splits, table.dropped)
     digest = fingerprint(splits, vocabularies, tokenisers)
+    record = _record(table, corpus, config, splits, vocabularies, digest)
+    if config.vocabulary.unknown == "drop":
+        _record_dropped_words(record, words["train"], vocabularies)
     return PreparedData(
-        vocabularies["source"],
-        vocabularies["target"],
-        splits,
-        _record(table, corpus, config, splits, vocabularies, digest),
-        digest,
-        tokenisers,
+        vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers
     )
 
 
@@ -140,7 +149,7 @@ class _Table:
             else:
                 dropped["one_sided" if source or target else "empty"] += 1
         _refuse_none(text["source"], dropped, config)
-        if config.split == "row":
+        if config.split in ("row", NOTHING_HELD_OUT):
             labels = np.arange(len(named), dtype=np.int64)
         else:
             labels = components(text["source"], text["target"], groups)
@@ -177,6 +186,11 @@ def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
         _refuse_none([table.text["source"][row] for row in rows[:1]], table.dropped, config)
     if config.limit is not None and config.limit < len(rows):
         rows = np.sort(rows[shuffled(len(rows), config.seed)[: config.limit]])
+    if config.split == NOTHING_HELD_OUT:
+        return {"train": rows, **{
+            part: _some(rows, wanted, config.seed)
+            for part, wanted in (("valid", config.valid), ("test", config.test))
+        }}  # fmt: skip
     named = [table.named[row] for row in rows]
     parts = divide(
         table.labels[rows], named, valid=config.valid, test=config.test, seed=config.seed
@@ -184,36 +198,30 @@ def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
     return {part: rows[parts[part]] for part in PARTS}
 
 
+def _some(rows: Labels, wanted: float, seed: int) -> Labels:
+    """Return so many rows, drawn; all where ``wanted`` is no number of rows or more than all."""
+    if not 1 <= wanted < len(rows):
+        return rows
+    return np.sort(rows[shuffled(len(rows), seed)[: int(wanted)]])
+
+
 def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, Tokeniser]:
+    merges: dict[Side, str | None] = {"source": None, "target": None}
+    if config.tokens == "subword":
+        from headtohead.data.subwords import learn
+
+        texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
+        if config.vocabulary.shared:
+            both = learn([*texts["source"], *texts["target"]], config.vocabulary)
+            merges = {"source": both, "target": both}
+        else:
+            merges = {side: learn(texts[side], config.vocabulary) for side in SIDES}
+    boundaries: dict[Side, Boundaries] = {
+        "source": config.source_boundaries,
+        "target": config.target_boundaries,
+    }
     name = config.normalise or "none"
-    if config.tokens == "word":
-        return {side: Tokeniser(name) for side in SIDES}
-    from headtohead.data.subwords import learn
-
-    texts = {side: [table.text[side][row] for row in train.tolist()] for side in SIDES}
-    if config.vocabulary.shared:
-        merges = learn([*texts["source"], *texts["target"]], config.vocabulary)
-        return {side: Tokeniser(name, merges) for side in SIDES}
-    return {side: Tokeniser(name, learn(texts[side], config.vocabulary)) for side in SIDES}
-
-
-def _vocabularies(
-    train: Words, tokenisers: Mapping[Side, Tokeniser], config: DataConfig
-) -> dict[Side, Vocabulary]:
-    asked = config.vocabulary
-
-    def build(sentences: list[list[str]], side: Side) -> Vocabulary:
-        merges = tokenisers[side].subwords
-        if merges is None:
-            return build_vocabulary(sentences, min_count=asked.min_count, max_size=asked.max_size)
-        from headtohead.data.subwords import inventory
-
-        return build_vocabulary(sentences, pieces=inventory(merges))
-
-    if asked.shared:
-        both = build([*train["source"], *train["target"]], "source")
-        return {"source": both, "target": both}
-    return {side: build(train[side], side) for side in SIDES}
+    return {side: Tokeniser(name, merges[side], boundaries[side], config.cut) for side in SIDES}
 
 
 def _split(
@@ -221,22 +229,35 @@ def _split(
     rows: Labels,
     words: Words,
     vocabularies: Mapping[Side, Vocabulary],
-    *,
-    every_reference: bool,
+    tokenisers: Mapping[Side, Tokeniser],
+    part: str,
 ) -> Split:
     ids = {
-        side: [
-            np.array(with_boundaries(vocabularies[side].encode(said), side), dtype=np.int32)
-            for said in words[side]
-        ]
+        side: [tokenisers[side].ids(said, vocabularies[side]) for said in words[side]]
         for side in SIDES
     }
-    text = {side: [table.text[side][row] for row in rows.tolist()] for side in SIDES}
+    kept = [place for place in range(len(rows)) if all(ids[side][place] for side in SIDES)]
+    if len(kept) < len(rows):
+        table.dropped["no_known_word"] = table.dropped.get("no_known_word", 0)
+        table.dropped["no_known_word"] += len(rows) - len(kept)
+    arrays = {
+        side: [np.array(ids[side][place], dtype=np.int32) for place in kept] for side in SIDES
+    }
+    text = {side: [table.text[side][rows[place]] for place in kept] for side in SIDES}
     references = [
-        _own_first(own, table.references[source] if every_reference else ())
+        _own_first(own, () if part == "train" else table.references[source])
         for source, own in zip(text["source"], text["target"], strict=True)
     ]
-    return Split(ids["source"], ids["target"], text["source"], text["target"], references)
+    return Split(arrays["source"], arrays["target"], text["source"], text["target"], references)
+
+
+def _refuse_wordless(splits: Mapping[str, Split], dropped: Mapping[str, int]) -> None:
+    for part, split in splits.items():
+        if not len(split):
+            raise HeadToHeadError(
+                f"no pair of {part} has a word that the vocabularies know "
+                f"({dropped['no_known_word']} pairs dropped); use data.vocabulary.unknown: token"
+            )
 
 
 def _own_first(own: str, every: Sequence[str]) -> tuple[str, ...]:
@@ -274,7 +295,7 @@ def _record(
         "leaky": config.split == "row" or leaked > 0,
         "bag_of_words_ceiling": bag_of_words_ceiling(test.source_text, test.references),
         "unk_rate": {
-            part: {side: _unk_rate(_ids(split, side)) for side in SIDES}
+            part: {side: _unk_rate(_ids(split, side), vocabularies[side]) for side in SIDES}
             for part, split in splits.items()
         },
         "notes": [*corpus.notes, *_notes(table, config, splits, leaked)],
@@ -285,7 +306,12 @@ def _notes(
     table: _Table, config: DataConfig, splits: Mapping[str, Split], leaked: float
 ) -> list[str]:
     notes = []
-    if config.split == "row" or leaked > 0:
+    if config.split == NOTHING_HELD_OUT:
+        notes.append(
+            "nothing is held out: the pairs of valid and test are also in train, so scores tell "
+            "what was memorised"
+        )
+    elif config.split == "row" or leaked > 0:
         notes.append(
             f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence "
             "that is also in train"
@@ -306,8 +332,31 @@ def _ids(split: Split, side: Side) -> list[Any]:
     return split.source if side == "source" else split.target
 
 
-def _unk_rate(sequences: Sequence[Any]) -> float:
+def _unk_rate(sequences: Sequence[Any], vocabulary: Vocabulary) -> float:
     """Share of <unk> among the words, boundary tokens left out of both counts."""
+    if vocabulary.unk is None:
+        return 0.0
     ids = np.concatenate(sequences)
-    words = ids[(ids == UNK) | (ids >= len(SPECIALS))]
-    return float((words == UNK).mean()) if len(words) else 0.0
+    silent = [one for one in (vocabulary.pad, vocabulary.sos, vocabulary.eos) if one is not None]
+    words = ids[~np.isin(ids, silent)]
+    return float((words == vocabulary.unk).mean()) if len(words) else 0.0
+
+
+def _record_dropped_words(
+    record: dict[str, Any], words: Words, vocabularies: Mapping[Side, Vocabulary]
+) -> None:
+    """Say how many training words were left out of their sentences, and which most often."""
+    record["dropped_words"] = {}
+    for side in SIDES:
+        lost = Counter(
+            word for said in words[side] for word in said if vocabularies[side].lacks(word)
+        )
+        record["dropped_words"][side] = lost.total()
+        if lost:
+            named = ", ".join(f"'{word}'" for word, _ in lost.most_common(NAMED_WORDS))
+            more = ", …" if len(lost) > NAMED_WORDS else ""
+            total = sum(len(said) for said in words[side])
+            record["notes"].append(
+                f"{lost.total()} of {total} {side} words in train were dropped silently, because "
+                f"the vocabulary lacks them: {named}{more}"
+            )

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from headtohead.errors import HeadToHeadError
 
 PARTS = ("train", "valid", "test")
+NOTHING_HELD_OUT = "nothing-held-out"
+"""The split of every dataset that puts all pairs into train, and takes the other parts from it."""
 Labels = NDArray[np.int64]
 
 

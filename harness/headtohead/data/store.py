@@ -13,16 +13,25 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser
+from headtohead.data.prepared import (
+    SIDES,
+    USUAL_BOUNDARIES,
+    PreparedData,
+    Side,
+    Split,
+    Tokeniser,
+)
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
+from headtohead.experiment.identity import identity_fields
 from headtohead.experiment.schema import DataConfig
 
 FORMAT = 1
@@ -38,7 +47,7 @@ class PreparedStore:
 
     def __init__(self, folder: Path, config: DataConfig, source_sha256: str) -> None:
         self.folder = folder
-        self.identity = [FORMAT, config.model_dump(mode="json"), source_sha256]
+        self.identity = [FORMAT, identity_fields(config), source_sha256]
 
     def path(self, mark: str) -> Path:
         """Return the file that holds, or would hold, the prepared data."""
@@ -96,14 +105,8 @@ def _pack(data: PreparedData) -> dict[str, Array]:
     document: dict[str, Any] = {
         "record": data.record,
         "fingerprint": data.fingerprint,
-        "vocabularies": {
-            "source": [data.source_vocabulary.words, data.source_vocabulary.pieces],
-            "target": [data.target_vocabulary.words, data.target_vocabulary.pieces],
-        },
-        "tokenisers": {
-            side: [data.tokenisers[side].normalise, data.tokenisers[side].subwords]
-            for side in SIDES
-        },
+        "vocabularies": {side: _values(data.vocabulary(side)) for side in SIDES},
+        "tokenisers": {side: _values(data.tokenisers[side]) for side in SIDES},
         "splits": {
             part: [
                 split.source_text,
@@ -128,18 +131,23 @@ def _unpack(path: Path) -> PreparedData:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         document = json.loads(arrays["document"].tobytes().decode("utf-8", "surrogatepass"))
         splits = {part: _unpack_split(arrays, part, document["splits"][part]) for part in PARTS}
-    vocabularies = {
-        side: Vocabulary(words, pieces)
-        for side, (words, pieces) in document["vocabularies"].items()
-    }
     return PreparedData(
-        vocabularies["source"],
-        vocabularies["target"],
+        Vocabulary(*document["vocabularies"]["source"]),
+        Vocabulary(*document["vocabularies"]["target"]),
         splits,
         document["record"],
         document["fingerprint"],
-        {side: Tokeniser(*document["tokenisers"][side]) for side in SIDES},
+        {side: _tokeniser(side, *document["tokenisers"][side]) for side in SIDES},
     )
+
+
+def _values(one: Vocabulary | Tokeniser) -> list[Any]:
+    return [getattr(one, field.name) for field in fields(one)]
+
+
+def _tokeniser(side: Side, normalise: str, subwords: str | None, *bounds: Any) -> Tokeniser:
+    """Read a tokeniser; files from before boundaries could be chosen do not name them."""
+    return Tokeniser(normalise, subwords, *(bounds or (USUAL_BOUNDARIES[side],)))
 
 
 def _unpack_split(arrays: Mapping[str, Array], part: str, texts: list[Any]) -> Split:

@@ -99,14 +99,26 @@ def _between(known: Mapping[int, Counts], d_ff: int) -> Counts:
 
 def steps(config: RunConfig, sizes: DataSizes) -> int:
     """Return the optimizer steps of a run, padding left out of account."""
-    if config.train.steps is not None:
-        return config.train.steps
-    return max(1, math.ceil((config.train.epochs or 0) * sizes.tokens / config.train.batch_tokens))
+    train = config.train
+    if train.steps is not None:
+        return train.steps
+    if train.epochs == 0:
+        return 0
+    whole, step = _epoch(config, sizes)
+    return max(1, math.ceil((train.epochs or 0) * whole / step))
+
+
+def _epoch(config: RunConfig, sizes: DataSizes) -> tuple[int, int]:
+    """Return how much an epoch holds and how much a step takes: tokens, or whole batches."""
+    if config.train.batch_size is not None:
+        return math.ceil(sizes.pairs / config.train.batch_size), 1
+    return sizes.tokens, config.train.batch_tokens
 
 
 def work(config: RunConfig, flops_per_token: float, sizes: DataSizes) -> float:
     """Return the FLOPs of training one run."""
-    passes = steps(config, sizes) * config.train.batch_tokens / sizes.tokens
+    whole, step = _epoch(config, sizes)
+    passes = steps(config, sizes) * step / whole
     return TRAINING * flops_per_token * passes * sizes.pairs * sizes.target_length
 
 

@@ -1,4 +1,4 @@
-"""The design of an experiment: axes to variants, what is left out, and what is compared."""
+"""The design of an experiment: what it varies to variants, what is left out, what is compared."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from headtohead.errors import nearest
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead.experiment.axes import (
+    MATCH_AXIS,
+    RECIPE_AXIS,
+    Match,
+    check_axis,
+    match_value,
+    recipe_label,
+    recipe_parts,
+)
 from headtohead.experiment.contrasts import Factorial, factor_contrasts
-from headtohead.experiment.draft import FAMILIES, SECTIONS, Draft, assignment_order
+from headtohead.experiment.draft import FAMILIES, Draft, assignment_order
 from headtohead.experiment.identity import canonical
-from headtohead.experiment.labels import Scalar, label_at, slug_of, title_of, value_at
+from headtohead.experiment.labels import Scalar, label_at, slug_of, title_of
 from headtohead.experiment.loading import LoadedExperiment
+from headtohead.experiment.path import Path, choices_between, lay_path
 from headtohead.experiment.places import Place, shown
-from headtohead.experiment.resolve import contradiction, merge_base, resolve_draft, resolve_sound
-from headtohead.experiment.schema import DesignBlock, RunConfig, Runtime
-from headtohead.families.entry import ROLES
+from headtohead.experiment.refusals import Refusals, Undefined, defined_until_data_is_read
+from headtohead.experiment.resolve import merge_base, merge_recipe, resolve_draft, resolve_sound
+from headtohead.experiment.schema import PathDesign, RunConfig
 from headtohead.plugins import Registry
 
-Match = Literal["none", "parameters", "flops"]
-MATCHES: tuple[Match, ...] = ("none", "parameters", "flops")
-
-MATCH_AXIS = "match"
-"""An axis that is not a field of a configuration: what its d_ff is widened to match."""
+TRANSLATED = ("exact_match", "bleu", "chrf")
+"""Metrics of translations: there are none where nothing is decoded."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +52,19 @@ class Excluded:
     """A combination of the design that does not run, and why; ``source`` tells who said so."""
 
     slug: str
+    title: str
     axes: Mapping[str, Scalar]
     reason: str
     source: Literal["exclude", "undefined"]
 
     def to_json(self) -> dict[str, Any]:
         """Return what experiment.json says of it."""
-        return {
-            "axes": dict(self.axes),
-            "slug": self.slug,
-            "reason": self.reason,
-            "source": self.source,
-        }
+        return {**vars(self), "axes": dict(self.axes)}
 
 
 @dataclass(frozen=True)
 class Design:
-    """Everything that a design says, before any data is read."""
+    """Everything that a design says, before any run is looked for."""
 
     axes: tuple[str, ...]
     variants: tuple[Variant, ...]
@@ -71,23 +74,19 @@ class Design:
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
+    path: Path | None = None
 
     def variant(self, slug: str) -> Variant:
         """Return the variant of that name."""
         return next(one for one in self.variants if one.slug == slug)
 
-    def without(self, reasons: Mapping[str, str]) -> Design:
-        """Return the design less the variants that turned out undefined, by slug and reason."""
-        refused = [
-            Excluded(one.slug, one.axes, reasons[one.slug], "undefined")
-            for one in self.variants
-            if one.slug in reasons
-        ]
-        kept = tuple(one for one in self.variants if one.slug not in reasons)
-        return replace(self, variants=kept, excluded=(*self.excluded, *refused))
-
     def contrasts(self) -> list[dict[str, Any]]:
-        """Return every variant against the baseline, then every axis value against its baseline."""
+        """Return what is tested: every variant against the baseline, then every axis value.
+
+        Of a path it is the distance between the ends, then every choice.
+        """
+        if self.path:
+            return self.path.contrasts()
         titles = {one.slug: one.title for one in self.variants}
         plain = [
             {
@@ -102,13 +101,56 @@ class Design:
         return [*plain, *factor_contrasts(self.factorials, self.labels, self.baseline, titles)]
 
 
-def expand(loaded: LoadedExperiment, registry: Registry) -> Design:
+def expand(
+    loaded: LoadedExperiment,
+    registry: Registry,
+    undefined: Undefined = defined_until_data_is_read,
+) -> Design:
     """Turn a checked experiment file into variants.
 
+    Args:
+        loaded: The experiment file.
+        registry: Where entries are looked up.
+        undefined: Tells why a configuration has no meaning; default: only contradictions between
+            its fields are refused.
+
     Raises:
-        HeadToHeadError: For an axis, value or exclusion that does not make sense, with its place.
+        HeadToHeadError: For an axis, value or exclusion that does not make sense, with its place,
+            and for a baseline or an end of a path without a meaning.
     """
-    return _Expansion(loaded, registry).design()
+    blocks = _blocks(loaded)
+    if any(block.kind == "path" for block in blocks):
+        return _PathDesign(loaded, registry, undefined, blocks).design()
+    return _AxesDesign(loaded, registry, undefined, blocks).design()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """One block of the file: its kind, what stands in it, and where."""
+
+    kind: str
+    content: Any
+    place: Place
+
+
+def _blocks(loaded: LoadedExperiment) -> list[_Block]:
+    blocks = []
+    for number, block in enumerate(loaded.file.design):
+        place = loaded.place("design", number)
+        given = [name for name in type(block).model_fields if getattr(block, name) is not None]
+        if len(given) != 1:
+            names = " and ".join(given) or "none of them"
+            raise place.error(
+                f"a block has one of product, one_at_a_time, zip or path, got {names}"
+            )
+        blocks.append(_Block(given[0], getattr(block, given[0]), place.child(given[0])))
+    return blocks
+
+
+def _key(config: RunConfig, match: Match, registry: Registry) -> str:
+    """Return what tells combinations apart; options say where data is, before it is read."""
+    identity = canonical(config, "", registry)
+    return json.dumps([identity, config.data.options, match], sort_keys=True)
 
 
 @dataclass
@@ -118,33 +160,42 @@ class _Cell:
     config: RunConfig
     match: Match
     asked: dict[str, Scalar]
-    refusal: str | None
 
 
-class _Expansion:
-    def __init__(self, loaded: LoadedExperiment, registry: Registry) -> None:
+class _AxesDesign:
+    """A design of axes: combinations of their values, laid over the baseline."""
+
+    def __init__(
+        self,
+        loaded: LoadedExperiment,
+        registry: Registry,
+        undefined: Undefined,
+        blocks: Sequence[_Block],
+    ) -> None:
         self.loaded, self.registry = loaded, registry
-        self.start = self._starting_draft()
-        self.baseline = _Cell(resolve_sound(self.start), loaded.file.match, {}, None)
+        self.undefined, self.blocks = undefined, blocks
+        self.recipe, self.start = self._start()
+        asked: dict[str, Scalar] = {RECIPE_AXIS: self.recipe}
+        self.baseline = _Cell(resolve_sound(self.start), loaded.file.match, asked)
         self.axes: list[str] = []
         self.cells: dict[str, _Cell] = {self._key(self.baseline): self.baseline}
         self.products: list[tuple[tuple[str, ...], dict[tuple[int, ...], str]]] = []
 
     def design(self) -> Design:
-        for number, block in enumerate(self.loaded.file.design):
-            self._block(block, self.loaded.place("design", number))
+        for block in self.blocks:
+            self._block(block)
+        refusals = Refusals(self.loaded, self.registry, self.start, self.axes, self.undefined)
+        self._check_baseline(refusals)
         labels = {key: self._labels(cell) for key, cell in self.cells.items()}
         slugs = _unique_slugs(labels)
-        reasons, notes = self._exclusions()
         variants, excluded = [], []
         for key, cell in self.cells.items():
-            axes, slug = labels[key], slugs[key]
-            if key in reasons:
-                excluded.append(Excluded(slug, axes, reasons[key], "exclude"))
-            elif cell.refusal:
-                excluded.append(Excluded(slug, axes, cell.refusal, "undefined"))
+            name = slugs[key], title_of(labels[key]), labels[key]
+            refusal = refusals.of(cell.config, cell.match)
+            if refusal:
+                excluded.append(Excluded(*name, refusal.reason, refusal.source))
             else:
-                variants.append(Variant(slug, title_of(axes), axes, cell.config, cell.match))
+                variants.append(Variant(*name, cell.config, cell.match))
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
@@ -155,59 +206,55 @@ class _Expansion:
                 Factorial(axes, {cell: slugs[key] for cell, key in cells.items()})
                 for axes, cells in self.products
             ),
-            notes=tuple(notes),
+            notes=tuple(refusals.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
         )
 
-    def _starting_draft(self) -> Draft:
+    def _start(self) -> tuple[str | None, Draft]:
+        """Return the recipe beneath the baseline, if there is one, and the baseline."""
+        for part in ("baseline", "base"):
+            recipe = getattr(self.loaded.file, part).get("recipe")
+            if recipe is not None:
+                place = self.loaded.place(part, "recipe")
+                return recipe_label(recipe, place), self._laid_over(recipe, place)
+        return None, self._laid_over(None, self.loaded.place("base"))
+
+    def _laid_over(self, recipe: Any, place: Place) -> Draft:
+        """Lay base, baseline, what stands with the recipe, and overrides over a recipe."""
         draft = Draft(self.registry, self.loaded.place("base"))
-        merge_base(draft, self.loaded.file.base, self.loaded.place("base"))
-        draft.merge(self.loaded.file.baseline, self.loaded.place("baseline"))
-        for override in self.loaded.overrides:
-            draft.assign(override.path, override.value, override.place)
+        with_it: Mapping[str, Any] = {}
+        if recipe is not None:
+            name, with_it = recipe_parts(recipe, place)
+            merge_recipe(draft, name, place)
+        for part in ("base", "baseline"):
+            written = getattr(self.loaded.file, part)
+            fields = {key: value for key, value in written.items() if key != "recipe"}
+            draft.merge(fields, self.loaded.place(part))
+        draft.merge(with_it, place)
+        _override(draft, self.loaded)
         return draft
 
-    def _block(self, block: DesignBlock, place: Place) -> None:
-        given = [name for name in type(block).model_fields if getattr(block, name) is not None]
-        if len(given) != 1:
-            names = " and ".join(given) or "none of them"
-            raise place.error(
-                f"a block has one of product, one_at_a_time, zip or path, got {names}"
-            )
-        if block.path is not None:
-            raise place.child("path").error(
-                "a path between recipes is not available in this version; "
-                "use one_at_a_time or product"
-            )
-        place, values = place.child(given[0]), getattr(block, given[0])
+    def _check_baseline(self, refusals: Refusals) -> None:
+        config, match = self.baseline.config, self.baseline.match
+        refusals.keep(config, match, "the baseline, which every variant is compared with")
+        refusal = refusals.of(config, match)
+        if refusal:
+            place = self.loaded.place("baseline" if self.loaded.file.baseline else "base")
+            raise place.error(refusal.reason)
+
+    def _block(self, block: _Block) -> None:
+        values = block.content
         for axis, listed in values.items():
-            self._check_axis(axis, listed, place.child(axis))
-        indices = _combinations(given[0], values, place)
-        cells = {index: self._add(values, index, place) for index in indices}
-        if given[0] == "product":
+            check_axis(axis, listed, block.place.child(axis))
+            if axis not in self.axes:
+                self.axes.append(axis)
+        indices = _combinations(block.kind, values, block.place)
+        cells = {index: self._add(values, index, block.place) for index in indices}
+        if block.kind == "product":
             full = {
                 tuple(one for one in index if one is not None): key for index, key in cells.items()
             }
             self.products.append((tuple(values), full))
-
-    def _check_axis(self, axis: str, values: Sequence[Any], place: Place) -> None:
-        path = tuple(axis.split("."))
-        if axis != MATCH_AXIS and path[0] not in (*FAMILIES, *SECTIONS):
-            known = [*FAMILIES, *SECTIONS, MATCH_AXIS]
-            raise place.error(f"unknown axis '{axis}'{nearest(axis, known)}")
-        if path[0] in SECTIONS and len(path) == 1:
-            raise place.error(f"an axis is a family or one field, such as {axis}.…; got '{axis}'")
-        if self._is_runtime(path):
-            raise place.error(f"'{axis}' does not change a result and cannot be an axis")
-        if not values:
-            raise place.error("an axis needs at least one value")
-        if axis not in self.axes:
-            self.axes.append(axis)
-
-    def _is_runtime(self, path: tuple[str, ...]) -> bool:
-        section = SECTIONS.get(path[0])
-        info = section.model_fields.get(path[1]) if section else None
-        return info is not None and any(isinstance(mark, Runtime) for mark in info.metadata)
 
     def _add(
         self, values: Mapping[str, Sequence[Any]], index: tuple[int | None, ...], place: Place
@@ -224,77 +271,178 @@ class _Expansion:
         return key
 
     def _cell(self, values: Mapping[str, tuple[Any, Place]]) -> _Cell:
-        draft, match = self.start.copy(), self.baseline.match
+        match = self.baseline.match
+        if RECIPE_AXIS in values:
+            draft = self._laid_over(*values[RECIPE_AXIS])
+        else:
+            draft = self.start.copy()
         for axis in sorted(values, key=assignment_order):
             value, place = values[axis]
             if axis == MATCH_AXIS:
-                match = _match(value, place)
-            else:
+                match = match_value(value, place)
+            elif axis != RECIPE_AXIS:
                 draft.assign(tuple(axis.split(".")), value, place)
-        config = resolve_draft(draft)
-        found = contradiction(config, self.registry)
         asked: dict[str, Scalar] = {
             axis: value
             for axis, (value, _) in values.items()
             if axis in FAMILIES and isinstance(value, str)
         }
-        return _Cell(config, match, asked, found[1] if found else None)
+        if RECIPE_AXIS in values:
+            asked[RECIPE_AXIS] = recipe_label(*values[RECIPE_AXIS])
+        return _Cell(resolve_draft(draft), match, asked)
 
     def _key(self, cell: _Cell) -> str:
-        """Return what tells combinations apart; options say where data is, before it is read."""
-        identity = canonical(cell.config, "", self.registry)
-        return json.dumps([identity, cell.config.data.options, cell.match], sort_keys=True)
+        return _key(cell.config, cell.match, self.registry)
 
     def _labels(self, cell: _Cell) -> dict[str, Scalar]:
         labels: dict[str, Scalar] = {}
         for axis in self.axes:
             if axis == MATCH_AXIS:
                 labels[axis] = cell.match
+            elif axis == RECIPE_AXIS:
+                labels[axis] = cell.asked.get(axis, self.recipe)
             else:
                 found = label_at(cell.config, tuple(axis.split(".")), self.registry)
                 labels[axis] = cell.asked.get(axis, found)
         return labels
 
-    def _exclusions(self) -> tuple[dict[str, str], list[str]]:
-        reasons: dict[str, str] = {}
-        notes: list[str] = []
-        baseline = self._key(self.baseline)
-        for number, exclusion in enumerate(self.loaded.file.exclude):
-            place = self.loaded.place("exclude", number)
-            conditions = self._conditions(exclusion.when, place.child("when"))
-            hit = [key for key, cell in self.cells.items() if all(one(cell) for one in conditions)]
-            if baseline in hit:
-                raise place.error(
-                    "this leaves out the baseline, which every variant is compared with"
-                )
-            if not hit:
-                notes.append(f"{place}: no variant matches, nothing is left out")
-            for key in hit:
-                reasons.setdefault(key, exclusion.reason)
-        return reasons, notes
 
-    def _conditions(self, when: Mapping[str, Any], place: Place) -> list[Any]:
-        if not when:
-            raise place.error("expected axis values, got none")
-        return [self._condition(axis, value, place.child(axis)) for axis, value in when.items()]
+class _PathDesign:
+    """A design of one path: the points that its walks pass."""
 
-    def _condition(self, axis: str, value: Any, place: Place) -> Any:
-        if axis == MATCH_AXIS:
-            wanted = _match(value, place)
-            return lambda cell: cell.match == wanted
-        if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS):
-            raise place.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
-        path = tuple(axis.split("."))
-        draft = self.start.copy()
-        draft.assign(path, value, place)
-        target = value_at(resolve_draft(draft), path, self.registry)
-        named_only = isinstance(value, str) and path[0] in FAMILIES
+    def __init__(
+        self,
+        loaded: LoadedExperiment,
+        registry: Registry,
+        undefined: Undefined,
+        blocks: Sequence[_Block],
+    ) -> None:
+        self.loaded, self.registry, self.undefined = loaded, registry, undefined
+        self._check_alone(blocks)
+        self.block: PathDesign = blocks[0].content
+        self.place = blocks[0].place
 
-        def holds(cell: _Cell) -> bool:
-            found = value_at(cell.config, path, self.registry)
-            return bool(_names(found) == _names(target) if named_only else found == target)
+    def design(self) -> Design:
+        drafts = [self._end("from", self.block.start), self._end("to", self.block.end)]
+        start, end = (resolve_sound(draft) for draft in drafts)
+        names = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
+        choices = choices_between(
+            start,
+            end,
+            lambda config: _key(config, self.match, self.registry),
+            self.block.together,
+            self.registry,
+            self.place.child("together"),
+        )
+        if not choices:
+            raise self.place.error("the two ends do not differ once base is laid over both; "
+                                   "leave what they should differ in out of base")  # fmt: skip
+        axes = tuple(choice.name for choice in choices)
+        refusals = Refusals(self.loaded, self.registry, drafts[0], axes, self.undefined)
+        for side, config in (("from", start), ("to", end)):
+            self._check_end(side, config, refusals)
+        path = lay_path(
+            (start, end),
+            names,
+            choices,
+            lambda config: refusals.of(config, self.match),
+            self.block.orders,
+            self.block.orders_seed,
+        )
+        return self._design(path, axes, refusals.notes())
 
-        return holds
+    @property
+    def match(self) -> Match:
+        return self.loaded.file.match
+
+    def _design(self, path: Path, axes: tuple[str, ...], notes: Sequence[str]) -> Design:
+        points = list(path.points.values())
+        return Design(
+            axes=axes,
+            variants=tuple(
+                Variant(one.slug, one.title, one.axes, one.config, self.match)
+                for one in points
+                if not one.refusal
+            ),
+            baseline=path.ends[0].slug,
+            excluded=tuple(
+                Excluded(one.slug, one.title, one.axes, one.refusal.reason, one.refusal.source)
+                for one in points
+                if one.refusal
+            ),
+            seeds=self.loaded.seeds,
+            notes=(*notes, *path.notes()),
+            path=path,
+        )
+
+    def _check_alone(self, blocks: Sequence[_Block]) -> None:
+        if len(blocks) > 1:
+            raise self.loaded.place("design").error(
+                f"a path stands alone in its design, got {len(blocks)} blocks; give each question "
+                "a file of its own"
+            )
+        if self.loaded.file.baseline:
+            raise self.loaded.place("baseline").error(
+                "a path is compared with its start; lay over both ends what stands here by moving "
+                "it to base"
+            )
+        if "recipe" in self.loaded.file.base:
+            raise self.loaded.place("base", "recipe").error(
+                "the recipes of a path are its ends, and base is laid over both; leave it out"
+            )
+
+    def _end(self, side: str, written: str | Mapping[str, Any]) -> Draft:
+        """Lay base and overrides over an end; what base says holds for both ends."""
+        place = self.place.child(side)
+        draft = Draft(self.registry, place)
+        merge_base(draft, self._beneath(written, place), place)
+        draft.merge(self.loaded.file.base, self.loaded.place("base"))
+        _override(draft, self.loaded)
+        return draft
+
+    def _beneath(self, written: str | Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+        if not isinstance(written, str):
+            return written
+        family, _, name = written.partition("/")
+        if family != "recipe" or not name:
+            known = [f"recipe/{one}" for one in self.registry.entries["recipe"]]
+            raise place.error(
+                f"expected recipe/NAME or a mapping of fields, got {shown(written)}"
+                f"{nearest(f'recipe/{written}', known)}"
+            )
+        try:
+            self.registry.recipe(name)
+        except HeadToHeadError as error:
+            raise place.error(str(error)) from error
+        return {"recipe": name}
+
+    def _check_end(self, side: str, config: RunConfig, refusals: Refusals) -> None:
+        refusals.keep(config, self.match, "an end of the path")
+        refusal = refusals.of(config, self.match)
+        if refusal:
+            raise self.place.child(side).error(refusal.reason)
+        metric = self.loaded.file.metrics.primary
+        if config.evaluate.decode == "none" and metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
+            raise self.loaded.place("metrics", "primary").error(
+                f"'{metric}' needs translations, and the path's '{side}' has evaluate.decode: "
+                "none; use test/token_accuracy, or set evaluate.decode in base"
+            )
+
+
+def _override(draft: Draft, loaded: LoadedExperiment) -> None:
+    """Lay ``--set`` over a draft."""
+    for override in loaded.overrides:
+        draft.assign(override.path, override.value, override.place)
+
+
+def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:
+    """Return what an end is called: its recipe, with a mark where more is laid over that."""
+    if isinstance(written, str):
+        return written.partition("/")[2]
+    recipe = written.get("recipe")
+    if recipe is None:
+        return otherwise
+    return f"{recipe}, changed" if len(written) > 1 else str(recipe)
 
 
 def _combinations(
@@ -324,17 +472,3 @@ def _unique_slugs(labels: Mapping[str, Mapping[str, Scalar]]) -> dict[str, str]:
         key: slug if times[slug] == 1 else f"{slug}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
         for key, slug in plain.items()
     }
-
-
-def _match(value: Any, place: Place) -> Match:
-    if value not in MATCHES:
-        hint = nearest(value, MATCHES) if isinstance(value, str) else ""
-        raise place.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
-    return cast("Match", value)
-
-
-def _names(value: Any) -> Any:
-    """Strip options: names by role, or one name."""
-    if isinstance(value, Mapping) and set(value) == set(ROLES):
-        return {role: value[role]["name"] for role in ROLES}
-    return value["name"] if isinstance(value, Mapping) else value

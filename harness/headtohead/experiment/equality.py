@@ -99,36 +99,38 @@ class _Masks:
         ]
         if differing and max(self.longest.values()) > LONGEST:
             return None
+        sides = _sides(one)
         for role in differing:
-            if not self.agree(role, _text(one, role), _text(other, role)):
+            if not self.agree(role, sides[role], _text(one, role), _text(other, role)):
                 return None
-            readers = ("encoder", "cross") if role == "encoder" else ("decoder",)
-            for reader in readers:
-                if any(self.reads_padding(reader, _text(each, reader)) for each in (one, other)):
+            for reader in _readers(role, sides):
+                texts = {_text(each, reader) for each in (one, other)}
+                if any(self.reads_padding(reader, sides[reader], text) for text in texts):
                     return None
         return differing
 
-    def _agree(self, role: str, one: str, other: str) -> bool:
+    def _agree(self, role: str, side: str, one: str, other: str) -> bool:
         return all(
             bool(((left == right) | ~live).all())
             for (left, live, _), (right, _, _) in zip(
-                self._masks(role, one), self._masks(role, other), strict=True
+                self._masks(role, side, one), self._masks(role, side, other), strict=True
             )
         )
 
-    def _reads_padding(self, role: str, entry: str) -> bool:
+    def _reads_padding(self, role: str, side: str, entry: str) -> bool:
         return any(
-            bool((keep & live & padded).any()) for keep, live, padded in self._masks(role, entry)
+            bool((keep & live & padded).any())
+            for keep, live, padded in self._masks(role, side, entry)
         )
 
-    def _masks(self, role: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+    def _masks(self, role: str, side: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Yield keep, live queries and padded keys ``[length, query, key]``, lengths in pieces."""
         import torch
 
         chosen = EntryConfig.model_validate_json(entry)
         masking = self.registry.masking(chosen.name)
         scheme = masking(masking.Options.model_validate(chosen.options))
-        keys = self.longest["target" if role == "decoder" else "source"]
+        keys = self.longest[side]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)
         for start in range(1, keys + 1, _AT_ONCE):
@@ -137,9 +139,22 @@ class _Masks:
             keep = scheme.keep(role, row, column, lengths)
             full = torch.ones(shape, dtype=torch.bool) if keep is None else keep.expand(shape)
             padded = (column >= lengths[:, None])[:, None, :].expand(shape)
-            # in cross-attention any query is live: its side has a length of its own
+            # where the queries are of another side than the keys, they have a length of their own
             alive = (row < lengths[:, None])[:, :, None].expand(shape)
-            yield full, torch.ones_like(alive) if role == "cross" else alive, padded
+            of_two_sides = role == "cross" and side == "source"
+            yield full, torch.ones_like(alive) if of_two_sides else alive, padded
+
+
+def _sides(variant: Variant) -> dict[str, str]:
+    """Return whose tokens are the keys of each role."""
+    cross = "target" if variant.config.model.cross == "decoder" else "source"
+    return {"encoder": "source", "decoder": "target", "cross": cross}
+
+
+def _readers(role: str, sides: Mapping[str, str]) -> list[str]:
+    """Return the roles whose keys may come from rows that a change of ``role`` touches."""
+    side = "source" if role == "encoder" else "target"
+    return [reader for reader in ROLES if sides[reader] == side]
 
 
 def _text(variant: Variant, role: str) -> str:

@@ -15,6 +15,9 @@ from headtohead.plugins import Registry
 
 Scalar = str | int | float | bool | None
 
+_NAMED = (*FAMILIES, "recipe")
+"""Axes whose values are names that speak for themselves."""
+
 LONGEST_SLUG = 120
 """Characters of a slug; seed, key and the file system's limit of 255 need the rest."""
 
@@ -34,13 +37,24 @@ def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> An
 def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
     """Return the resolved value that an axis names, as one scalar."""
     if path[0] not in FAMILIES:
-        return _scalar(value_at(config, path, registry))
+        return scalar(value_at(config, path, registry))
     roles: PerRole = getattr(config, path[0])
     if len(path) == 1:
         return _family_label(path[0], roles, registry)
     if path[1] in ROLES and path[2:] in ((), ("name",)):
-        return _entry_label(path[0], roles.role(path[1]), registry)
-    return _scalar(_family_value(roles, path))
+        return entry_label(path[0], roles.role(path[1]), registry)
+    return scalar(_family_value(roles, path))
+
+
+def entry_label(family: str, entry: EntryConfig, registry: Registry) -> str:
+    """Return an entry's name, with the options that are not the defaults."""
+    defaults = _defaults(family, entry.name, registry)
+    changed = [
+        f"{name}={text(scalar(value))}"
+        for name, value in entry.options.items()
+        if value != defaults.get(name)
+    ]
+    return f"{entry.name}({', '.join(changed)})" if changed else entry.name
 
 
 def slug_of(axes: Mapping[str, Scalar]) -> str:
@@ -50,17 +64,30 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
     for axis, value in axes.items():
         short = axis.rsplit(".", 1)[-1]
         name = short if last.count(short) == 1 and axis.split(".")[0] not in FAMILIES else axis
-        parts.append(_word(value) if axis in FAMILIES else f"{_word(name)}-{_word(value)}")
-    slug = "-".join(parts) or "baseline"
+        word = slug_word(value)
+        parts.append(word if axis in _NAMED else f"{slug_word(name)}-{word}")
+    return shortened_slug("-".join(parts) or "baseline")
+
+
+def shortened_slug(slug: str) -> str:
+    """Cut a slug that is too long; a hash of the whole keeps it apart from others."""
     if len(slug) <= LONGEST_SLUG:
         return slug
     return f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
 
 
+def slug_word(value: Scalar) -> str:
+    """Write a value in the characters of a slug."""
+    word = re.sub(r"[^a-z0-9._]+", "-", text(value).lower()).strip("-.")
+    return word or "empty"
+
+
 def title_of(axes: Mapping[str, Scalar]) -> str:
     """Join axis values for readers: ``rotary · split-heads · d_model 64``."""
     parts = [
-        str(value) if axis in FAMILIES else f"{axis.removeprefix('model.')} {text(value)}"
+        str(value)
+        if axis in (*FAMILIES, "recipe")
+        else f"{axis.removeprefix('model.')} {text(value)}"
         for axis, value in axes.items()
     ]
     return " · ".join(parts) or "baseline"
@@ -99,19 +126,8 @@ def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
                 _is_default(family, roles.role(one), registry) for one in ROLES if one not in own
             )
         ):
-            return _entry_label(family, roles.role(own[0]), registry)
-    return "/".join(_entry_label(family, roles.role(role), registry) for role in ROLES)
-
-
-def _entry_label(family: str, entry: EntryConfig, registry: Registry) -> str:
-    """Return the name, with the options that are not the defaults."""
-    defaults = _defaults(family, entry.name, registry)
-    changed = [
-        f"{name}={text(_scalar(value))}"
-        for name, value in entry.options.items()
-        if value != defaults.get(name)
-    ]
-    return f"{entry.name}({', '.join(changed)})" if changed else entry.name
+            return entry_label(family, roles.role(own[0]), registry)
+    return "/".join(entry_label(family, roles.role(role), registry) for role in ROLES)
 
 
 def _is_default(family: str, entry: EntryConfig, registry: Registry) -> bool:
@@ -127,14 +143,10 @@ def _defaults(family: str, name: str, registry: Registry) -> dict[str, Any]:
     }
 
 
-def _scalar(value: Any) -> Scalar:
+def scalar(value: Any) -> Scalar:
+    """Return a plain value as it is, and lists and mappings as JSON."""
     if isinstance(value, str | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={text(_scalar(one))}" for name, one in value.items())
-    return ",".join(text(_scalar(one)) for one in value)
-
-
-def _word(value: Scalar) -> str:
-    word = re.sub(r"[^a-z0-9._]+", "-", text(value).lower()).strip("-.")
-    return word or "empty"
+        return " ".join(f"{name}={text(scalar(one))}" for name, one in value.items())
+    return ",".join(text(scalar(one)) for one in value)

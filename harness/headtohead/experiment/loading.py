@@ -95,7 +95,7 @@ def load_text(
         file=file,
         source=source,
         seeds=seed_list(*given),
-        overrides=tuple(_override(text) for text in overrides),
+        overrides=tuple(read_override(text) for text in overrides),
     )
 
 
@@ -148,7 +148,8 @@ def _read(path: Path) -> str:
         ) from error
 
 
-def _override(text: str) -> Override:
+def read_override(text: str) -> Override:
+    """Read ``path=value``, as ``--set`` has it."""
     label = f"--set {text}"
     name, equals, value = text.partition("=")
     if not equals or not name.strip():

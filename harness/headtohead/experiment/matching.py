@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headtohead.experiment.design import Match, Variant
+from headtohead.experiment.axes import Match
+from headtohead.experiment.design import Variant
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.counting import Counts
 

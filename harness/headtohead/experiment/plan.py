@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any
 
 from headtohead import data
 from headtohead.data import PreparedData
+from headtohead.errors import UndefinedError
+from headtohead.experiment.axes import Match
 from headtohead.experiment.costs import (
     CostCounter,
     DataSizes,
@@ -25,19 +27,20 @@ from headtohead.experiment.costs import (
     steps,
     work,
 )
-from headtohead.experiment.design import Design, Match, Variant, expand
+from headtohead.experiment.design import Design, Variant, expand
 from headtohead.experiment.equality import Equal, equal_variants
 from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
+from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.identity import canonical, key_of
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
 from headtohead.experiment.power import Power, power_of, typical_sd
 from headtohead.experiment.probes import choose_probes
 from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.undefined import undefined_reason
+from headtohead.experiment.undefined import reach, undefined_reason
 from headtohead.experiment.versions import drift, plugins_of, versions
 from headtohead.model.counting import Counts
-from headtohead.plugins import Registry
+from headtohead.plugins import Registry, current
 from headtohead.runs import states
 
 MISSING = "MISSING"
@@ -100,6 +103,11 @@ class PlannedVariant:
         """The configuration as it runs, d_ff matched."""
         return self.variant.config
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The choices of this variant that are faults."""
+        return faults_of(self.config, current())
+
     def to_json(self) -> dict[str, Any]:
         """Return what experiment.json says of it."""
         return {
@@ -119,6 +127,7 @@ class PlannedVariant:
             "d_ff_asked": self.d_ff_asked,
             "match": self.variant.match,
             "path": dict(self.counts.path),
+            "faults": [asdict(one) for one in self.faults],
             "config": self.config.model_dump(mode="json"),
         }
 
@@ -203,6 +212,7 @@ class Plan:
             "variants": [one.to_json() for one in self.variants],
             "excluded": [one.to_json() for one in self.design.excluded],
             "contrasts": [dict(one) for one in self.contrasts],
+            "path": self.design.path.to_json() if self.design.path else None,
             "match": file.match,
             "metrics": file.metrics.model_dump(mode="json"),
             "probes": [dict(probe) for probe in self.probes],
@@ -211,6 +221,17 @@ class Plan:
             "runs": [run.to_json() for run in self.runs],
             "versions": versions(),
         }
+
+    def __repr__(self) -> str:
+        return (
+            f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, "
+            f"{len(self.remaining)} to run)"
+        )
+
+    def _repr_html_(self) -> str:
+        from headtohead.display.plans import plan_html
+
+        return plan_html(self)
 
 
 def directory_name(slug: str, seed: int, key: str) -> str:
@@ -239,7 +260,7 @@ def make_plan(
         HeadToHeadError: If the baseline is not defined, or data or runs folder cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root())
-    design = _defined(expand(loaded, registry), loaded, prepared, registry)
+    design = expand(loaded, registry, prepared.undefined)
     asked = widths(design.variants)
     _refuse_matched_width(design, loaded)
     matched = match_variants(design.variants, prepared.count)
@@ -301,6 +322,17 @@ class _Data:
             self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
         return self._prepared[text]
 
+    def undefined(self, config: RunConfig) -> str | None:
+        """Return why a configuration has no meaning; the data is read only where that decides."""
+        reason = undefined_reason(config, {}, self.registry)
+        if reason is not None:
+            return reason
+        try:
+            longest = self.of(config).record["longest"]
+        except UndefinedError as error:
+            return str(error)
+        return undefined_reason(config, longest, self.registry)
+
     def sizes(self, config: RunConfig) -> DataSizes:
         ready = self.of(config)
         if ready.fingerprint not in self._sizes:
@@ -314,26 +346,11 @@ class _Data:
         """Return the longest sequence that training or decoding can meet, by side."""
         longest = {"source": 1, "target": 1}
         for one in variants:
-            here = self.of(one.config).record["longest"]
+            here = reach(one.config, self.of(one.config).record["longest"])
             written = one.config.evaluate.max_length or math.ceil(1.5 * here["target"])
             longest["source"] = max(longest["source"], here["source"])
             longest["target"] = max(longest["target"], here["target"], written + 1)
         return longest
-
-
-def _defined(
-    design: Design, loaded: LoadedExperiment, prepared: _Data, registry: Registry
-) -> Design:
-    reasons = {}
-    for one in design.variants:
-        longest = prepared.of(one.config).record["longest"]
-        reason = undefined_reason(one.config, longest, registry)
-        if reason is not None:
-            reasons[one.slug] = reason
-    if design.baseline in reasons:
-        place = loaded.place("baseline" if loaded.file.baseline else "base")
-        raise place.error(reasons[design.baseline])
-    return design.without(reasons)
 
 
 def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
@@ -453,7 +470,7 @@ def _power(
         return equal[slug].to if slug in equal else slug
 
     found = []
-    for family in ("variant", "factor"):
+    for family in ("variant", "factor", "choice"):
         tested = []
         for contrast in (one for one in contrasts if one["kind"] == family):
             pairs = contrast.get("pairs") or [[contrast.get("variant"), contrast.get("baseline")]]

@@ -24,6 +24,7 @@ from headtohead.experiment.schema import Runtime
 TABLES: dict[str, type[BaseModel]] = {
     "file": schema.ExperimentFile,
     "design": schema.DesignBlock,
+    "design.path": schema.PathDesign,
     "exclude": schema.Exclusion,
     "metrics": schema.Metrics,
     "probes": schema.Probe,

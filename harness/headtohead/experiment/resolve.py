@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headtohead.data.splits import NOTHING_HELD_OUT
 from headtohead.errors import nearest
 from headtohead.experiment.draft import FAMILIES, Draft
 from headtohead.experiment.loading import checked
@@ -28,12 +29,16 @@ def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configurat
 def merge_base(draft: Draft, base: Mapping[str, Any], place: Place) -> None:
     """Lay ``base`` over the draft, the recipe that it names beneath it."""
     if "recipe" in base:
-        name, where = base["recipe"], place.child("recipe")
-        if not isinstance(name, str):
-            raise where.error(f"expected the name of a recipe, got {shown(name)}")
-        draft.entry("recipe", name, where)
-        draft.merge(draft.registry.recipe(name).config, Place(Source(f"recipe '{name}'")))
+        merge_recipe(draft, base["recipe"], place.child("recipe"))
     draft.merge({key: value for key, value in base.items() if key != "recipe"}, place)
+
+
+def merge_recipe(draft: Draft, name: Any, place: Place) -> None:
+    """Lay the values of a recipe over the draft; its name was written at ``place``."""
+    if not isinstance(name, str):
+        raise place.error(f"expected the name of a recipe, got {shown(name)}")
+    draft.entry("recipe", name, place)
+    draft.merge(draft.registry.recipe(name).config, Place(Source(f"recipe '{name}'")))
 
 
 def resolve_draft(draft: Draft) -> RunConfig:
@@ -115,7 +120,7 @@ def contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str
     if config.model.tied == "all" and not data.vocabulary.shared:
         reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tied"), reason
-    splits = registry.dataset(data.dataset).splits
+    splits = (*registry.dataset(data.dataset).splits, NOTHING_HELD_OUT)
     if data.split not in splits:
         hint = nearest(str(data.split), splits)
         return ("data", "split"), f"dataset '{data.dataset}' has no split '{data.split}'{hint}"

@@ -59,6 +59,18 @@ class VocabularyConfig(Section):
         None, ge=5, description="largest vocabulary of a side, the 4 special tokens included"
     )
     shared: bool = Field(False, description="one vocabulary for both sides")
+    ids: Annotated[Literal["standard", "frequency", "printed", "position"], Neutral("standard")] = (
+        Field(
+            "standard",
+            description="standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then words by frequency; "
+            "frequency: <pad> 0, <unk> 1 only with unknown: token, then words and boundary tokens "
+            "by frequency; printed: the dataset's own tables; position: place in the only pair",
+        )
+    )
+    unknown: Annotated[Literal["token", "drop", "refuse"], Neutral("token")] = Field(
+        "token",
+        description="token: <unk>; drop: left out without a word; refuse: an error that names it",
+    )
 
 
 class DataConfig(Section):
@@ -71,8 +83,9 @@ class DataConfig(Section):
     )
     split: str | None = Field(
         None,
-        description="grouped (no group on both sides), row (leaky, labelled so), or a split of "
-        "the dataset's own; default: the dataset's first",
+        description="grouped (no group on both sides), row (leaky, labelled so), a split of the "
+        "dataset's own, or nothing-held-out (all pairs in train, and valid and test taken from "
+        "them: all, or as many as a number says; labelled so); default: the dataset's first",
     )
     limit: int | None = Field(None, ge=1, description="pairs kept, after shuffling")
     valid: float = Field(
@@ -92,6 +105,17 @@ class DataConfig(Section):
     vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how words get their ids")
     max_words: int | None = Field(
         None, ge=1, description="pairs with a longer side are dropped and counted"
+    )
+    source_boundaries: Annotated[Literal["none", "eos", "sos-eos"], Neutral("eos")] = Field(
+        "eos", description="boundary tokens around a source"
+    )
+    target_boundaries: Annotated[Literal["none", "sos-eos"], Neutral("sos-eos")] = Field(
+        "sos-eos",
+        description="boundary tokens around a target; without them generation has no start and "
+        "no stop",
+    )
+    cut: Annotated[int | None, Neutral(None)] = Field(
+        None, ge=2, description="tokens kept of a side, boundary tokens included; default: all"
     )
 
 
@@ -123,10 +147,11 @@ class ModelConfig(Section):
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance in LayerNorm")
     activation: Literal["relu", "gelu"] = Field("relu", description="inside the feed-forward")
     bias: bool = Field(True, description="biases in projections and feed-forward")
-    tied: Literal["none", "output", "all"] = Field(
+    tied: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
         description="output: projection to words shares the target embedding; all: the source "
-        "embedding too, which needs data.vocabulary.shared",
+        "embedding too, which needs data.vocabulary.shared; embeddings: one table embeds both "
+        "sides, whatever their vocabularies, and the projection is its own",
     )
     init: Literal["xavier", "torch"] = Field(
         "xavier",
@@ -136,6 +161,21 @@ class ModelConfig(Section):
     fill: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_fill_name)] = Field(
         "-inf",
         description="masked scores: -inf; replaced by -1e9; or -1e9 added to them",
+    )
+    cross: Annotated[Literal["encoder", "decoder"], Neutral("encoder")] = Field(
+        "encoder", description="what the second attention of a decoder layer reads"
+    )
+    shared: Annotated[tuple[Literal["norm", "feed-forward"], ...], Neutral([])] = Field(
+        (), description="parts of which one serves every place of the model"
+    )
+    decoder_feed_forward: Annotated[
+        Literal["after-cross", "after-each"], Neutral("after-cross")
+    ] = Field(
+        "after-cross",
+        description="after-each: a feed-forward also between the two attentions of a decoder layer",
+    )
+    vocabulary_rows: Annotated[int | None, Neutral(None)] = Field(
+        None, ge=1, description="embeddings and projection have at least so many words"
     )
 
 
@@ -166,13 +206,35 @@ class EarlyStopping(Section):
     patience: int = Field(3, ge=1, description="evaluations without a better value before stopping")
 
 
+ModelPart = Literal[
+    "embeddings", "positional", "encoder-attention", "decoder-attention", "cross-attention",
+    "feed-forward", "norm", "words",
+]  # fmt: skip
+
+
 class TrainConfig(Section):
     """The loop: how long, on what batches, with which optimizer."""
 
-    epochs: float | None = Field(None, gt=0, description="passes over the training pairs")
+    epochs: float | None = Field(
+        None, ge=0, description="passes over the training pairs; 0: evaluated as drawn"
+    )
     steps: int | None = Field(None, ge=1, description="optimizer steps; instead of epochs")
     batch_tokens: int = Field(
         2048, ge=1, description="tokens of a batch on its longer side, padding included, per run"
+    )
+    batch_size: Annotated[int | None, Neutral(None)] = Field(
+        None, ge=1, description="sentences of a shuffled batch, instead of batch_tokens"
+    )
+    pad_to: Annotated[Literal["batch", "corpus"] | int, Neutral("batch")] = Field(
+        "batch",
+        description="with batch_size: tokens that sentences are padded to: of the longest of the "
+        "batch, of the longest of the corpus on either side, or a number",
+    )
+    target: Annotated[Literal["next", "same"], Neutral("next")] = Field(
+        "next", description="what a target token predicts; same: itself, so the answer is the input"
+    )
+    parts: Annotated[tuple[ModelPart, ...] | None, Neutral(None)] = Field(
+        None, description="parts that are trained, the rest stays as drawn; default: all"
     )
     optimizer: Literal["adam", "adamw"] = Field("adamw", description="Adam, or decoupled decay")
     lr: float = Field(1e-3, gt=0, description="peak learning rate")
@@ -217,6 +279,11 @@ class EvaluateConfig(Section):
         None, ge=1, description="test sentences that are translated; default: all"
     )
     alone: bool = Field(True, description="score a second time without padding (batches of one)")
+    decode: Annotated[Literal["greedy", "none", "zeros", "forced"], Neutral("greedy")] = Field(
+        "greedy",
+        description="greedy; none: no translation, and no scores of any; zeros: one pass over a "
+        "target of zeros as long as the source; forced: from the pass that is given the reference",
+    )
 
 
 class RunConfig(Section):
@@ -279,10 +346,18 @@ class Exclusion(Section):
 
 
 class PathDesign(Section):
-    """Two recipes, walked from one to the other; not available in this version."""
+    """Two configurations, walked from one to the other, one difference at a time."""
 
-    start: str = Field(alias="from", description="recipe/NAME")
-    end: str = Field(alias="to", description="recipe/NAME")
+    start: str | dict[str, Any] = Field(
+        alias="from",
+        description="recipe/NAME, or a mapping as `base`; `base` is laid over it",
+    )
+    end: str | dict[str, Any] = Field(alias="to", description="the other end, likewise")
+    orders: int = Field(8, ge=8, description="orders that are walked; all, where there are fewer")
+    orders_seed: int = Field(1, ge=1, description="seed of the draw of orders, not of the runs")
+    together: dict[str, list[str]] = Field(
+        default_factory=dict, description="fields that change as one choice, by its name"
+    )
 
 
 class DesignBlock(Section):
@@ -293,7 +368,9 @@ class DesignBlock(Section):
         None, description="each value alone, the baseline included"
     )
     zip: dict[str, list[Any]] | None = Field(None, description="values side by side")
-    path: PathDesign | None = Field(None, description="one difference at a time between recipes")
+    path: PathDesign | None = Field(
+        None, description="one difference at a time between two recipes; stands alone"
+    )
 
 
 class ExperimentFile(Section):

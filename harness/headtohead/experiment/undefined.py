@@ -21,7 +21,55 @@ def undefined_reason(
         longest: Tokens of the longest sentence by side, boundary tokens included.
         registry: Where the entries are looked up.
     """
-    return _misfit(config, registry) or _refusal(config, longest, registry)
+    reached = reach(config, longest)
+    return (
+        _misfit(config, registry)
+        or _untrainable(config, longest)
+        or _undecodable(config)
+        or _refusal(config, reached, registry)
+    )
+
+
+def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
+    """Return the most tokens that a side can be made of, padding and empty targets included."""
+    reached = dict(longest)
+    if not reached:
+        return reached
+    train = config.train
+    if train.batch_size is not None and train.pad_to != "batch":
+        fixed = max(reached.values()) if train.pad_to == "corpus" else train.pad_to
+        reached = {side: max(tokens, fixed) for side, tokens in reached.items()}
+    if config.evaluate.decode == "zeros":
+        reached["target"] = max(reached["target"], longest["source"])
+    return reached
+
+
+def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
+    """Ask whether batches can be made, and whether they hold anything to predict."""
+    train = config.train
+    if train.pad_to != "batch" and train.batch_size is None:
+        return f"pad_to {train.pad_to} needs batches of a number of sentences; set batch_size"
+    if isinstance(train.pad_to, int):
+        for side, tokens in longest.items():
+            if tokens > train.pad_to:
+                return (
+                    f"pad_to {train.pad_to} is less than the {tokens} tokens of the longest "
+                    f"{side}; set data.cut: {train.pad_to}"
+                )
+    if train.target == "next" and longest.get("target", 2) < 2:
+        return "no target has a second token, so there is nothing to predict; use target: same"
+    if train.parts == ():
+        return "parts is empty, so nothing is trained; use epochs: 0"
+    return None
+
+
+def _undecodable(config: RunConfig) -> str | None:
+    if config.evaluate.decode == "greedy" and config.data.target_boundaries == "none":
+        return (
+            "greedy decoding has no start and no stop where data.target_boundaries is none; "
+            "set evaluate.decode: none, zeros or forced"
+        )
+    return None
 
 
 def _misfit(config: RunConfig, registry: Registry) -> str | None:
@@ -33,6 +81,9 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
             style.geometry(style.Options.model_validate(chosen.options), config.model)
         except HeadToHeadError as error:
             return str(error)
+        refusal = style.refusal(registry.positional(config.positional.role(role).name))
+        if refusal:
+            return refusal
     return None
 
 

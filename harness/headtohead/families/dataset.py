@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +30,8 @@ class Corpus:
 
     ``fingerprint`` is a sha256 over the pairs (text, group and split, in order). ``notes`` are
     facts for the report, one sentence each (rows skipped, ceiling of a bag-of-words encoder).
+    ``vocabularies`` are fixed tables of word to id, source and target, for those who ask for
+    ``data.vocabulary.ids: printed``; each numbers its words, special tokens included, from 0.
     """
 
     pairs: Sequence[Pair]
@@ -38,13 +40,18 @@ class Corpus:
     citation: str
     languages: tuple[str, str]
     notes: tuple[str, ...] = field(default=())
+    vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
 
 
 class Dataset(Entry):
     """A source of sentence pairs, looked up by ``data.dataset``; its options stand beside it."""
 
     splits: ClassVar[tuple[str, ...]] = ("grouped", "row")
-    """Names that ``data.split`` may take with this dataset; the first one is the default."""
+    """Names that ``data.split`` may take with this dataset; the first one is the default.
+
+    ``nothing-held-out`` is allowed beside them everywhere: the corpus of the first one, all of it
+    in train, and the other parts taken from it.
+    """
 
     normalise: ClassVar[str] = "unicode"
     """The value of ``data.normalise`` when the file does not name one."""
@@ -58,7 +65,8 @@ class Dataset(Entry):
 
         Args:
             options: A validated instance of ``cls.Options``.
-            split: One of ``cls.splits``; those other than grouped and row set ``Pair.split``.
+            split: One of ``cls.splits``; those other than grouped, row and nothing-held-out set
+                ``Pair.split``.
             cache: Folder for downloads, shared by all experiments; it may not exist yet.
 
         Raises:

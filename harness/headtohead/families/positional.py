@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -92,6 +92,14 @@ class Part(nn.Module, Entry):
     def build(self) -> None:
         """Create parameters and buffers; the default entry has none."""
 
+    def formula(self) -> str:
+        """Return how the entry acts in one line of symbols, for a reader of its numbers.
+
+        ``_`` stands before what is written below the line, ``^`` before what is above; several
+        letters of these are put in braces.
+        """
+        return ""
+
     def parameter(self, *shape: int, std: float = 1.0, mean: float = 0.0) -> nn.Parameter:
         """Return a parameter ``[member, *shape]``, drawn from a normal for each member."""
         return nn.Parameter(draw(self.context.generators, shape, normal(std, mean)))
@@ -106,7 +114,8 @@ class Positional(Part):
     """A positional encoding, set per role; override only the ways in which it acts.
 
     Positions are integer tensors ``[batch or 1, time]``, increasing along time. One object serves
-    all layers of its role.
+    all layers of its role. With ``index`` "row", ``embed`` is given the rows of the batch instead,
+    ``[batch, 1]``, and what it returns is added to every token of a row.
     """
 
     bare: ClassVar[dict[str, str]] = {"cross": "none"}
@@ -124,6 +133,11 @@ class Positional(Part):
     def limit(cls, options: Options) -> int | None:
         """Largest number of positions that the encoding is defined for, or None if unbounded."""
         return None
+
+    @classmethod
+    def index(cls, options: Options) -> Literal["time", "row"]:
+        """Return what ``embed`` is given: places in the sentence, or rows of the batch."""
+        return "time"
 
     def remember(self, compute: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``compute(*arguments)``, computed once for the same tensor objects.

@@ -8,7 +8,6 @@ Both compute ``mix(normalise(fill(scale · qkᵀ + score + bias, keep))) · v + 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
@@ -16,13 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from headtohead.errors import UndefinedError
 from headtohead.families.attention import Attention
 from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.layers import StackedLinear, apply_dropout
-
-Record = Callable[[str, Tensor], None]
-"""Receives the name and the value of an intermediate tensor of the explicit path."""
-
+from headtohead.model.layers import Record, StackedLinear, apply_dropout
 
 SHORT = 24 * 24
 """Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
@@ -69,8 +65,10 @@ class View:
 
     @cached_property
     def has_dead_rows(self) -> bool:
-        """Whether any query keeps no key."""
-        return self.keep is not None and bool(self.dead_rows.any())
+        """Whether any query keeps no key; shapes without numbers do not tell."""
+        if self.keep is None or self.keep.is_meta:
+            return False
+        return bool(self.dead_rows.any())
 
 
 @cache
@@ -116,45 +114,59 @@ class MultiHeadAttention(nn.Module):
         positional: The encoding of this role, shared by its layers.
         fill: ``"-inf"``, ``"-1e9"`` (masked scores are replaced) or ``"additive"`` (1e9 is
             subtracted from them).
+        self_attention: Whether keys and values come from what asks, or from a memory.
+
+    Raises:
+        UndefinedError: If the encoding acts on what the style does not have.
     """
 
     def __init__(
         self, context: BuildContext, style: Attention, positional: Positional,
-        fill: str, dropout: float, bias: bool, init: str,
+        fill: str, dropout: float, bias: bool, init: str, self_attention: bool,
     ) -> None:  # fmt: skip
         super().__init__()
+        refusal = style.refusal(type(positional))
+        if refusal:
+            raise UndefinedError(refusal)
         self.context = context
         self.style = style
         # Held in a tuple: the encoding belongs to the model, not to each of its layers.
         self._shared = (positional,)
         self.fill = fill
         self.dropout = dropout
+        self.self_attention = self_attention
         geometry = context.geometry
-        q = geometry.heads * geometry.key_width
-        k = geometry.kv_heads * geometry.key_width
-        v = geometry.kv_heads * geometry.value_width
-        self.self_attention = context.role != "cross"
-        generators, d_model = context.generators, context.d_model
-        if self.self_attention:
-            self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
-        else:
-            self.queries = StackedLinear(generators, d_model, [q], bias, init)
-            self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
-        self._widths = [q, k, v]
         self._groups = geometry.heads // geometry.kv_heads
         self._joined = geometry.heads * geometry.value_width
-        self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
+        self._projects = style.projects
+        if style.projects:
+            self._build_projections(bias, init)
         self._rotates = overrides(positional, Positional, "rotate")
         self._transforms = overrides(style, Attention, "transform")
         self._has_bias = overrides(positional, Positional, "bias")
         needs_weights = (
-            overrides(style, Attention, "normalise")
+            not style.projects
+            or overrides(style, Attention, "normalise")
             or overrides(style, Attention, "mix")
             or overrides(positional, Positional, "score")
             or overrides(positional, Positional, "values")
         )
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
+
+    def _build_projections(self, bias: bool, init: str) -> None:
+        context, geometry = self.context, self.context.geometry
+        generators, d_model = context.generators, context.d_model
+        q = geometry.heads * geometry.key_width
+        k = geometry.kv_heads * geometry.key_width
+        v = geometry.kv_heads * geometry.value_width
+        if self.self_attention:
+            self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
+        else:
+            self.queries = StackedLinear(generators, d_model, [q], bias, init)
+            self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
+        self._widths = [q, k, v]
+        self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
 
     @property
     def positional(self) -> Positional:
@@ -176,7 +188,12 @@ class MultiHeadAttention(nn.Module):
             memory: ``[member, batch, key, d_model]`` in the role cross, else None.
             view: Positions and mask.
             cache: Keys and values so far; in the role cross a filled cache replaces ``memory``.
-            record: If given, the explicit path is taken and each intermediate tensor handed over.
+            record: If given, the explicit path is taken and each step handed over: ``queries``,
+                ``keys`` and ``values`` (before that ``plain_queries`` and ``plain_keys``, where
+                style or encoding change them), ``scores`` (before that ``products`` and ``bias``,
+                where an encoding adds to them), ``mask``, ``filled``, ``weights``, ``heads``, all
+                ``[member, batch, head, time, ..]``, and ``joined`` ``[member, tokens, width]``.
+                A style without projections has only the last five, and its ``values``.
         """
         flat = None if memory is None else memory.flatten(1, 2)
         return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
@@ -190,7 +207,9 @@ class MultiHeadAttention(nn.Module):
         record: Record | None = None,
     ) -> Tensor:
         """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
-        q, k, v = self._project(x, memory, view, cache)
+        if not self._projects:
+            return self._read(x, memory, view, record)
+        q, k, v = self._project(x, memory, view, cache, record)
         if record is not None:
             record("queries", q)
             record("keys", k)
@@ -200,11 +219,29 @@ class MultiHeadAttention(nn.Module):
             heads = self._fused(q, k, v, view).transpose(1, 2)
         else:
             heads = self._explicit(q, k, v, view, record).transpose(2, 3)
-        output: Tensor = self.output(heads.reshape(x.shape[0], x.shape[1], self._joined))
+        joined = heads.reshape(x.shape[0], x.shape[1], self._joined)
+        if record is not None:
+            record("joined", joined)
+        output: Tensor = self.output(joined)
         return output
 
+    def _read(self, x: Tensor, memory: Tensor | None, view: View, record: Record | None) -> Tensor:
+        """Attend as a style does that projects nothing."""
+        queries = _sentences(x, view.query_positions)
+        read = queries if memory is None else _sentences(memory, view.key_positions)
+        filled, values = self.style.read(queries, read, view.keep)
+        if record is not None:
+            record("values", values)
+        heads = self._weigh(filled, values, view, record).transpose(2, 3)
+        return heads.reshape(x.shape)
+
     def _project(
-        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: View,
+        cache: Cache | None,
+        record: Record | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry, role = self.context.geometry, self.context.role
@@ -221,6 +258,9 @@ class MultiHeadAttention(nn.Module):
             key_time = view.key_positions.shape[1]
         q = _split(q, time, geometry.heads)
         k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.kv_heads)
+        if record is not None and (self._transforms or self._rotates):
+            record("plain_queries", q)
+            record("plain_keys", k)
         if self._transforms:
             q, k = self.style.transform(q, k)
         if self._rotates:
@@ -279,23 +319,38 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         places = (view.query_positions, view.key_positions, self.context.role)
         layer = self.context.layer or 0
-        scores = q @ k.transpose(-2, -1) * self.context.geometry.scale
-        extra = self.positional.score(q, *places, layer)
-        if extra is not None:
-            scores = scores + extra
-        bias = self._bias(view, scores.dtype)
+        products = q @ k.transpose(-2, -1) * self.context.geometry.scale
+        added = self.positional.score(q, *places, layer)
+        bias = self._bias(view, products.dtype)
         if bias is not None:
-            scores = scores + bias
-        filled = fill_masked(scores, view.keep, self.fill)
-        weights = self.style.mix(self.style.normalise(filled, view.keep))
+            added = bias if added is None else added + bias
+        scores = products if added is None else products + added
         if record is not None:
+            if added is not None:
+                record("products", products)
+                record("bias", added.expand_as(products))
             record("scores", scores)
+        return self._weigh(fill_masked(scores, view.keep, self.fill), v, view, record)
+
+    def _weigh(self, filled: Tensor, v: Tensor, view: View, record: Record | None) -> Tensor:
+        """Turn filled scores into weights and read the values with them."""
+        weights = self.style.mix(self.style.normalise(filled, view.keep))
+        dropped = apply_dropout(weights, self.dropout, self.training)
+        places = (view.query_positions, view.key_positions, self.context.role)
+        values = self.positional.values(dropped, *places, self.context.layer or 0)
+        out = dropped @ v if values is None else dropped @ v + values
+        if record is not None:
+            if view.keep is not None:
+                record("mask", view.keep.expand_as(filled))
             record("filled", filled)
             record("weights", weights)
-        dropped = apply_dropout(weights, self.dropout, self.training)
-        out = dropped @ v
-        values = self.positional.values(dropped, *places, layer)
-        return out if values is None else out + values
+            record("heads", out)
+        return out
+
+
+def _sentences(x: Tensor, positions: Tensor) -> Tensor:
+    """Turn ``[member, batch · time, width]`` to ``[member, batch, time, width]``."""
+    return x.view(x.shape[0], -1, positions.shape[1], x.shape[2])
 
 
 def _split(x: Tensor, time: int, heads: int) -> Tensor:

@@ -16,3 +16,14 @@ def find_geometry(config: RunConfig, role: str) -> Geometry:
     chosen = config.attention.role(role)
     style = plugins.current().attention(chosen.name)
     return style.geometry(style.Options.model_validate(chosen.options), config.model)
+
+
+def only_length(config: RunConfig) -> int | None:
+    """Return the one number of tokens that the decoder is defined for, or None if any.
+
+    Raises:
+        HeadToHeadError: If the style of the decoder is unknown.
+    """
+    chosen = config.attention.decoder
+    style = plugins.current().attention(chosen.name)
+    return style.only_length(style.Options.model_validate(chosen.options), config.model)

@@ -17,6 +17,9 @@ from headtohead.families.positional import Draw, draw, normal, uniform
 
 Generators = Sequence[torch.Generator | None]
 
+Record = Callable[[str, Tensor], None]
+"""Receives the name and the value of an intermediate tensor."""
+
 
 def glorot(fan_in: int, fan_out: int) -> Draw:
     """Uniform draw of Glorot & Bengio 2010 (AISTATS), section 4.2.1."""
@@ -104,8 +107,13 @@ class FeedForward(nn.Module):
         self.activation = activations[activation]
         self.dropout = dropout
 
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.activation(self.inner(x))
+    def forward(self, x: Tensor, record: Record | None = None) -> Tensor:
+        hidden = self.inner(x)
+        if record is not None:
+            record("inner", hidden)
+        hidden = self.activation(hidden)
+        if record is not None:
+            record("activated", hidden)
         outer: Tensor = self.outer(apply_dropout(hidden, self.dropout, self.training))
         return outer
 

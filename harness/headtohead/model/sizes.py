@@ -35,3 +35,26 @@ def find_sizes(model: ModelConfig) -> Sizes:
         dropout_residual=rate(model.dropout_residual),
         final_norm=model.norm == "pre" if model.final_norm is None else model.final_norm,
     )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Words that each token table has; the projection has as many as the target's.
+
+    Where a vocabulary is smaller, the other rows belong to no word.
+    """
+
+    source: int
+    target: int
+
+
+def find_rows(model: ModelConfig, source_words: int, target_words: int) -> Rows:
+    """Return the sizes of the tables for vocabularies of these sizes.
+
+    With ``tied: embeddings`` both sides have the larger one; ``vocabulary_rows`` is the least.
+    """
+    least = model.vocabulary_rows or 1
+    source, target = max(source_words, least), max(target_words, least)
+    if model.tied == "embeddings":
+        source = target = max(source, target)
+    return Rows(source, target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,88 +14,39 @@ from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.attention import Cache, MultiHeadAttention, Record, View
+from headtohead.model.attention import Cache, MultiHeadAttention, View
+from headtohead.model.blocks import Borrowed, Branch, DecoderLayer, EncoderLayer
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import (
     FeedForward,
     Generators,
+    Record,
     StackedEmbedding,
     StackedLayerNorm,
     StackedLinear,
     apply_dropout,
 )
-from headtohead.model.sizes import Sizes, find_sizes
+from headtohead.model.sizes import Sizes, find_rows, find_sizes
 
-Observe = Callable[[str, int, str, Tensor], None]
-"""Receives role, layer, name and value of intermediate tensors on the explicit path."""
+Observe = Callable[[str, int | None, str, Tensor], None]
+"""Receives role, layer, name and value of every step, on the explicit path.
+
+The layer is None outside of layers. The names, in the order in which a post-norm model has them:
+
+- before the layers ``embeddings``, ``scaled``, ``positions`` and ``sum``, behind them
+  ``final_norm``, each only where there is one;
+- of an attention those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``;
+- of a feed-forward ``feed_forward.inner``, ``.activated``, ``.output``, ``.residual``, ``.norm``;
+  of one between the attentions of a decoder layer the same under ``between``.
+
+What is not an attention's inside is ``[member, tokens, width]``, the tokens of a batch in one row.
+"""
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
     """Return the generator of one run for one purpose; no two purposes share a stream."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-
-
-class Branch(nn.Module):
-    """A residual branch: normalisation before or after, dropout on what the branch adds."""
-
-    def __init__(
-        self, members: int, config: RunConfig, dropout: float, device: torch.device
-    ) -> None:
-        super().__init__()
-        self.norm = StackedLayerNorm(members, config.model.d_model, config.model.norm_eps, device)
-        self.pre = config.model.norm == "pre"
-        self.dropout = dropout
-
-    def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor]) -> Tensor:
-        if self.pre:
-            return x + apply_dropout(inner(self.norm(x)), self.dropout, self.training)
-        return self.norm(x + apply_dropout(inner(x), self.dropout, self.training))  # type: ignore[no-any-return]
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each a residual branch."""
-
-    def __init__(self, build: _Builder, layer: int) -> None:
-        super().__init__()
-        self.attention = build.attention("encoder", layer)
-        self.attention_branch = build.branch()
-        self.feed_forward = build.feed_forward()
-        self.feed_forward_branch = build.branch()
-
-    def forward(self, x: Tensor, view: View, record: Record | None) -> Tensor:
-        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, view, None, record))
-        return self.feed_forward_branch(x, self.feed_forward)  # type: ignore[no-any-return]
-
-
-class DecoderLayer(nn.Module):
-    """Self-attention, attention to the source, feed-forward, each a residual branch."""
-
-    def __init__(self, build: _Builder, layer: int) -> None:
-        super().__init__()
-        self.attention = build.attention("decoder", layer)
-        self.attention_branch = build.branch()
-        self.cross = build.attention("cross", layer)
-        self.cross_branch = build.branch()
-        self.feed_forward = build.feed_forward()
-        self.feed_forward_branch = build.branch()
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        views: tuple[View, View],
-        caches: tuple[Cache | None, Cache | None] = (None, None),
-        records: tuple[Record | None, Record | None] = (None, None),
-    ) -> Tensor:
-        own, cross = views
-        x = self.attention_branch(
-            x, lambda h: self.attention.attend(h, None, own, caches[0], records[0])
-        )
-        x = self.cross_branch(
-            x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1])
-        )
-        return self.feed_forward_branch(x, self.feed_forward)  # type: ignore[no-any-return]
 
 
 class Transformer(nn.Module):
@@ -119,21 +71,28 @@ class Transformer(nn.Module):
     ) -> None:
         super().__init__()
         self.config = config
-        build = _Builder(config, seeds)
+        build = Builder(config, seeds)
         model = config.model
         self.members = len(build.generators)
         self.sizes = build.sizes
+        self.rows = find_rows(model, source_words, target_words)
+        """Words that the tables and the logits have, at least those of the vocabularies."""
+        self.hears_source = model.cross == "encoder"
+        """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
         build.positionals = self.positionals
         init = model.init
         self.source_embedding = (
             None
-            if model.tied == "all"
-            else StackedEmbedding(build.generators, source_words, model.d_model, init)
+            if model.tied in ("all", "embeddings")
+            else StackedEmbedding(build.generators, self.rows.source, model.d_model, init)
         )
         self.target_embedding = StackedEmbedding(
-            build.generators, target_words, model.d_model, init
+            build.generators, self.rows.target, model.d_model, init
         )
+        for name in model.shared:
+            build.share(name)
+        self.shared = nn.ModuleDict(build.shared)
         self.encoder = nn.ModuleList(
             EncoderLayer(build, layer) for layer in range(self.sizes.encoder_layers)
         )
@@ -143,8 +102,8 @@ class Transformer(nn.Module):
         self.encoder_norm = build.norm() if self.sizes.final_norm else None
         self.decoder_norm = build.norm() if self.sizes.final_norm else None
         self.words = (
-            StackedLinear(build.generators, model.d_model, [target_words], model.bias, init)
-            if model.tied == "none"
+            StackedLinear(build.generators, model.d_model, [self.rows.target], model.bias, init)
+            if model.tied in ("none", "embeddings")
             else None
         )
         registry = plugins.current()
@@ -156,8 +115,22 @@ class Transformer(nn.Module):
         self.embedding_scale = (
             model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         )
-        self._ranges: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
+        self._reads_row = {
+            role: one.index(one.options) == "row"
+            for role, one in self.positionals.items()
+            if isinstance(one, Positional)
+        }
+        self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def reads_row(self) -> bool:
+        """Whether a sentence's logits depend on its row in the batch.
+
+        Where they do, only batches of one give what a sentence gives alone, and a batch cut into
+        pieces gives something else.
+        """
+        return any(self._reads_row.values())
 
     @property
     def paths(self) -> dict[str, str]:
@@ -196,11 +169,13 @@ class Transformer(nn.Module):
         time = source.shape[-1]
         view = self._view("encoder", (0, time), (0, time), lengths)
         embedding = self.source_embedding or self.target_embedding
-        x = self._embed(source, embedding, "encoder", 0)
+        x = self._embed(source, embedding, "encoder", 0, observe)
         for index, layer in enumerate(self.encoder):
             x = layer(x, view, _recorder(observe, "encoder", index))
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
+            if observe is not None:
+                observe("encoder", None, "final_norm", x)
         return x.view(*source.shape, -1)
 
     def decode(
@@ -212,10 +187,10 @@ class Transformer(nn.Module):
         observe: Observe | None = None,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
-        time, source_time = target.shape[-1], memory.shape[2]
-        own = self._view("decoder", (0, time), (0, time), lengths)
-        cross = self._view("cross", (0, time), (0, source_time), memory_lengths)
-        x = self._embed(target, self.target_embedding, "decoder", 0)
+        places = (0, target.shape[-1])
+        own = self._view("decoder", places, places, lengths)
+        cross = self._cross_view(places, places[1], lengths, memory, memory_lengths)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (
@@ -225,6 +200,8 @@ class Transformer(nn.Module):
             x = layer(x, memory, (own, cross), records=records)
         if self.decoder_norm is not None:
             x = self.decoder_norm(x)
+            if observe is not None:
+                observe("decoder", None, "final_norm", x)
         return x.view(*target.shape, -1)
 
     def step(
@@ -238,22 +215,22 @@ class Transformer(nn.Module):
         """Return the decoder's output for one new token ``[member, batch, 1]`` after the cached."""
         live = torch.full_like(memory_lengths, position + 1)
         own = self._view("decoder", (position, 1), (0, position + 1), live)
-        cross = self._view("cross", (position, 1), (0, memory.shape[2]), memory_lengths)
+        cross = self._cross_view((position, 1), position + 1, live, memory, memory_lengths)
         x = self._embed(token, self.target_embedding, "decoder", position)
-        source_time, memory = memory.shape[2], memory.flatten(1, 2)
+        memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
-            pair[1].filled = source_time
         if self.decoder_norm is not None:
             x = self.decoder_norm(x)
         return x.view(*token.shape, -1)
 
     def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
         """Return empty caches for up to ``length`` target tokens over ``memory``."""
+        read = memory.shape[2] if self.hears_source else length
         return [
             (
                 self._cache(memory, layer.attention, length),
-                self._cache(memory, layer.cross, memory.shape[2]),
+                self._cache(memory, layer.cross, read),
             )
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
@@ -277,16 +254,39 @@ class Transformer(nn.Module):
             logits = torch.bmm(flat, self.target_embedding.weight.transpose(1, 2))
         return logits.view(*x.shape[:3], -1)
 
-    def _embed(self, ids: Tensor, embedding: StackedEmbedding, role: str, start: int) -> Tensor:
+    def _embed(
+        self,
+        ids: Tensor,
+        embedding: StackedEmbedding,
+        role: str,
+        start: int,
+        observe: Observe | None = None,
+    ) -> Tensor:
         x: Tensor = embedding(ids)
+        record = _recorder(observe, role, None)
+        if record is not None:
+            record("embeddings", x.flatten(1, 2))
         if self.embedding_scale is not None:
             x = x * self.embedding_scale
-        positional = self.positionals[role]
-        assert isinstance(positional, Positional)
-        places = positional.embed(self._positions(start, ids.shape[-1], ids.device)[1], role)
+            if record is not None:
+                record("scaled", x.flatten(1, 2))
+        places = self._places(ids, role, start)
         if places is not None:
             x = x + self._cast(places, x.dtype)
+            if record is not None:
+                record("positions", self._cast(places, x.dtype).expand_as(x).flatten(1, 2))
+                record("sum", x.flatten(1, 2))
         return apply_dropout(x.flatten(1, 2), self.sizes.dropout_embedding, self.training)
+
+    def _places(self, ids: Tensor, role: str, start: int) -> Tensor | None:
+        """Return what the encoding of a role adds to embeddings."""
+        positional = self.positionals[role]
+        assert isinstance(positional, Positional)
+        if self._reads_row[role]:
+            positions = self._positions(0, ids.shape[1], ids.device).column
+        else:
+            positions = self._positions(start, ids.shape[-1], ids.device).row
+        return positional.embed(positions, role)
 
     def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert a table; one without gradient, which the encoding remembers, only once."""
@@ -300,29 +300,49 @@ class Transformer(nn.Module):
             known = self._casts[id(table)] = (table, table.to(dtype))
         return known[1]
 
-    def _positions(self, start: int, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return a range of positions as ``[time]`` and ``[1, time]``, the same objects always."""
+    def _positions(self, start: int, count: int, device: torch.device) -> Range:
+        """Return a range of positions, the same tensor objects every time."""
         key = (start, count, device)
         if key not in self._ranges:
             places = torch.arange(start, start + count, device=device)
-            self._ranges[key] = (places, places.unsqueeze(0))
+            self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
         return self._ranges[key]
 
     def _view(
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor
     ) -> View:
-        query_places, query_positions = self._positions(*queries, lengths.device)
-        key_places, key_positions = self._positions(*keys, lengths.device)
-        keep = self.maskings[role].keep(role, query_places, key_places, lengths.flatten())
+        query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
+        keep = self.maskings[role].keep(role, query.places, key.places, lengths.flatten())
         if keep is not None:
             if len(keep) == 1:
                 keep = keep[None, :, None]
             else:
                 keep = keep.view(*lengths.shape, 1, *keep.shape[1:])
-        return View(query_positions, key_positions, keep)
+        return View(query.row, key.row, keep)
+
+    def _cross_view(
+        self,
+        queries: tuple[int, int],
+        written: int,
+        lengths: Tensor,
+        memory: Tensor,
+        memory_lengths: Tensor,
+    ) -> View:
+        """Return what the second attention sees: the memory, or the ``written`` target tokens."""
+        if self.hears_source:
+            return self._view("cross", queries, (0, memory.shape[2]), memory_lengths)
+        return self._view("cross", queries, (0, written), lengths)
 
 
-class _Builder:
+class Range(NamedTuple):
+    """Positions from one place to another, ``[count]``, ``[1, count]`` and ``[count, 1]``."""
+
+    places: Tensor
+    row: Tensor
+    column: Tensor
+
+
+class Builder:
     """Makes the parts of one model, drawing every parameter from its member's generator."""
 
     def __init__(self, config: RunConfig, seeds: Sequence[int] | None) -> None:
@@ -333,6 +353,7 @@ class _Builder:
         )
         self.device = torch.device("meta" if seeds is None else "cpu")
         self.positionals: nn.ModuleDict
+        self.shared: dict[str, nn.Module] = {}
         self.registry = plugins.current()
 
     def _context(self, role: str, layer: int | None) -> BuildContext:
@@ -361,24 +382,39 @@ class _Builder:
         return MultiHeadAttention(
             context, style, positional, self.config.model.fill,
             self.sizes.dropout_attention, self.config.model.bias, self.config.model.init,
+            self_attention=role != "cross" or self.config.model.cross == "decoder",
         )  # fmt: skip
 
-    def feed_forward(self) -> FeedForward:
+    def share(self, name: str) -> None:
+        """Make one part that serves every place from now on."""
+        makers = {"norm": self._norm, "feed-forward": self._feed_forward}
+        self.shared[name.replace("-", "_")] = makers[name]()
+
+    def feed_forward(self) -> FeedForward | Borrowed:
+        known = self.shared.get("feed_forward")
+        return Borrowed(known) if known is not None else self._feed_forward()
+
+    def norm(self) -> StackedLayerNorm | Borrowed:
+        known = self.shared.get("norm")
+        return Borrowed(known) if known is not None else self._norm()
+
+    def branch(self) -> Branch:
+        pre = self.config.model.norm == "pre"
+        return Branch(self.norm(), pre, self.sizes.dropout_residual)
+
+    def _feed_forward(self) -> FeedForward:
         model = self.config.model
         return FeedForward(
             self.generators, model.d_model, model.d_ff, model.bias, model.init,
             model.activation, self.sizes.dropout_ffn,
         )  # fmt: skip
 
-    def norm(self) -> StackedLayerNorm:
+    def _norm(self) -> StackedLayerNorm:
         model = self.config.model
         return StackedLayerNorm(len(self.generators), model.d_model, model.norm_eps, self.device)
 
-    def branch(self) -> Branch:
-        return Branch(len(self.generators), self.config, self.sizes.dropout_residual, self.device)
 
-
-def _recorder(observe: Observe | None, role: str, layer: int) -> Record | None:
+def _recorder(observe: Observe | None, role: str, layer: int | None) -> Record | None:
     if observe is None:
         return None
     return lambda name, value: observe(role, layer, name, value)

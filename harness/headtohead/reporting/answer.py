@@ -8,8 +8,12 @@ from headtohead.analysis.contrasts import UNDETECTED, Contrast
 from headtohead.analysis.frames import FINAL
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.reporting.path_answer import path_answer
 
 MOST_CLAUSES = 6
+
+FEW_AXES = 2
+"""Up to so many axes a variant is named in full; beyond, by what it changes of the baseline."""
 
 
 def answer(analysis: Analysis) -> str:
@@ -17,6 +21,11 @@ def answer(analysis: Analysis) -> str:
     contrasts = main_contrasts(analysis)
     if all(contrast.paired is None for contrast in contrasts):
         return _nothing_to_compare(analysis)
+    if analysis.path:
+        text = ("on the seeds that have finished, " if _partial(analysis) else "") + path_answer(
+            analysis.path
+        )
+        return text[0].upper() + text[1:]
     judged = [c for c in contrasts if c.paired is not None or _equal(c)]
     told = _told(judged)
     clauses = [_clause(analysis, contrast) for contrast in told]
@@ -68,9 +77,10 @@ def _opening(analysis: Analysis, first: Contrast) -> str:
     partial = "on the seeds that have finished, " if _partial(analysis) else ""
     if first.kind == "factor":
         return partial
-    baseline = analysis.frames.variants[analysis.frames.baseline]["title"]
+    row = analysis.frames.variants[analysis.frames.baseline]
+    baseline = f" {row['title']}" if len(row["axes"]) <= FEW_AXES else ""
     whole = "no axis can be judged as a whole; " if analysis.factors.contrasts else ""
-    return f"{partial}{whole}against the baseline {baseline}, "
+    return f"{partial}{whole}against the baseline{baseline}, "
 
 
 def _partial(analysis: Analysis) -> bool:
@@ -97,7 +107,17 @@ def _name(analysis: Analysis, contrast: Contrast) -> str:
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         return f"{contrast.axis} {contrast.left}{within}"
-    return str(analysis.frames.variants[contrast.left]["title"])
+    return _changes(analysis, contrast.left)
+
+
+def _changes(analysis: Analysis, slug: str) -> str:
+    """Return what a variant of many axes changes of the baseline; else its title."""
+    rows = analysis.frames.variants
+    row, baseline = rows[slug], rows[analysis.frames.baseline]["axes"]
+    changed = [axis for axis, value in row["axes"].items() if value != baseline.get(axis)]
+    if len(baseline) <= FEW_AXES or len(changed) == len(baseline):
+        return str(row["title"])
+    return " and ".join(f"{axis} {row['axes'][axis]}" for axis in changed)
 
 
 def _than(analysis: Analysis, contrast: Contrast) -> str:

@@ -99,6 +99,7 @@ def _probe(probe: ProbeMaps) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "source": list(probe.probe["source_tokens"]),
         "target": list(probe.probe["target_tokens"]),
+        "cross": probe.tokens("cross")[1],
         "roles": {},
     }
     for role, weights in probe.weights.items():

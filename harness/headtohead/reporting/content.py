@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,9 @@ from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
 from headtohead.reporting.attention import Gallery, gallery
 from headtohead.reporting.translations import Sample, samples
+
+MOST_NAMES = 12
+"""Variants that a cell names one by one."""
 
 MOST_ROWS = 200
 """Variants a table lists; a larger study's table is results.csv."""
@@ -64,6 +67,17 @@ class VariantRow:
     effect: str
     costs: Costs
     note: str
+    faults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FaultRow:
+    """A choice that is a fault, what follows from it, and who has it."""
+
+    name: str
+    field: str
+    says: str
+    variants: str
 
 
 @dataclass(frozen=True)
@@ -157,11 +171,18 @@ class Content:
         """What a reader should know beside the answer, one sentence each."""
         return [
             *self._ceiling_facts(),
-            *(self._equal_fact(row) for row in self.experiment["variants"] if row.get("equal_to")),
+            *self._equal_facts(),
             *self._state_facts(),
             *self._leak_facts(),
             *self._noise_facts(),
         ]  # fmt: skip
+
+    def _equal_facts(self) -> list[str]:
+        equal = [row for row in self.experiment["variants"] if row.get("equal_to")]
+        if self.analysis.path and equal:
+            return [f"Of the path's {len(self.experiment['variants'])} points {len(equal)} equal "
+                    "another one by construction; those were trained once."]  # fmt: skip
+        return [self._equal_fact(row) for row in equal]
 
     def _equal_fact(self, row: Mapping[str, Any]) -> str:
         why = f": {row['equal_reason']}" if row.get("equal_reason") else ""
@@ -207,6 +228,20 @@ class Content:
                 f"{metrics.show(noise, self.analysis.metric)}."]  # fmt: skip
 
     @cached_property
+    def faults(self) -> list[FaultRow]:
+        """Choices of the variants that are faults, each once, with the variants that have it."""
+        having: dict[tuple[str, str, str], list[str]] = {}
+        rows = self.analysis.frames.variants
+        for slug, row in rows.items():
+            for fault in row.get("faults", ()):
+                key = (fault["name"], fault["field"], fault["says"])
+                having.setdefault(key, []).append(self._title(slug))
+        return [
+            FaultRow(*key, "every variant" if len(titles) == len(rows) else _some(titles))
+            for key, titles in having.items()
+        ]
+
+    @cached_property
     def variants(self) -> list[VariantRow]:
         """The table of variants, best first."""
         contrasts = {c.left: c for c in self.analysis.variants.contrasts}
@@ -214,7 +249,9 @@ class Content:
 
     @cached_property
     def listed(self) -> list[str]:
-        """The variants that tables list: all, or the best and the baseline."""
+        """The variants that tables list: all, or the best and the baseline; a path's ends."""
+        if self.analysis.path:
+            return [self.analysis.path.start, self.analysis.path.end]
         slugs = list(self.analysis.order)
         baseline = self.analysis.frames.baseline
         kept = slugs[:MOST_ROWS]
@@ -256,6 +293,7 @@ class Content:
             effect=_effect(contrast),
             costs=self.costs(slug),
             note=note,
+            faults=tuple(one["name"] for one in analysis.frames.variants[slug].get("faults", ())),
         )  # fmt: skip
 
     def costs(self, slug: str) -> Costs:
@@ -416,7 +454,7 @@ class Content:
     def excluded(self) -> list[dict[str, str]]:
         """Combinations left out, with the reason."""
         return [
-            {"name": " · ".join(metrics.label(value) for value in row["axes"].values()),
+            {"name": row.get("title") or " · ".join(map(metrics.label, row["axes"].values())),
              "reason": str(row["reason"]),
              "source": {"exclude": "by the experiment file", "undefined": "undefined"}.get(
                  str(row.get("source")), str(row.get("source") or "–"))}
@@ -489,14 +527,17 @@ class Content:
             "does to all variants cancels; intervals are 95 % t-intervals over seeds and are not "
             "adjusted.",
             "A verdict is a paired t-test at 5 % after Holm's correction for the number of "
-            "declared contrasts, variants against the baseline and factor contrasts being two "
-            "families; the exact sign-flip p stands beside it unadjusted, and further metrics are "
-            "described, not tested.",
+            "declared contrasts, variants against the baseline, factor contrasts and the choices "
+            "of a path each being a family; the exact sign-flip p stands beside it unadjusted, "
+            "and further metrics are described, not tested.",
             "“Could have seen ≥ x” is the true difference that this many seeds with this spread "
             "find in 80 of 100 studies at the level of Holm's first step: no difference detected "
             "is not equality.",
         ]
-        for name, family in (("variants", variants), ("factors", factors)):
+        families = {"variants": variants, "factors": factors}
+        if self.analysis.path:
+            families["choices"] = self.analysis.path.family
+        for name, family in families.items():
             if family.tested:
                 told.append(
                     f"Sign-flip floor for {name}: {family.tested} contrasts and {family.seeds} "
@@ -535,6 +576,12 @@ class Content:
         return str(self.analysis.frames.variants[slug]["title"])
 
     title = _title
+
+
+def _some(titles: Sequence[str]) -> str:
+    """Name variants, of very many the first ones."""
+    more = len(titles) - MOST_NAMES
+    return ", ".join(titles) if more <= 1 else f"{', '.join(titles[:MOST_NAMES])} and {more} more"
 
 
 def _verdict(contrast: Contrast | None) -> tuple[str, str, str]:

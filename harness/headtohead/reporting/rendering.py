@@ -17,8 +17,18 @@ from headtohead.analysis.figures.style import PALETTE, themed
 from headtohead.analysis.metrics import show, show_p
 from headtohead.reporting.attention import ROLES, Gallery, panel_svg, payload
 from headtohead.reporting.content import Content
+from headtohead.reporting.path_section import path_section
 
-NAMES = ("contrasts", "scores", "interactions", "lengths", "curves", "cost", "attention")
+NAMES = (
+    "waterfall",
+    "contrasts",
+    "scores",
+    "interactions",
+    "lengths",
+    "curves",
+    "cost",
+    "attention",
+)
 """The figures that a report may have, in the order in which it shows them."""
 
 OPTIONAL = ("description", "file", "text", "created", "notes", "versions")
@@ -58,7 +68,8 @@ def _common(content: Content) -> dict[str, Any]:
     record = content.experiment
     data = record.get("data") or {}
     return {"c": content, "e": {**dict.fromkeys(OPTIONAL), **record},
-            "d": {**dict.fromkeys(DATA), **data}}  # fmt: skip
+            "d": {**dict.fromkeys(DATA), **data},
+            "path": path_section(content.analysis)}  # fmt: skip
 
 
 def markdown_escape(text: object) -> str:

@@ -18,6 +18,7 @@ from headtohead.analysis.figures.curves import curves_figure
 from headtohead.analysis.figures.forest import forest_figure
 from headtohead.analysis.figures.interaction import interaction_figure
 from headtohead.analysis.figures.strip import strip_figure
+from headtohead.analysis.figures.waterfall import waterfall_figure
 from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
@@ -26,6 +27,7 @@ from headtohead.reporting.content import Content
 from headtohead.reporting.rendering import html_page, markdown_page
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
+    "waterfall": waterfall_figure,
     "contrasts": forest_figure,
     "scores": strip_figure,
     "interactions": interaction_figure,
@@ -51,7 +53,7 @@ class ReportPaths(os.PathLike[str]):
     def _repr_html_(self) -> str:
         """Show the answer and its two main pictures as cell output in Jupyter."""
         parts = [f'<p style="font-size: 1.15em">{escape(self.answer)}</p>']
-        for name in ("contrasts", "scores"):
+        for name in ("waterfall", "contrasts", "scores"):
             file = self.folder / "figures" / f"{name}.svg"
             if file.is_file():
                 svg = file.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headtohead import plugins
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.experiment.plan import Plan, PlannedRun
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.families.launcher import Exit, Job, Launcher
@@ -209,7 +209,7 @@ def _new_stack(
         variant=slug,
         config=variant.config.model_dump(mode="json"),
         members=[StackMember(run.key, run.seed, run.directory) for run in runs],
-        probes=[_with_target(plan, slug, probe) for probe in plan.probes],
+        probes=[given for probe in plan.probes if (given := _with_target(plan, slug, probe))],
         threads=threads,
         device=machine.device,
         micro_batch=variant.config.train.micro_batch,
@@ -232,17 +232,29 @@ def _new_stack(
     return folder
 
 
-def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict[str, Any]:
-    """Give a probe its reference from the corpus, where it has none of its own."""
-    if probe["target"] is not None:
-        return dict(probe) | {"target_from": "file"}
-    data = plan.data_of(slug)
-    wanted = data.tokenise(probe["source"] or "", "source")
+def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict[str, Any] | None:
+    """Give a probe its reference from the corpus, where it has none of its own.
+
+    None where the variant cannot read it: a word that its vocabulary refuses, no word at all, or no
+    reference and no translation of its own either.
+    """
+    data, decode = plan.data_of(slug), plan.by_slug[slug].config.evaluate.decode
+    try:
+        wanted = data.tokenise(probe["source"] or "", "source")
+        if probe["target"] is not None:
+            read = data.tokenise(probe["target"], "target")
+            return dict(probe) | {"target_from": "file"} if wanted and read else None
+    except UndefinedError:
+        return None
+    if not wanted:
+        return None
     for name in ("test", "valid", "train"):
         split = data.splits[name]
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(wanted) and list(ids) == wanted:
                 return dict(probe) | {"target": target, "target_from": "reference"}
+    if decode not in {"greedy", "zeros"}:
+        return None
     return dict(probe) | {"target_from": "translation"}
 
 

@@ -49,6 +49,10 @@ def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
         raise HeadToHeadError(
             f"run '{path.name}' is {original.state}, not DONE; type h2h run first"
         )
+    if "imported" in original.record:
+        raise HeadToHeadError(
+            f"run '{path.name}' was imported, not trained: there is nothing to train again"
+        )
     stack = _stack_of(path)
     folder = _copy(stack, path.parent / ".reruns" / path.name)
     stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1),

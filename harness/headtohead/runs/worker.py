@@ -233,8 +233,8 @@ class Worker:
         run.set_state(states.RUNNING, step=self.training.progress.step)
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
-            assemble(test, last, summary(maps), costs, member.best_step,
-                     member.ended == "stopped early")
+            assemble(test, last, summary(maps), costs, self.training.plan.padding(),
+                     member.best_step, member.ended == "stopped early")
         )  # fmt: skip
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from headtohead.testing.consequences import consequences
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict
 
@@ -20,8 +21,11 @@ class Invariant:
     check: Check
 
     def __call__(self, subject: Subject) -> Verdict:
-        """Check one variant."""
-        return self.check(subject)
+        """Check one variant; what a choice of it is known to break is blamed on that choice."""
+        verdict = self.check(subject)
+        if verdict.state != "broken":
+            return verdict
+        return replace(verdict, because=consequences(subject.config).get(self.name))
 
 
 def invariant(name: str) -> Callable[[Check], Invariant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +18,9 @@ from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention, View
-from headtohead.model.transformer import DecoderLayer, EncoderLayer, Transformer
+from headtohead.model.blocks import DecoderLayer, EncoderLayer
+from headtohead.model.geometry import only_length
+from headtohead.model.transformer import Observe, Transformer
 from headtohead.testing.tiny import tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
@@ -68,7 +70,10 @@ class Subject:
     @cached_property
     def data(self) -> PreparedData:
         """Pairs to train on."""
-        return self._data or tiny_data(self.config.data.vocabulary.shared)
+        shared = self.config.data.vocabulary.shared
+        # A target is read without its last token, and has two boundary tokens.
+        words = None if self.only_length is None else self.only_length - 1
+        return self._data or tiny_data(shared, words)
 
     @cached_property
     def words(self) -> tuple[int, int]:
@@ -97,8 +102,9 @@ class Subject:
         targets = torch.tensor(TARGET_LENGTHS)
         shape = (*sources.shape, int(sources.max()))
         ranks = torch.rand(*shape[:-1], source_words - first, generator=generator).argsort(-1)
+        target_time = self.only_length or int(targets.max())
         target = torch.randint(
-            first, target_words, (*targets.shape, int(targets.max())), generator=generator
+            first, target_words, (*targets.shape, target_time), generator=generator
         )
         target[..., 0] = SOS
         drawn = Sentences(ranks[..., : shape[-1]] + first, sources, target, targets)
@@ -140,19 +146,28 @@ class Subject:
         """Return the masking of a role."""
         return self.model.maskings[role]
 
+    @cached_property
+    def only_length(self) -> int | None:
+        """The one number of target tokens that the decoder is defined for, or None if any."""
+        return only_length(self.config)
+
+    @property
+    def reading_target(self) -> tuple[str, ...]:
+        """The roles whose keys are target tokens."""
+        return ("decoder",) if self.model.hears_source else ("decoder", "cross")
+
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
         source, target = self.sentences.source.shape[-1], self.sentences.target.shape[-1]
-        return {"encoder": (source, source), "decoder": (target, target)}.get(
-            role, (target, source)
-        )
+        queries = source if role == "encoder" else target
+        return queries, target if role in self.reading_target else source
 
     def keep(self, role: str) -> Tensor:
         """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
         queries, keys = self.times(role)
-        lengths = (
-            self.sentences.target_lengths if role == "decoder" else self.sentences.source_lengths
-        )
+        sentences = self.sentences
+        reads_target = role in self.reading_target
+        lengths = sentences.target_lengths if reads_target else sentences.source_lengths
         return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(
             *lengths.shape, queries, keys
         )
@@ -177,7 +192,7 @@ class Subject:
             shape = (members, batch, time, width)
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-        return random(queries), random(keys) if role == "cross" else None
+        return random(queries), None if self.attention(role).self_attention else random(keys)
 
     # -- domains ---------------------------------------------------------------------------------
 
@@ -194,6 +209,11 @@ class Subject:
         kept = full_keep(masking, role, 6, 6, lengths)[0]
         hidden = places[None, :] > places[:, None] if what == "future" else places[None, :] >= 4
         return not bool((kept & hidden).any())
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether every mask over target tokens means to hide the future."""
+        return all(self.hides("future", role) for role in self.reading_target)
 
     def sees_all(self, role: str) -> bool:
         """Tell whether every query of a role sees every live key."""
@@ -224,7 +244,7 @@ def forward(model: Transformer, sentences: Sentences) -> Tensor:
 def explicit_forward(
     model: Transformer,
     sentences: Sentences,
-    observe: Callable[[str, int, str, Tensor], None] = lambda role, layer, name, value: None,
+    observe: Observe = lambda role, layer, name, value: None,
 ) -> Tensor:
     """Return the logits by the explicit path, each intermediate tensor shown to ``observe``."""
     memory = model.encode(sentences.source, sentences.source_lengths, observe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import cycle, islice
 from typing import Any
 
 from headtohead import plugins
@@ -10,6 +11,7 @@ from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
 from headtohead.experiment.resolve import resolve
 from headtohead.experiment.schema import DataConfig, RunConfig, VocabularyConfig
 from headtohead.families.dataset import Corpus, Pair
+from headtohead.model.geometry import only_length
 
 # Heads as narrow as 2 would hide which coordinates an encoding pairs.
 SMALL: dict[str, Any] = {
@@ -59,19 +61,31 @@ def tiny_config(
     }
     if model.get("tied") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
-    return resolve(raw, plugins.current())
+    config = resolve(raw, plugins.current())
+    if only_length(config) is not None:
+        forced = config.evaluate.model_copy(update={"decode": "forced"})
+        return config.model_copy(update={"evaluate": forced})
+    return config
 
 
 @cache
-def tiny_data(shared: bool = False) -> PreparedData:
-    """Return 60 pairs of invented words: the target says the source backwards."""
+def tiny_data(shared: bool = False, target_words: int | None = None) -> PreparedData:
+    """Return 60 pairs of invented words: the target says the source backwards.
+
+    Args:
+        shared: One vocabulary for both sides.
+        target_words: Words of every target, which says the source again and again to reach them.
+    """
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
         chosen = [
             words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)
         ]
-        source, target = " ".join(chosen), " ".join(f"{word}o" for word in reversed(chosen))
+        said = [f"{word}o" for word in reversed(chosen)]
+        if target_words is not None:
+            said = list(islice(cycle(said), target_words))
+        source, target = " ".join(chosen), " ".join(said)
         pairs.append(Pair(source, target, source))
     corpus = Corpus(
         pairs, fingerprint_pairs(pairs), "public domain", "invented", ("source", "target")

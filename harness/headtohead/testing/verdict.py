@@ -16,15 +16,20 @@ VISIBLE = 1e-6
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one check, the number that decided it, and the reason in words."""
+    """The outcome of one check, the number that decided it, and the reason in words.
+
+    ``because`` is the choice that is known to break what is broken, if there is one.
+    """
 
     state: State
     number: float | None
     reason: str
+    because: str | None = None
 
     def __str__(self) -> str:
         shown = "" if self.number is None else f" [{self.number:.3g}]"
-        return f"{self.state}: {self.reason}{shown}"
+        named = "" if self.because is None else f"; a consequence of {self.because}"
+        return f"{self.state}: {self.reason}{shown}{named}"
 
 
 def within(number: float, what: str, bound: float = EXACT) -> Verdict:

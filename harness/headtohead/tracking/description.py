@@ -69,6 +69,7 @@ def tags(study: Study, run: RunDirectory, record: dict[str, Any], status: dict[s
         "h2h.device": record["execution"].get("device"),
         "h2h.directory": run.folder.name,
         "h2h.reused_from": run.reused_from,
+        "h2h.faults": ", ".join(fault["name"] for fault in record.get("faults", ())) or None,
     }
     return {name: text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
 
@@ -94,6 +95,7 @@ def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str,
         f"**Question:** {study.plan['question']}",
         f"**Variant:** {run.variant['title']}{baseline}, seed {run.seed}",
     ]
+    lines += [f"**Fault, {one['name']}:** {one['says']}" for one in record.get("faults", ())]
     if reason:
         lines.append(f"**{state}:** {reason}")
     if run.reused_from:

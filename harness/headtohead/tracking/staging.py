@@ -55,8 +55,9 @@ def stage(run: RunDirectory, into: Path, moment: int) -> Staged:
     images = _write_attention(run, into, moment)
     table = _write_table(run.folder / "translations.tsv", into / TABLE)
     results = run.results()
-    if results and results["buckets"]:
-        _write_buckets(results["buckets"], into / "figures/exact-match-by-source-length.svg")
+    scored = [one for one in (results or {}).get("buckets", ()) if "exact_match" in one]
+    if scored:
+        _write_buckets(scored, into / "figures/exact-match-by-source-length.svg")
     return Staged(images, table)
 
 
@@ -116,6 +117,8 @@ def _write_role(maps: Any, role: str, index: int, probe: dict[str, Any], run: Ru
     write_image(sheet, into / "images", f"attention/{role}", index, moment, run.key)
     queries = probe["source_tokens"] if role == "encoder" else probe["target_tokens"]
     keys = probe["target_tokens"] if role == "decoder" else probe["source_tokens"]
+    if role == "cross":
+        keys = probe.get("cross_tokens", keys)
     title = f"{role} · {run.variant['title']} · seed {run.seed}"
     labelled = labelled_sheet(np.asarray(maps), queries, keys, title=title, signed=signed)
     labelled.save(into / f"figures/attention-{role}-probe-{index + 1}.png", compress_level=1)
@@ -126,6 +129,8 @@ def _write_table(source: Path, into: Path) -> bool:
         return False
     with source.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    if len(rows) < 2:
+        return False
     content = {"columns": rows[0], "data": [[*row[:3], int(row[3])] for row in rows[1:]]}
     into.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return True

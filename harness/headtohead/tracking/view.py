@@ -58,10 +58,15 @@ def _states(study: Study, search: str) -> list[tuple[str, str, dict[str, Any]]]:
         ("variants", "2 · variants: mean over seeds",
          _state(plan, _group_charts(plan), search, group="variant")),
         *[(f"axis-{axis}", f"3 · {axis}: mean over everything else",
-           _state(plan, _group_charts(plan), search, group=axis)) for axis in plan["axes"]],
+           _state(plan, _group_charts(plan), search, group=axis)) for axis in _averaged(plan)],
         ("attention", "4 · attention: first seed",
          _state(plan, _attention_charts(plan), first_seed) | {"runListHidden": True}),
     ]  # fmt: skip
+
+
+def _averaged(plan: dict[str, Any]) -> list[str]:
+    """Return the axes that can be averaged over: not those of a path, whose points are no grid."""
+    return [] if plan.get("path") else list(plan["axes"])
 
 
 def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], search: str, *,
@@ -125,7 +130,8 @@ def _columns(plan: dict[str, Any]) -> list[str]:
 
 def _study_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     primary = _reported(plan)[0]
-    answer = [_parallel(plan["axes"], primary), *[_scatter(axis, primary) for axis in plan["axes"]]]
+    scatters = [_scatter(axis, primary) for axis in _averaged(plan)]
+    answer = [_parallel(plan["axes"], primary), *scatters]
     return [("Answer", answer), ("Curves", _curves()), ("Attention", _images()),
             ("Fairness", [_bar(metric) for metric in FAIRNESS])]  # fmt: skip
 

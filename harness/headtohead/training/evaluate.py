@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from headtohead.data import PreparedData, Split
-from headtohead.data.vocabulary import PAD
+from headtohead.data import PreparedData, Split, Vocabulary
+from headtohead.errors import UndefinedError
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
-from headtohead.training.tensors import Batch, SplitTensors
+from headtohead.training.tensors import IGNORED, Batch, SplitTensors
+
+NO_START_NO_STOP = (
+    "greedy decoding has no start and no stop without <sos> and <eos>; "
+    "set evaluate.decode: none, zeros or forced"
+)
 
 LOGITS_AT_ONCE = 2**26
 """Largest number of logits computed together; more are cut into pieces that give the same."""
@@ -32,7 +37,7 @@ class Forced:
 
     def metrics(self, member: int) -> dict[str, float]:
         """Return loss per token in nats, perplexity and token accuracy of one member."""
-        words = float(self.words.sum())
+        words = float(self.words.sum()) or math.nan
         loss = float(self.losses[member].sum()) / words
         return {
             "loss": loss,
@@ -42,9 +47,9 @@ class Forced:
 
 
 def token_losses(logits: Tensor, writes: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of every token, ``[member, batch, time]``, zero at padding."""
+    """Return the cross-entropy of every token, ``[member, batch, time]``, zero for IGNORED ones."""
     losses = functional.cross_entropy(
-        logits.flatten(0, 2), writes.flatten(), ignore_index=PAD, reduction="none",
+        logits.flatten(0, 2), writes.flatten(), ignore_index=IGNORED, reduction="none",
         label_smoothing=smoothing,
     )  # fmt: skip
     return losses.view(writes.shape)
@@ -56,40 +61,119 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
     model.eval()
     losses = torch.zeros(model.members, len(split), dtype=torch.float64)
     right = torch.zeros(model.members, len(split), dtype=torch.float64)
-    words = len(model.target_embedding.weight[0])
     for rows in batches:
-        source_time, target_time = split.times(rows)
-        piece = max(1, LOGITS_AT_ONCE // (model.members * target_time * words))
-        for part in rows.split(piece):
-            batch = split.batch(part.expand(model.members, -1), source_time, target_time)
-            logits = model(
-                batch.source, batch.source_lengths, batch.reads, batch.target_lengths
-            ).float()
-            losses[:, part] = token_losses(logits, batch.writes).sum(-1).double().cpu()
-            right[:, part] = _right(logits, batch).double().cpu()
+        batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
+        for part, logits in _logits(model, batch):
+            here, piece = rows[part], batch.part(part)
+            losses[:, here] = token_losses(logits, piece.writes).sum(-1).double().cpu()
+            right[:, here] = (logits.argmax(-1) == piece.writes).sum(-1).double().cpu()
     return Forced(losses, right, split.target_lengths.cpu())
 
 
-def _right(logits: Tensor, batch: Batch) -> Tensor:
-    hits = (logits.argmax(-1) == batch.writes) & (batch.writes != PAD)
-    return hits.sum(-1)
+def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the logits of some rows at a time; all of them are in one batch before the words.
+
+    So a row's logits are those of its batch, also where they depend on its place in it.
+    """
+    hidden = model.hidden(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
+    members, rows, time, _ = hidden.shape
+    piece = max(1, LOGITS_AT_ONCE // (members * time * model.rows.target))
+    for start in range(0, rows, piece):
+        part = slice(start, start + piece)
+        yield part, model.project(hidden[:, part]).float()
 
 
-def translate_rows(
-    model: Transformer, split: SplitTensors, batches: Sequence[Tensor], max_length: int
-) -> list[dict[int, list[int]]]:
-    """Translate rows greedily; return, for each member, word ids without <eos> by row."""
-    model.eval()
-    written: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
-    for rows in batches:
+def alone_size(model: Transformer, size: int) -> int:
+    """Return how many sentences of equal length may share a batch and score as each does alone.
+
+    All of them, up to ``size``, since nothing is padded; one where rows of a batch are told apart.
+    """
+    return 1 if model.reads_row else size
+
+
+Write = Callable[[Transformer, SplitTensors, Tensor], Tensor]
+"""Translates rows of a split: word ids ``[member, row, time]``, IGNORED where there is no word."""
+
+
+def writer(decode: str, vocabulary: Vocabulary, max_length: int) -> Write:
+    """Return what ``evaluate.decode`` means, for all but none.
+
+    Args:
+        decode: ``"greedy"``, ``"zeros"`` or ``"forced"``.
+        vocabulary: Of the target side.
+        max_length: Most words of a greedy translation.
+
+    Raises:
+        HeadToHeadError: If greedy decoding has no start or no stop.
+    """
+    if decode == "zeros":
+        return write_over_zeros
+    return write_forced if decode == "forced" else greedy_writer(vocabulary, max_length)
+
+
+def greedy_writer(vocabulary: Vocabulary, max_length: int) -> Write:
+    """Return a writer that takes the likeliest word at every step, from <sos> to <eos>.
+
+    Raises:
+        HeadToHeadError: If the vocabulary has no <sos> or no <eos>.
+    """
+    sos, eos, pad = vocabulary.sos, vocabulary.eos, vocabulary.pad
+    if sos is None or eos is None:
+        raise UndefinedError(NO_START_NO_STOP)
+    fill = eos if pad is None else pad
+
+    def write(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
         source_time, _ = split.times(rows)
         chosen = rows.expand(model.members, -1)
         ids = greedy(
-            model, split.source[chosen, :source_time], split.source_lengths[chosen], max_length
-        )
-        for member, sentences in enumerate(ids.tolist()):
+            model, split.source[chosen, :source_time], split.source_lengths[chosen], max_length,
+            sos=sos, eos=eos, fill=fill,
+        )  # fmt: skip
+        return ids.masked_fill(ids == fill, IGNORED)
+
+    return write
+
+
+@torch.no_grad()
+def write_over_zeros(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
+    """Write in one pass: the decoder reads zeros, as many as its source has tokens.
+
+    The likeliest word of each place is taken, and none where that has the id 0 (the notebook
+    slides-en-fr).
+    """
+    source_time, _ = split.times(rows)
+    chosen = rows.expand(model.members, -1)
+    source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
+    ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(dim=-1)
+    return _live(ids, lengths).masked_fill(ids == 0, IGNORED)
+
+
+@torch.no_grad()
+def write_forced(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
+    """Write the likeliest word at each place of the pass that reads the reference.
+
+    As the notebook by-hand-en-fr does; it says how well a model copies, not how it translates.
+    """
+    batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
+    ids = torch.cat([logits.argmax(dim=-1) for _, logits in _logits(model, batch)], dim=1)
+    return _live(ids, batch.target_lengths)
+
+
+def _live(ids: Tensor, lengths: Tensor) -> Tensor:
+    places = torch.arange(ids.shape[-1], device=ids.device)
+    return ids.where(places < lengths.unsqueeze(-1), IGNORED)
+
+
+def translate_rows(
+    model: Transformer, split: SplitTensors, batches: Sequence[Tensor], write: Write
+) -> list[dict[int, list[int]]]:
+    """Translate rows; return, for each member, word ids by row."""
+    model.eval()
+    written: list[dict[int, list[int]]] = [{} for _ in range(model.members)]
+    for rows in batches:
+        for member, sentences in enumerate(write(model, split, rows).tolist()):
             for row, sentence in zip(rows.tolist(), sentences, strict=True):
-                written[member][row] = [word for word in sentence if word != PAD]
+                written[member][row] = [word for word in sentence if word != IGNORED]
     return written
 
 
@@ -169,7 +253,7 @@ def collect(
     return Translations(
         tuple(split.source_text[row] for row in rows),
         tuple(split.references[row] for row in rows),
-        tuple(data.target_vocabulary.decode(written[row]) for row in rows),
+        tuple(data.target_vocabulary.decode(written[row], until_eos=False) for row in rows),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,14 +13,19 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
-from headtohead.data.batches import BatchPlan
-from headtohead.data.vocabulary import PAD
+from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.transformer import Transformer, member_generator
 from headtohead.training import checkpoint
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
-from headtohead.training.optimise import clip_gradients, learning_rate, make_optimizer
-from headtohead.training.tensors import Batch, SplitTensors
+from headtohead.training.optimise import (
+    clip_gradients,
+    freeze,
+    learning_rate,
+    make_optimizer,
+    trained,
+)
+from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
 
 LARGE_VOCABULARY = 512
 """Words from which it pays to project only the positions that have a target, not padding."""
@@ -92,15 +97,15 @@ class StackTraining:
         self.model = Transformer(
             config, seeds, len(data.source_vocabulary), len(data.target_vocabulary)
         ).to(device, dtype)
-        self.parameters = list(self.model.parameters())
-        self.target_words = len(data.target_vocabulary)
+        freeze(self.model, self.train.parts)
+        self.parameters = trained(self.model)
+        self.target_words = self.model.rows.target
         self.optimizer = make_optimizer(self.train, self.model)
-        self.splits = {name: SplitTensors.of(split, device) for name, split in data.splits.items()}
+        self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
-        self.plan = BatchPlan(
-            training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy(),
-            self.train.batch_tokens,
-        )  # fmt: skip
+        self.plan = make_batches(config, training, data.record["longest"])
+        # A batch of one-word targets without boundary tokens has nothing to predict.
+        self.may_lack_words = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(config, self.plan.steps_per_epoch)
         self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
         self.progress = Progress(members=[Member(seed) for seed in seeds])
@@ -138,6 +143,9 @@ class StackTraining:
             if time.monotonic() - saved >= self.train.checkpoint_seconds:
                 self.save_resume_point()
                 saved = time.monotonic()
+        if self.steps == 0:
+            self.on_progress(0, 0)
+            self._evaluate()
         self.save_resume_point()
         self._restore_best()
 
@@ -153,17 +161,10 @@ class StackTraining:
         per_epoch = self.plan.steps_per_epoch
         while True:
             epoch, done = divmod(self.progress.step, per_epoch)
-            orders = [
-                self.plan.permuted_rows(member.seed, epoch) for member in self.progress.members
-            ]
-            for slot in self.plan.slots(epoch)[done:]:
-                bucket = self.plan.buckets[slot.bucket]
-                rows = torch.stack(
-                    [order[slot.bucket][slot.start : slot.start + slot.size] for order in orders]
-                )
+            seeds = [member.seed for member in self.progress.members]
+            for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
                 live = training.live(rows)
-                rows = rows.to(self.device)
-                yield training.batch(rows, bucket.source_time, bucket.target_time), live
+                yield training.batch(rows.to(self.device), source_time, target_time), live
 
     def _step(self, batch: Batch, live: int) -> None:
         started = time.perf_counter()
@@ -187,8 +188,10 @@ class StackTraining:
     def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
         words = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
+        if self.may_lack_words:
+            words = words.clamp(min=1)
         rows = batch.source.shape[1]
-        if self.micro_batch == 1 or rows == 1:
+        if self.micro_batch == 1 or rows == 1 or self.model.reads_row:
             return self._accumulate(batch, live, words)
         total = torch.zeros_like(words)
         for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
@@ -218,24 +221,23 @@ class StackTraining:
 
     def _evaluate(self) -> None:
         progress = self.progress
-        train_losses = (self.loss_sums / progress.steps_since).tolist()
+        train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split = self.splits["valid"]
         forced = teacher_forced(
             self.model, split, split.padded_batches(self.config.evaluate.batch_size)
         )
         for index in self.live:
-            self._evaluate_member(index, train_losses[index], forced)
+            self._evaluate_member(index, train_losses[index] if progress.step else None, forced)
         self.loss_sums.zero_()
         progress.steps_since = 0
 
-    def _evaluate_member(self, index: int, train_loss: float, forced: Forced) -> None:
+    def _evaluate_member(self, index: int, train_loss: float | None, forced: Forced) -> None:
         step = self.progress.step
-        valid = forced.metrics(index)
-        metrics = {
-            "train/loss": train_loss,
-            "train/lr": learning_rate(self.train, step, self.steps),
-        } | {f"valid/{name}": value for name, value in valid.items()}
-        if not (math.isfinite(train_loss) and math.isfinite(valid["loss"])):
+        metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
+        if train_loss is not None:
+            rate = learning_rate(self.train, step, self.steps)
+            metrics = {"train/loss": train_loss, "train/lr": rate} | metrics
+        if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)):
             self.retire(index, "diverged")
         epoch = step / self.plan.steps_per_epoch
         self.on_evaluation(Evaluation(index, step, epoch, metrics))
@@ -324,7 +326,7 @@ def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, T
         ``[member, 1, live, d_model]`` and ``[member, 1, live]``.
     """
     targets = writes.flatten(1)
-    order = (targets == PAD).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
+    order = (targets == IGNORED).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
     chosen = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
     kept = hidden.flatten(1, 2).gather(1, chosen)
     return kept.unsqueeze(1), targets.gather(1, order).unsqueeze(1)
@@ -334,7 +336,50 @@ def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
     """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times one."""
     if config.train.steps is not None:
         return config.train.steps
+    if config.train.epochs == 0:
+        return 0
     return max(1, round((config.train.epochs or 10) * steps_per_epoch))
+
+
+def split_tensors(
+    config: RunConfig, data: PreparedData, device: torch.device
+) -> dict[str, SplitTensors]:
+    """Return the parts as tensors; training sentences as long as their batches want them."""
+    fixed = padded_length(config, data.record["longest"]) or 0
+    pads = pads_of(data.source_vocabulary, data.target_vocabulary)
+    return {
+        name: SplitTensors.of(
+            split, device, predicts=config.train.target, pads=pads,
+            width=fixed if name == "train" else 0,
+        )
+        for name, split in data.splits.items()
+    }  # fmt: skip
+
+
+def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str, int]) -> Batches:
+    """Return the batches that a configuration asks for.
+
+    Args:
+        config: The variant.
+        training: The training part.
+        longest: Tokens of the longest sentence of the corpus, by side.
+    """
+    lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
+    if config.train.batch_size is None:
+        return BatchPlan(*lengths, config.train.batch_tokens)
+    fixed = padded_length(config, longest)
+    if fixed is None:
+        return SentenceBatches(*lengths, config.train.batch_size)
+    read = fixed - 1 if config.train.target == "next" else fixed
+    return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, read)))
+
+
+def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
+    """Return the tokens that every training sentence is padded to, None where batches differ."""
+    pad_to = config.train.pad_to
+    if config.train.batch_size is None or pad_to == "batch":
+        return None
+    return max(longest.values()) if pad_to == "corpus" else pad_to
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headtohead.analysis.attention_maps import head_statistics
 from headtohead.data import PreparedData
-from headtohead.data.vocabulary import PAD, SOS
+from headtohead.errors import HeadToHeadError
 from headtohead.families.entry import ROLES
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
@@ -28,6 +28,15 @@ class ProbeMaps:
 
     record: dict[str, Any]
     weights: Mapping[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{role} {list(maps.shape)}" for role, maps in self.weights.items())
+        return f"ProbeMaps({self.record['source']!r}: {shapes})"
+
+    def _repr_html_(self) -> str:
+        from headtohead.display.maps import maps_html
+
+        return maps_html(self.record, self.weights)
 
 
 @torch.no_grad()
@@ -53,16 +62,17 @@ def probe_maps(
     source_lengths = torch.full((model.members, 1), source_ids.shape[-1], device=device)
     if target is None:
         target_from = "translation"
-        written = greedy(model, source_ids, source_lengths, max_length)[member, 0]
-        ids = [SOS, *(word for word in written.tolist() if word != PAD)]
+        ids = own_translation(model, member, data, source_ids, source_lengths, max_length)
     else:
-        ids = data.tokenise(target, "target")[:-1]
+        ids = data.tokenise(target, "target")
+        # A lonely token has no next one to predict; it is read all the same.
+        ids = ids if model.config.train.target == "same" else ids[:-1] or ids
     reads = torch.tensor(ids, device=device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
     fused = model(source_ids, source_lengths, reads, read_lengths)[member]
     recorded: dict[str, list[Tensor]] = {role: [] for role in ROLES}
 
-    def observe(role: str, layer: int, name: str, value: Tensor) -> None:
+    def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
         if name == "weights":
             recorded[role].append(value[member, 0])
 
@@ -70,18 +80,49 @@ def probe_maps(
     hidden = model.decode(reads, read_lengths, memory, source_lengths, observe)
     difference = float((model.project(hidden)[member] - fused).abs().max())
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
-    words = data.target_vocabulary.words
     record = {
         "source": source,
         "target": target,
         "target_from": target_from,
-        "source_tokens": [data.source_vocabulary.words[i] for i in source_ids[0, 0].tolist()],
-        "target_tokens": [words[i] for i in ids],
+        "source_tokens": [data.source_vocabulary.label(i) for i in source_ids[0, 0].tolist()],
+        "target_tokens": [data.target_vocabulary.label(i) for i in ids],
         "heads": {role: _describe(maps) for role, maps in weights.items()},
         "signed": any(bool((maps < 0).any()) for maps in weights.values()),
         "fused_difference": difference,
     }
+    if not model.hears_source:
+        record["cross_tokens"] = record["target_tokens"]
     return ProbeMaps(record, weights)
+
+
+def own_translation(
+    model: Transformer, member: int, data: PreparedData, source: Tensor, lengths: Tensor,
+    max_length: int,
+) -> list[int]:  # fmt: skip
+    """Return what the decoder reads when the run translates: the words so far, or zeros.
+
+    Args:
+        model: A stack; all its members compute, one is read.
+        member: The one that is read.
+        data: For the vocabularies.
+        source: Ids ``[member, 1, time]``.
+        lengths: ``[member, 1]``.
+        max_length: Most words.
+
+    Raises:
+        HeadToHeadError: If the configuration does not translate.
+    """
+    if model.config.evaluate.decode == "zeros":
+        return [0] * source.shape[-1]
+    sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
+    if model.config.evaluate.decode != "greedy" or sos is None or eos is None:
+        raise HeadToHeadError(
+            "the run makes no translation of its own to read (evaluate.decode: "
+            f"{model.config.evaluate.decode}); give a target"
+        )
+    fill = eos if pad is None else pad
+    written = greedy(model, source, lengths, max_length, sos=sos, eos=eos, fill=fill)[member, 0]
+    return [sos, *(word for word in written.tolist() if word != fill)]
 
 
 def write_maps(folder: Path, maps: Sequence[ProbeMaps]) -> None:

@@ -1,14 +1,15 @@
-"""Learning-rate schedules, and clipping that no member feels from another."""
+"""Learning-rate schedules, what is trained, and clipping that no member feels from another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from headtohead.experiment.schema import TrainConfig
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import ModelPart, TrainConfig
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
@@ -30,16 +31,60 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
 
 
 def make_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Return Adam or AdamW over all members at once; both work element by element."""
+    """Return Adam or AdamW over what is trained, all members at once, element by element."""
     kinds: dict[str, type[torch.optim.Adam]] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,
     }
     kind = kinds[train.optimizer]
     return kind(
-        model.parameters(), lr=train.lr, betas=train.betas, eps=train.eps,
+        trained(model), lr=train.lr, betas=train.betas, eps=train.eps,
         weight_decay=train.weight_decay, fused=True,
     )  # fmt: skip
+
+
+def part_of(name: str) -> ModelPart:
+    """Return the part that a parameter belongs to, told by its name in the model.
+
+    >>> part_of("decoder.0.cross_branch.norm.weight")
+    'norm'
+    """
+    root = name.partition(".")[0]
+    if root.startswith("positional"):
+        return "positional"
+    if "norm" in name:
+        return "norm"
+    if "feed_forward" in name or ".between" in name:
+        return "feed-forward"
+    if "embedding" in root:
+        return "embeddings"
+    if root == "words":
+        return "words"
+    if ".cross" in name:
+        return "cross-attention"
+    return "encoder-attention" if root == "encoder" else "decoder-attention"
+
+
+def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
+    """Let only the parameters of some parts be trained; all of them where ``parts`` is None.
+
+    Raises:
+        HeadToHeadError: If these parts have none.
+    """
+    if parts is None:
+        return
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(part_of(name) in parts)
+    if not trained(model):
+        raise HeadToHeadError(
+            f"train.parts: {', '.join(parts)} has no parameters here, so nothing would be trained; "
+            "name other parts, or use epochs: 0"
+        )
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    """Return the parameters that are not frozen."""
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def gradient_norms(gradients: Sequence[Tensor]) -> Tensor:

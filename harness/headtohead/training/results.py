@@ -5,32 +5,36 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from headtohead.data import PreparedData, Split
+from headtohead.data import PreparedData
+from headtohead.data.batches import Padding
 from headtohead.training.evaluate import (
     Forced,
     Translations,
+    Write,
+    alone_size,
     bucket_of,
     collect,
     distinct_sources,
     teacher_forced,
     translate_rows,
+    writer,
 )
 from headtohead.training.loop import StackTraining
 
 
 @dataclass(frozen=True)
 class SplitResults:
-    """What the test split says of one member."""
+    """What the test split says of one member; no translations where nothing is decoded."""
 
     metrics: dict[str, float]
     buckets: list[dict[str, Any]]
     signatures: dict[str, str]
-    translations: Translations
+    translations: Translations | None
 
 
 def decode_limit(training: StackTraining) -> int:
@@ -40,53 +44,90 @@ def decode_limit(training: StackTraining) -> int:
     return asked or max(4, longest * 3 // 2)
 
 
+@dataclass(frozen=True)
+class _Scored:
+    """The test split, scored for all members at once: losses, and translations where there are."""
+
+    forced: Forced
+    written: list[dict[int, list[int]]] | None
+
+
 def score_test_split(training: StackTraining, data: PreparedData) -> Callable[[int], SplitResults]:
     """Score the test split for all members at once; return each member's part on demand."""
-    config = training.config.evaluate
-    model, tensors, split = training.model, training.splits["test"], data.splits["test"]
+    config, split = training.config.evaluate, data.splits["test"]
     rows = distinct_sources(split, config.test_limit)
-    chosen = torch.tensor(rows)
-    limit = decode_limit(training)
-    forced = teacher_forced(model, tensors, tensors.padded_batches(config.batch_size))
-    padded = list(chosen.split(config.batch_size))
-    written = translate_rows(model, tensors, padded, limit)
-    alone: tuple[Forced, list[dict[int, list[int]]]] | None = None
-    if config.alone:
-        wanted = set(rows)
-        unpadded = [
-            part
-            for batch in tensors.unpadded_batches(config.batch_size, by_target=False)
-            if len(part := batch[[row in wanted for row in batch.tolist()]])
-        ]
-        batches = tensors.unpadded_batches(config.batch_size, by_target=True)
-        alone = (
-            teacher_forced(model, tensors, batches),
-            translate_rows(model, tensors, unpadded, limit),
-        )
+    write = None
+    if config.decode != "none":
+        write = writer(config.decode, data.target_vocabulary, decode_limit(training))
+    together = _padded(training, rows, write)
+    alone = _alone(training, rows, write) if config.alone else None
 
     def results(member: int) -> SplitResults:
-        translations = collect(data, split, rows, written[member])
-        metrics = {f"test/{name}": value for name, value in forced.metrics(member).items()}
-        scores = translations.scores()
-        metrics |= {f"test/{name}": value for name, value in scores.values.items()}
+        metrics = {f"test/{name}": value for name, value in together.forced.metrics(member).items()}
+        translations, signatures = None, {}
+        if together.written is not None:
+            translations = collect(data, split, rows, together.written[member])
+            scores = translations.scores()
+            metrics |= {f"test/{name}": value for name, value in scores.values.items()}
+            signatures = scores.signatures
         if alone is not None:
-            by_itself = collect(data, split, rows, alone[1][member])
-            metrics["test/loss_alone"] = alone[0].metrics(member)["loss"]
-            metrics["test/exact_match_alone"] = sum(by_itself.exact) / len(rows)
-        buckets = bucket_scores(split, rows, translations, forced, member, config.buckets)
-        return SplitResults(metrics, buckets, scores.signatures, translations)
+            metrics["test/loss_alone"] = alone.forced.metrics(member)["loss"]
+            if alone.written is not None:
+                exact = collect(data, split, rows, alone.written[member]).exact
+                metrics["test/exact_match_alone"] = sum(exact) / len(rows)
+        lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
+        buckets = bucket_scores(
+            lengths, rows, translations, together.forced, member, config.buckets
+        )
+        return SplitResults(metrics, buckets, signatures, translations)
 
     return results
 
 
+def _padded(training: StackTraining, rows: Sequence[int], write: Write | None) -> _Scored:
+    """Score in batches as a user would make them."""
+    model, tensors = training.model, training.splits["test"]
+    size = training.config.evaluate.batch_size
+    forced = teacher_forced(model, tensors, tensors.padded_batches(size))
+    batches = list(torch.tensor(rows).split(size))
+    return _Scored(forced, translate_rows(model, tensors, batches, write) if write else None)
+
+
+def _alone(training: StackTraining, rows: Sequence[int], write: Write | None) -> _Scored:
+    """Score every sentence as in a batch of one."""
+    model, tensors = training.model, training.splits["test"]
+    size = alone_size(model, training.config.evaluate.batch_size)
+    forced = teacher_forced(model, tensors, tensors.unpadded_batches(size, by_target=True))
+    if write is None:
+        return _Scored(forced, None)
+    wanted = set(rows)
+    # A pass that reads the reference must not be padded on its side either.
+    by_target = training.config.evaluate.decode == "forced"
+    batches = [
+        part
+        for batch in tensors.unpadded_batches(size, by_target)
+        if len(part := batch[[row in wanted for row in batch.tolist()]])
+    ]
+    return _Scored(forced, translate_rows(model, tensors, batches, write))
+
+
 def bucket_scores(
-    split: Split, rows: Sequence[int], translations: Translations, forced: Forced, member: int,
-    bounds: Sequence[int],
+    lengths: Sequence[int], rows: Sequence[int], translations: Translations | None,
+    forced: Forced, member: int, bounds: Sequence[int],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Score the test sentences by source length, in tokens without <eos>."""
+    """Score the test sentences by source length, in tokens without boundary tokens.
+
+    Args:
+        lengths: Of the source of each row.
+        rows: The test sentences that are translated.
+        translations: Of these, if there are any.
+        forced: Teacher-forced sums of all test pairs.
+        member: Whose losses are taken.
+        bounds: Upper ends of the ranges.
+    """
     groups: dict[tuple[int, int | None], list[int]] = {}
-    for place, row in enumerate(rows):
-        groups.setdefault(bucket_of(len(split.source[row]) - 1, bounds), []).append(place)
+    for place, length in enumerate(lengths):
+        groups.setdefault(bucket_of(length, bounds), []).append(place)
     scored = []
     for (low, high), places in sorted(groups.items(), key=lambda item: item[0][0]):
         own = [rows[place] for place in places]
@@ -96,8 +137,8 @@ def bucket_scores(
             "low": low,
             "high": high,
             "n": len(places),
-            "loss": float(forced.losses[member][own].sum()) / words,
-        } | translations.part(places).scores().values)  # fmt: skip
+            "loss": float(forced.losses[member][own].sum()) / words if words else None,
+        } | (translations.part(places).scores().values if translations else {}))  # fmt: skip
     return scored
 
 
@@ -125,9 +166,14 @@ def peak_memory_bytes(device: torch.device) -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def translations_table(translations: Translations) -> str:
-    """Return translations.tsv: source, references, hypothesis, and 1 where it is exact."""
+def translations_table(translations: Translations | None) -> str:
+    """Return translations.tsv: source, references, hypothesis, and 1 where it is exact.
+
+    The heading alone where nothing was decoded.
+    """
     lines = ["source\treferences\thypothesis\texact"]
+    if translations is None:
+        return lines[0] + "\n"
     for source, references, hypothesis, exact in zip(
         translations.sources, translations.references, translations.hypotheses,
         translations.exact, strict=True,
@@ -139,13 +185,14 @@ def translations_table(translations: Translations) -> str:
 
 def assemble(
     test: SplitResults, last: Mapping[str, float], maps: Mapping[str, float],
-    costs: Mapping[str, float], best_step: int | None, stopped_early: bool,
+    costs: Mapping[str, float], padding: Padding, best_step: int | None, stopped_early: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Join everything into the content of results.json."""
     return {
         "metrics": dict(last) | test.metrics | dict(maps) | dict(costs),
         "buckets": test.buckets,
         "signatures": test.signatures,
+        "padding": asdict(padding),
         "best_step": best_step,
         "stopped_early": stopped_early,
         "notes": [],

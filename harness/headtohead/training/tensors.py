@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headtohead.data import Split
-from headtohead.data.vocabulary import PAD
+from headtohead.data import Split, Vocabulary
+
+IGNORED = -100
+"""Stands where the decoder must write nothing: no word has this id, whatever the vocabulary."""
+
+Predicts = Literal["next", "same"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class SplitTensors:
-    """All pairs of a split, padded to its longest."""
+    """All pairs of a split, padded to its longest.
+
+    ``source`` is ``[row, time]``; ``target`` holds what the decoder reads and what it must write,
+    ``[row, 2, time]``, so that both come with one look-up. ``target_lengths`` count the tokens to
+    be written; none where the only token of a target has nothing behind it.
+    """
 
     source: Tensor
     source_lengths: Tensor
@@ -45,13 +55,32 @@ class SplitTensors:
     host_target_lengths: Tensor
 
     @classmethod
-    def of(cls, split: Split, device: torch.device) -> SplitTensors:
-        """Move a split to the device."""
-        source, source_lengths = _pad(split.source)
-        target, target_lengths = _pad(split.target)
+    def of(
+        cls,
+        split: Split,
+        device: torch.device,
+        *,
+        predicts: Predicts = "next",
+        pads: tuple[int, int] = (0, 0),
+        width: int = 0,
+    ) -> SplitTensors:
+        """Move a split to the device.
+
+        Args:
+            split: The pairs.
+            device: Where to.
+            predicts: What each target token predicts: the next one, or itself.
+            pads: Ids that fill sources and read targets up; lengths decide what is live.
+            width: Tokens that sentences are padded to at least.
+        """
+        source, source_lengths = _pad(split.source, pads[0], width)
+        reads, lengths = _pad(split.target, pads[1], width)
+        shift = 1 if predicts == "next" else 0
+        writes, _ = _pad([ids[shift:] for ids in split.target], IGNORED, reads.shape[1])
+        written = lengths - shift
         return cls(
             source.to(device), source_lengths.to(device),
-            target.to(device), (target_lengths - 1).to(device), target_lengths - 1,
+            torch.stack([reads, writes], dim=1).to(device), written.to(device), written,
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -60,14 +89,15 @@ class SplitTensors:
     def batch(self, rows: Tensor, source_time: int, target_time: int) -> Batch:
         """Cut out rows ``[member, batch]``, padded to the given times.
 
-        ``target_time`` counts what the decoder reads: one less than the target's tokens.
+        ``target_time`` counts what the decoder reads and writes: where each token predicts the
+        next, one less than the target's tokens.
         """
-        target = self.target[rows, : target_time + 1]
+        target = self.target[rows, :, :target_time]
         return Batch(
             source=self.source[rows, :source_time],
             source_lengths=self.source_lengths[rows],
-            reads=target[:, :, :-1],
-            writes=target[:, :, 1:],
+            reads=target[:, :, 0],
+            writes=target[:, :, 1],
             target_lengths=self.target_lengths[rows],
         )
 
@@ -91,21 +121,26 @@ class SplitTensors:
         ]
 
     def live(self, rows: Tensor) -> int:
-        """Return the largest number of target tokens that a member has in rows ``[member, batch]``.
+        """Return the most target tokens that a member has in rows ``[member, batch]``, at least 1.
 
         Read from the host's copy of the lengths: nothing waits for the device.
         """
-        return int(self.host_target_lengths[rows].sum(dim=1).max())
+        return max(1, int(self.host_target_lengths[rows].sum(dim=1).max()))
 
     def times(self, rows: Tensor) -> tuple[int, int]:
-        """Return the longest source and target among rows."""
-        return int(self.source_lengths[rows].max()), int(self.target_lengths[rows].max())
+        """Return the longest source and target among rows, at least one token each."""
+        return int(self.source_lengths[rows].max()), max(1, int(self.target_lengths[rows].max()))
 
 
-def _pad(sequences: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+def pads_of(source: Vocabulary, target: Vocabulary) -> tuple[int, int]:
+    """Return the ids that fill short sentences up; 0 where a vocabulary has none of its own."""
+    return source.pad or 0, target.pad or 0
+
+
+def _pad(sequences: Sequence[np.ndarray], fill: int, width: int) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([len(sequence) for sequence in sequences])
-    longest = int(lengths.max()) if len(lengths) else 0
-    padded = torch.full((len(sequences), longest), PAD, dtype=torch.long)
+    longest = max(width, int(lengths.max())) if len(lengths) else width
+    padded = torch.full((len(sequences), longest), fill, dtype=torch.long)
     for row, sequence in enumerate(sequences):
         padded[row, : len(sequence)] = torch.from_numpy(np.asarray(sequence, dtype=np.int64))
     return padded, lengths

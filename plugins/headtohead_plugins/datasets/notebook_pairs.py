@@ -1,7 +1,8 @@
-"""notebook-en-fr and notebook-en-de: the 20 and 50 sentence pairs of two of the notebooks.
+"""notebook-en-fr, -en-de, -slides and -by-hand: the sentence pairs that four notebooks bring along.
 
-They are given as their notebooks print them, faults included ("bon nuit", "nous va"), and are far
-too few to generalise from: they are for repeating what the notebooks did.
+They are given as their notebooks print them, faults included ("bon nuit", "nous va"; "is" has no id
+in scratch-en-fr), and are far too few to generalise from: they are for repeating what the notebooks
+did.
 """
 
 from __future__ import annotations
@@ -89,6 +90,23 @@ EN_DE = (
     ("good night", "gute Nacht"),
 )
 
+EN_FR_SOURCE_WORDS = (
+    "<pad>", "I", "love", "you", "hello", "world", "good", "morning", "night", "cat", "dog", "he",
+    "she", "we", "they", "go", "eat", "run", "walk", "happy", "sad", "big", "small", "fast", "slow",
+    "boy", "girl", "play", "read", "write", "car", "house", "plays", "reads", "writes", "walks",
+    "runs", "are", "<sos>", "<eos>",
+)  # fmt: skip
+EN_FR_TARGET_WORDS = (
+    "<pad>", "Je", "t’aime", "bonjour", "monde", "bon", "matin", "nuit", "chat", "chien", "il",
+    "elle", "nous", "ils", "va", "mange", "court", "marche", "heureux", "triste", "grand", "petit",
+    "rapide", "lent", "garçon", "fille", "joue", "lit", "écrit", "voiture", "maison", "jouent",
+    "lisent", "écrivent", "marchent", "courent", "est", "sont", "<sos>", "<eos>",
+)  # fmt: skip
+"""The printed tables, in the order of their ids."""
+
+SLIDES = ("I love AI .", "J' adore l'IA .")
+BY_HAND = ("this is a fat cat", "c'est un chat gros")
+
 
 class NotebookEnFr(Dataset):
     """The 20 English-French pairs of the scratch-en-fr notebook."""
@@ -99,7 +117,8 @@ class NotebookEnFr(Dataset):
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
         """Return the pairs; each is a group of its own."""
         title = "Understanding and Implementing Transformers from Scratch"
-        return _corpus(EN_FR, title, ("English", "French"))
+        words = (EN_FR_SOURCE_WORDS, EN_FR_TARGET_WORDS)
+        return _corpus(EN_FR, title, ("English", "French"), words)
 
 
 class NotebookEnDe(Dataset):
@@ -113,13 +132,51 @@ class NotebookEnDe(Dataset):
         return _corpus(EN_DE, "Transformer Architecture", ("English", "German"))
 
 
+class NotebookSlides(Dataset):
+    """The one English-French pair of the slides-en-fr notebook."""
+
+    splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        """Return the pair, with the tables that number its words from 1."""
+        words = [("<pad>", *text.split()) for text in SLIDES]
+        title = "Neural Machine Translation Using Transformer"
+        return _corpus([SLIDES], title, ("English", "French"), words)
+
+
+class NotebookByHand(Dataset):
+    """The one English-French pair of the by-hand-en-fr notebook."""
+
+    splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: Options, split: str, cache: Path) -> Corpus:
+        """Return the pair; its ids are places in the sentence."""
+        return _corpus([BY_HAND], "by-hand-en-fr", ("English", "French"))
+
+
 @hookimpl
 def register_datasets() -> dict[str, type[Dataset]]:
-    """Register ``notebook-en-fr`` and ``notebook-en-de``."""
-    return {"notebook-en-fr": NotebookEnFr, "notebook-en-de": NotebookEnDe}
+    """Register ``notebook-en-fr``, ``notebook-en-de``, ``-slides`` and ``-by-hand``."""
+    return {
+        "notebook-en-fr": NotebookEnFr,
+        "notebook-en-de": NotebookEnDe,
+        "notebook-slides": NotebookSlides,
+        "notebook-by-hand": NotebookByHand,
+    }
 
 
-def _corpus(texts: Sequence[tuple[str, str]], title: str, languages: tuple[str, str]) -> Corpus:
+def _corpus(
+    texts: Sequence[tuple[str, str]],
+    title: str,
+    languages: tuple[str, str],
+    words: Sequence[Sequence[str]] | None = None,
+) -> Corpus:
+    """Return a corpus, with the tables that number ``words`` of either side from 0 if there are."""
+    tables = [{word: index for index, word in enumerate(side)} for side in words or ()]
     pairs = [Pair(source, target, source) for source, target in texts]
     return Corpus(
         pairs=pairs,
@@ -127,4 +184,5 @@ def _corpus(texts: Sequence[tuple[str, str]], title: str, languages: tuple[str, 
         licence="example sentences, none stated",
         citation=f"example sentences of the notebook '{title}'",
         languages=languages,
+        vocabularies=(tables[0], tables[1]) if tables else None,
     )

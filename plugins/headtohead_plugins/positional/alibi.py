@@ -39,6 +39,10 @@ class Alibi(Positional):
 
     promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
+    def formula(self) -> str:
+        """Return the penalty."""
+        return "B[i, j] = −m_h · |i − j|"
+
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the penalties, equal for every member and layer."""
         heads = self.context.geometry.heads

@@ -58,6 +58,10 @@ class Learned(Positional):
             )
         return None
 
+    def formula(self) -> str:
+        """Return where the numbers come from."""
+        return "P[p]: row p of a trained table, p: place in the sentence"
+
     def embed(self, positions: Tensor, role: str) -> Tensor:
         """Look the positions up, ``[member, batch or 1, time, d_model]``."""
         # Positions always start at 0 and grow, so the largest is last: no read of the tensor's

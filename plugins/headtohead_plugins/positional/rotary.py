@@ -50,6 +50,11 @@ class Rotary(Positional):
         width = find_geometry(setting.config, setting.role).key_width
         return f"rotary needs an even key width, got {width}" if width % 2 else None
 
+    def formula(self) -> str:
+        """Return the angle of a pair."""
+        assert isinstance(self.options, RotaryOptions)
+        return f"(x_{{2i}}, x_{{2i+1}}) turned by p · {self.options.theta:g}^{{−2i/d_k}}"
+
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """Turn queries or keys by their positions."""
         assert isinstance(self.options, RotaryOptions)

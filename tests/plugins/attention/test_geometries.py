@@ -5,6 +5,7 @@ import pytest
 from headtohead import HeadToHeadError, ModelConfig, plugins
 
 MODEL = ModelConfig(d_model=24, heads=4)
+STYLES = plugins.current().entries["attention"]
 
 EXPECTED = {
     "split-heads": ({}, (4, 4, 6, 6, 6)),
@@ -12,6 +13,7 @@ EXPECTED = {
     "single-head": ({}, (1, 1, 24, 24, 24)),
     "grouped-query": ({"kv_heads": 2}, (4, 2, 6, 6, 6)),
     "free-geometry": ({"key_width": 5, "value_width": 7, "kv_heads": 1}, (4, 1, 5, 7, 5)),
+    "embedding-softmax": ({}, (1, 1, 24, 24, 1)),
 }
 
 
@@ -29,7 +31,7 @@ def test_geometry_is_the_papers(name):
     assert found.scale == pytest.approx(scaled_by**-0.5, rel=1e-15)
 
 
-@pytest.mark.parametrize("name", sorted(plugins.current().entries["attention"]))
+@pytest.mark.parametrize("name", sorted(name for name, one in STYLES.items() if one.entry.projects))
 def test_projections_count_as_the_catalogue_says(name):
     """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped."""
     d, h = 24, 4

@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from headtohead import HeadToHeadError
+from headtohead.testing.subject import Subject, forward
+from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.sinusoidal import sinusoids
 
 # Notebook 5, d_model 6, positions 0 to 5, eight decimals.
@@ -44,3 +47,41 @@ def test_far_positions_keep_their_digits():
     far = sinusoids(torch.tensor([100_000]), 4)[0]
     expected = [0.0357487979720, -0.9993608074, 0.8268795405, 0.5623790763]
     torch.testing.assert_close(far, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def by_row(**options):
+    return Subject(tiny_config({"name": "sinusoidal", "index": "row", **options}))
+
+
+def test_every_token_of_a_row_gets_the_same_position():
+    """Notebook 3: a table [rows, 1, width] added to [batch, time, width]."""
+    subject = by_row()
+    rows = torch.arange(4).unsqueeze(1)
+    added = subject.positional("encoder").embed(rows, "encoder")
+    assert added.shape == (1, 4, 1, 16)
+    torch.testing.assert_close(added[0, :, 0], sinusoids(torch.arange(4), 16))
+    embedded = subject.model.source_embedding(subject.sentences.source) * 4.0
+    expected = embedded + sinusoids(torch.arange(3), 16)[None, :, None]
+    found = subject.model._embed(
+        subject.sentences.source, subject.model.source_embedding, "encoder", 0
+    )
+    torch.testing.assert_close(found, expected.flatten(1, 2), rtol=0, atol=1e-14)
+
+
+def test_logits_depend_on_the_row_of_the_sentence():
+    subject = by_row()
+    assert subject.model.reads_row
+    assert not Subject(tiny_config()).model.reads_row
+    sentences = subject.sentences
+    turned = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
+    moved = (forward(subject.model, turned).flip(1) - subject.plain)[sentences.live_target].abs()
+    assert moved.max() > 0.1
+    assert moved.amax(-1).min() == 0.0, "the middle row stays where it is"
+
+
+def test_batch_beyond_the_table_is_refused_in_one_line():
+    assert by_row(max_len=3).logits().isfinite().all()
+    with pytest.raises(HeadToHeadError, match=r"^a batch of 3 sentences is larger than the table "
+                       r"of 2 rows that positional\.encoder with index 'row' has; make batches "
+                       r"smaller, or set positional\.encoder\.max_len higher$"):  # fmt: skip
+        by_row(max_len=2).logits()

@@ -43,3 +43,39 @@ def test_others_are_defined_at_every_width_and_length(name):
     entry = plugins.current().positional(name)
     setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
     assert entry.undefined_for(entry.Options(), setting) is None
+
+
+BY_ROW = {"name": "sinusoidal", "index": "row", "max_len": 20}
+
+
+def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
+    def defined(evaluated, **train):
+        config = tiny_config(BY_ROW, train=train)
+        smaller = config.evaluate.model_copy(update={"batch_size": evaluated})
+        return reason(config.model_copy(update={"evaluate": smaller}))
+
+    said = (
+        "sinusoidal with index 'row' has 20 rows, and a batch may have {} sentences; "
+        "set train.batch_size and evaluate.batch_size to at most 20"
+    )
+    assert defined(20, batch_size=20) is None
+    assert defined(21, batch_size=20) == said.format(21)
+    assert defined(20, batch_size=64) == said.format(64)
+    assert defined(20, batch_tokens=512) == said.format(512)
+    assert defined(20, batch_tokens=20) is None
+
+
+def test_options_of_the_table_do_not_matter_to_positions_in_time():
+    assert reason(tiny_config({"name": "sinusoidal", "max_len": 2})) is None
+
+
+ACTING = "acts on queries, keys or scores, and EmbeddingSoftmax attention projects none; "
+
+
+@pytest.mark.parametrize(("name", "shown"), [("rotary", "Rotary"), ("alibi", "Alibi")])
+def test_encodings_of_scores_refuse_a_style_without_scores(name, shown):
+    assert reason(tiny_config(name, "embedding-softmax")) == (
+        f"{shown} {ACTING}use an encoding that is added to embeddings, or 'none'"
+    )
+    elsewhere = {"encoder": name, "decoder": "none"}
+    assert reason(tiny_config(elsewhere, "embedding-softmax")) is None

@@ -34,6 +34,8 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
     """Return the contrast in words: ``none against sinusoidal``."""
+    if contrast.kind == "choice":
+        return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         return f"{contrast.left} against {contrast.right}{within}"
@@ -44,11 +46,9 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
     axes = figure.axes[0]
     assert contrast.paired is not None
     colour = style.PALETTE[0] if contrast.found else style.MUTED
-    frames, metric = analysis.frames, contrast.metric
-    scores = {slug: frames.scores(slug, metric) for pair in contrast.pairs for slug in pair}
-    seeds, differences = factor_differences(scores, contrast.pairs)
-    for place, (seed, value) in enumerate(zip(seeds, differences.mean(axis=0), strict=True)):
-        lift = (place - (len(seeds) - 1) / 2) * 0.34 / max(len(seeds) - 1, 1)
+    metric, by_seed = contrast.metric, _by_seed(analysis, contrast)
+    for place, (seed, value) in enumerate(by_seed.items()):
+        lift = (place - (len(by_seed) - 1) / 2) * 0.34 / max(len(by_seed) - 1, 1)
         (point,) = axes.plot(value, row + lift, "o", color=colour, markersize=4.6, alpha=0.6,
                              markeredgewidth=0, zorder=3)  # fmt: skip
         words = f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}"
@@ -62,3 +62,13 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
     axes.annotate(f"{show(paired.mean, metric, signed=True)}  {words}", (1.005, row),
                   xycoords=axes.get_yaxis_transform(), va="center", fontsize=8.5,
                   color=style.INK if contrast.found else style.MUTED)  # fmt: skip
+
+
+def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
+    """Return each seed's difference, averaged over what the contrast averages over."""
+    if analysis.path and contrast.kind == "choice":
+        return next(dict(one.by_seed) for one in analysis.path.shares if one.contrast is contrast)
+    slugs = {slug for pair in contrast.pairs for slug in pair}
+    scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
+    seeds, differences = factor_differences(scores, contrast.pairs)
+    return dict(zip(seeds, differences.mean(axis=0).tolist(), strict=True))

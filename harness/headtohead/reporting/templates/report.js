@@ -80,7 +80,7 @@
       map.entropy[chosen.layer][chosen.head].toFixed(2) + ", distance " +
       map.distance[chosen.layer][chosen.head].toFixed(2);
     box.append(drawing(map, chosen.role === "encoder" ? probe.source : probe.target,
-      chosen.role === "decoder" ? probe.target : probe.source));
+      { encoder: probe.source, decoder: probe.target, cross: probe.cross }[chosen.role]));
     return box;
   }
 

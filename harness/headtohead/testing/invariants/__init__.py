@@ -19,6 +19,7 @@ from headtohead.testing.invariants import (
     shift,
     source,
     stacking,
+    target,
     weights,
 )
 
@@ -42,6 +43,7 @@ INVARIANTS: tuple[Invariant, ...] = (
     parameters.parameter_count_equals_the_closed_form,
     loss.smoothed_loss_equals_the_frameworks,
     source.every_source_word_reaches_the_logits,
+    target.every_target_token_reaches_the_logits_it_is_shown_to,
     gradients.gradient_reaches_every_parameter,
     determinism.a_seed_decides_everything,
     stacking.a_member_trains_as_it_would_alone,

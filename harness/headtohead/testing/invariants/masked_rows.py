@@ -26,14 +26,21 @@ ROUNDING = 1e-5
 @invariant("masked-rows")
 def fully_masked_rows_are_predictable(subject: Subject) -> Verdict:
     """Fully masked rows give zero under -inf, a uniform row under -1e9, on every path."""
-    style = subject.attention("encoder").style
-    if overrides(style, Attention, "normalise") or overrides(style, Attention, "mix"):
+    roles = [role for role in ROLES if _fills(subject, role)]
+    if not roles:
         return does_not_apply("the style normalises in its own way")
     verdicts = []
     for fill in FILLS:
         with filled(subject.model, fill):
-            verdicts += [_check(subject, role, fill) for role in ROLES]
+            verdicts += [_check(subject, role, fill) for role in roles]
     return worst(*verdicts)
+
+
+def _fills(subject: Subject, role: str) -> bool:
+    """Tell whether masked scores of a role are filled and normalised by the core."""
+    style = subject.attention(role).style
+    own = overrides(style, Attention, "normalise") or overrides(style, Attention, "mix")
+    return style.projects and not own
 
 
 def _check(subject: Subject, role: str, fill: str) -> Verdict:

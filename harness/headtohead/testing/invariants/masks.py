@@ -26,7 +26,7 @@ def a_mask_is_the_same_step_by_step(subject: Subject) -> Verdict:
     wrong = 0
     for role in ROLES:
         masking, lengths = subject.masking(role), LENGTHS
-        queries, keys = _times(role)
+        queries, keys = _times(subject, role)
         whole = full_keep(masking, role, queries, keys, lengths)
         for place in range(queries):
             row = masking.keep(role, torch.tensor([place]), torch.arange(keys), lengths)
@@ -37,9 +37,10 @@ def a_mask_is_the_same_step_by_step(subject: Subject) -> Verdict:
 
 def _promise(subject: Subject, role: str) -> Verdict:
     masking, lengths = subject.masking(role), LENGTHS
-    queries, keys = _times(role)
+    queries, keys = _times(subject, role)
     kept = full_keep(masking, role, queries, keys, lengths)
-    live = torch.arange(queries)[None, :] < (lengths[:, None] if role != "cross" else queries)
+    same_side = queries == keys
+    live = torch.arange(queries)[None, :] < (lengths[:, None] if same_side else queries)
     blind = int((~kept.any(-1) & live).sum())
     if blind:
         return Verdict("broken", float(blind), f"{role}: live queries that see no key")
@@ -61,5 +62,6 @@ def _hidden(promises: frozenset[str], lengths: Tensor, queries: int, keys: int) 
     return hidden
 
 
-def _times(role: str) -> tuple[int, int]:
-    return (QUERIES, KEYS) if role == "cross" else (KEYS, KEYS)
+def _times(subject: Subject, role: str) -> tuple[int, int]:
+    """Return numbers of queries and keys that differ where they are of different sides."""
+    return (KEYS, KEYS) if subject.attention(role).self_attention else (QUERIES, KEYS)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import Verdict, beyond, outside, within
+from headtohead.testing.verdict import Verdict, beyond, does_not_apply, outside, within
+
+DEAF = "the decoder does not read the encoder"
 
 LEAST_WORDS = 3
 """A sentence of two words has no other order than its mirror image."""
@@ -18,6 +20,8 @@ LEAST_WORDS = 3
 @invariant("source-order")
 def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Verdict:
     """Exchanging two source words changes logits, except exactly where nothing tells places."""
+    if not subject.model.hears_source:
+        return does_not_apply(DEAF)
     places = torch.arange(subject.sentences.source.shape[-1])
     places[:2] = places[:2].flip(0)
     moved = _moved(subject, places.expand_as(subject.sentences.source))
@@ -29,6 +33,8 @@ def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Ve
 @invariant("source-mirror")
 def mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric(subject: Subject) -> Verdict:
     """Reversing the source changes logits, except exactly where distance alone is told."""
+    if not subject.model.hears_source:
+        return does_not_apply(DEAF)
     lengths = subject.sentences.source_lengths.unsqueeze(-1)
     places = torch.arange(subject.sentences.source.shape[-1]).expand_as(subject.sentences.source)
     moved = _moved(subject, torch.where(places < lengths, lengths - 1 - places, places))

@@ -1,7 +1,7 @@
 """Padding is not there: how many pads, what stands in them, and who shares the batch.
 
-The three hold where padding is hidden from the encoder and from cross-attention, and the decoder
-hides padding or the future, which is where padding stands.
+The three hold where padding is hidden from all who read the source, and those who read the target
+hide padding or the future, which is where padding stands.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
+from headtohead.families.entry import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Sentences, Subject
-from headtohead.testing.verdict import Verdict, outside, within
+from headtohead.testing.verdict import Verdict, does_not_apply, outside, within
 
 
 @invariant("pad-columns")
 def more_padding_changes_nothing(subject: Subject) -> Verdict:
     """Pad columns added to source and target change no live logits."""
+    if subject.only_length is not None:
+        return does_not_apply(f"the decoder reads exactly {subject.only_length} tokens")
     sentences = subject.sentences
     wider = replace(
         sentences,
@@ -54,15 +57,24 @@ def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
     for member in range(members):
         for row in range(batch):
             source_time = int(sentences.source_lengths[member, row])
-            target_time = int(sentences.target_lengths[member, row])
+            target_length = int(sentences.target_lengths[member, row])
+            target_time = subject.only_length or target_length
             alone = Sentences(
                 sentences.source[:, row : row + 1, :source_time],
                 torch.full((members, 1), source_time),
                 sentences.target[:, row : row + 1, :target_time],
-                torch.full((members, 1), target_time),
+                torch.full((members, 1), target_length),
             )
             logits[member, row, :target_time] = subject.logits(alone)[member, 0]
     return _judge(subject, _moved(subject, logits), "difference of logits alone and in a batch")
+
+
+def _sees_padding(subject: Subject, role: str) -> bool:
+    """Tell whether live logits may depend on padded keys of a role."""
+    if role == "encoder" and not subject.model.hears_source:
+        return False
+    behind = role in subject.reading_target and subject.hides("future", role)
+    return not (behind or subject.hides("padding", role))
 
 
 def _moved(subject: Subject, logits: Tensor) -> float:
@@ -70,9 +82,7 @@ def _moved(subject: Subject, logits: Tensor) -> float:
 
 
 def _judge(subject: Subject, number: float, what: str) -> Verdict:
-    seen = [role for role in ("encoder", "cross") if not subject.hides("padding", role)]
-    if not (subject.hides("padding", "decoder") or subject.hides("future", "decoder")):
-        seen.append("decoder")
+    seen = [role for role in ROLES if _sees_padding(subject, role)]
     if seen:
         return outside(f"padding is visible in {', '.join(seen)}", number, f"there is a {what}")
     return within(number, what)

@@ -24,26 +24,33 @@ def closed_form(subject: Subject) -> int:
     """Return the number of weights of one member by formula."""
     config, sizes = subject.config.model, subject.model.sizes
     width, bias = config.d_model, config.bias
-    source_words, target_words = subject.words
+    rows = subject.model.rows
 
     def linear(inputs: int, outputs: int) -> int:
         return inputs * outputs + (outputs if bias else 0)
 
-    norm = 2 * width
-    feed_forward = linear(width, config.d_ff) + linear(config.d_ff, width) + norm
-    per_layer = {role: _attention(subject, role) + norm for role in ROLES}
-    total = sizes.encoder_layers * (per_layer["encoder"] + feed_forward)
-    total += sizes.decoder_layers * (per_layer["decoder"] + per_layer["cross"] + feed_forward)
+    encoder_layers, decoder_layers = sizes.encoder_layers, sizes.decoder_layers
+    per_layer = {role: _attention(subject, role) for role in ROLES}
+    total = encoder_layers * per_layer["encoder"]
+    total += decoder_layers * (per_layer["decoder"] + per_layer["cross"])
+    forwards = 2 if config.decoder_feed_forward == "after-each" else 1
+    places = encoder_layers + decoder_layers * forwards
+    one = linear(width, config.d_ff) + linear(config.d_ff, width)
+    total += one * (1 if "feed-forward" in config.shared else places)
+    places += encoder_layers + 2 * decoder_layers + (2 if sizes.final_norm else 0)
+    total += 2 * width * (1 if "norm" in config.shared else places)
     total += sum(_positional(subject, role) for role in ROLES)
-    total += target_words * width + (0 if config.tied == "all" else source_words * width)
-    total += linear(width, target_words) if config.tied == "none" else 0
-    return total + (2 * norm if sizes.final_norm else 0)
+    total += rows.target * width
+    total += rows.source * width if config.tied in ("none", "output") else 0
+    return total + (linear(width, rows.target) if config.tied in ("none", "embeddings") else 0)
 
 
 def _attention(subject: Subject, role: str) -> int:
     attention: MultiHeadAttention = subject.attention(role)
     model = subject.config.model
     projections = attention.context.geometry.parameters(model.d_model, model.bias)
+    if not attention.style.projects:
+        projections = 0
     return projections + type(attention.style).parameter_count(
         attention.style.options, attention.context
     )

@@ -22,6 +22,8 @@ def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
 
 def _check(subject: Subject, role: str) -> Verdict:
     positional = subject.positional(role)
+    if positional.index(positional.options) == "row":
+        return does_not_apply(f"{role}: positions are rows of the batch")
     limit = type(positional).limit(positional.options)
     if limit is not None and limit < SHIFT + max(subject.times(role)):
         return does_not_apply(f"{role}: {limit} positions are too few to shift")

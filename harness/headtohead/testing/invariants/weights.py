@@ -17,10 +17,12 @@ from headtohead.testing.verdict import Verdict, does_not_apply, within, worst
 @invariant("rows-sum-to-one")
 def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
     """Every row of softmax weights that keeps a key sums to one and has no negative weight."""
-    style = subject.attention("encoder").style
-    if overrides(style, Attention, "mix"):
+    roles = [
+        role for role in ROLES if not overrides(subject.attention(role).style, Attention, "mix")
+    ]
+    if not roles:
         return does_not_apply("the style mixes the weights of its heads")
-    return worst(*(_rows(subject, role) for role in ROLES))
+    return worst(*(_rows(subject, role) for role in roles))
 
 
 @invariant("weights-act")
@@ -52,7 +54,9 @@ def _act(subject: Subject, role: str) -> Verdict:
         seen["weights"][:, :, head] @ seen["values"][:, :, head // group]
         for head in range(geometry.heads)
     ]
-    expected = attention.output(torch.cat(heads, dim=-1).flatten(1, 2)).view(output.shape)
+    expected = torch.cat(heads, dim=-1)
+    if attention.style.projects:
+        expected = attention.output(expected.flatten(1, 2)).view(output.shape)
     return within(
         float((output - expected).abs().max()),
         f"{role}: difference of output and weights times values",

@@ -1,0 +1,126 @@
+"""``h2h notebooks``: the five notebooks compared on one page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headtohead.cli.options import runs_option, seeds_option, set_option
+
+if TYPE_CHECKING:
+    from headtohead.notebooks import Edition
+
+OUT = Path("reports") / "notebooks"
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True,
+              help="Folder of the page and of the reports that it links.")  # fmt: skip
+@runs_option
+@click.option("--quick/--full", default=True, show_default=True,
+              help="quick: fewer seeds, less training, two smaller models; full: as the files "
+                   "are.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="NAME",
+              help="Run this experiment; the page shows what else was run.")  # fmt: skip
+@click.option("--data-file", type=click.Path(path_type=Path), metavar="FILE",
+              help="English-Spanish pairs of Tatoeba, which notebook 3 needs.")  # fmt: skip
+@set_option
+@seeds_option
+@click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
+@click.option("--retry", is_flag=True, help="Start runs again that failed.")
+@click.option("--open/--no-open", "opened", default=False, show_default=True,
+              help="Show the page in a browser.")  # fmt: skip
+def command(
+    out: Path,
+    runs_root: Path,
+    quick: bool,
+    only: tuple[str, ...],
+    data_file: Path | None,
+    overrides: tuple[str, ...],
+    seeds: int | None,
+    workers: int | None,
+    retry: bool,
+    opened: bool,
+) -> None:
+    """Run the experiments on the five notebooks and write one page about them.
+
+    For each notebook: what it chose, what it scored, what its text prints, and what each of its
+    faults did, with numbers. What is done is not run again, and an interrupted call goes on where
+    it was. Nothing is downloaded, and nothing is shipped to MLflow; h2h sync does that.
+
+    The last line is the path of the page. Exit code 1 if a run failed.
+    """
+    from headtohead import plugins
+    from headtohead.data import cache_root
+    from headtohead.errors import HeadToHeadError
+    from headtohead.notebooks import editions, write_page
+
+    if data_file is not None and not data_file.is_file():
+        raise HeadToHeadError(f"--data-file '{data_file}' does not exist; name a file of pairs")
+    made = editions(quick=quick, data_file=data_file, overrides=overrides, seeds=seeds)
+    complete = True
+    for one in list(_chosen(made, only)):
+        complete &= _run(one, runs_root, out, workers, retry)
+    click.echo("measuring what the faults of the notebooks did")
+    page = write_page(
+        made,
+        runs=runs_root,
+        out=out,
+        registry=plugins.current(),
+        cache=cache_root(),
+        data_file=data_file,
+        command="h2h " + " ".join(sys.argv[1:]),
+        quick=quick,
+    )
+    if opened:
+        click.launch(str(page))
+    click.echo(page)
+    sys.exit(0 if complete else 1)
+
+
+def _chosen(made: tuple[Edition, ...], only: tuple[str, ...]) -> Iterator[Edition]:
+    from headtohead.errors import HeadToHeadError, nearest
+
+    names = [one.experiment.name for one in made]
+    for name in only:
+        if name not in names:
+            raise HeadToHeadError(f"unknown experiment '{name}'{nearest(name, names)}")
+    yield from (one for one in made if not only or one.experiment.name in only)
+
+
+def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
+    """Run one experiment, unless it is done; return whether every run has a result."""
+    from headtohead import api
+    from headtohead.cli.progress import make_watcher
+    from headtohead.notebooks import is_done
+
+    name = edition.experiment.name
+    if edition.reason is not None:
+        click.echo(f"{name}: not run: {edition.reason}")
+        return True
+    for recipe, reason in edition.left_out.items():
+        click.echo(f"{name}: without {recipe}: not run: {reason}")
+    file = edition.write(out / "experiments")
+    if is_done(edition, runs, out):
+        click.echo(f"{name}: done")
+        return True
+    click.echo(f"{name}: {edition.experiment.asks}")
+    said: list[str] = []
+    result = api.run(
+        file,
+        overrides=edition.overrides,
+        runs=runs,
+        reports=out,
+        workers=workers,
+        retry=retry,
+        tracking=False,
+        watcher=make_watcher(),
+        say=said.append,
+    )
+    if not result.complete:
+        click.echo(f"{name}: {said[-1]}", err=True)
+    return result.complete

@@ -1,0 +1,177 @@
+"""One entry examined: every invariant, and what its named faults did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from headtohead.data import PreparedData
+from headtohead.errors import HeadToHeadError
+from headtohead.evidence.case import Case
+from headtohead.evidence.every import EVIDENCE
+from headtohead.evidence.fact import Fact
+from headtohead.evidence.small import small
+from headtohead.evidence.surroundings import PLAIN, surroundings
+from headtohead.evidence.targets import label, recipe_config
+from headtohead.experiment.faults import Fault, faults_of
+from headtohead.experiment.schema import RunConfig
+from headtohead.plugins import Registered, Registry
+from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
+
+FEW = 100
+
+Outcome = Literal["holds", "broken", "broken as named", "does not apply"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one invariant says.
+
+    Attributes:
+        invariant: Its name.
+        promise: What it promises, in one sentence.
+        outcome: ``broken as named`` is broken by a choice that is known to break it.
+        number: The one that decided it, if there was one.
+        reason: What the number is, or why the invariant does not apply.
+        because: The choice that is known to break it, where it is broken as named.
+    """
+
+    invariant: str
+    promise: str
+    outcome: Outcome
+    number: float | None
+    reason: str
+    because: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data; JSON has neither infinity nor NaN, so these become null."""
+        number = self.number if self.number is not None and math.isfinite(self.number) else None
+        return {**vars(self), "number": number}
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Everything that was found about one entry."""
+
+    name: str
+    findings: tuple[Finding, ...]
+    faults: tuple[Fault, ...] = ()
+    facts: tuple[Fact, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is broken but by a choice that is known to break it."""
+        return all(one.outcome != "broken" for one in self.findings)
+
+    def count(self, outcome: Outcome) -> int:
+        """Return how many invariants came out so."""
+        return sum(one.outcome == outcome for one in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as data."""
+        return {
+            "name": self.name,
+            "sound": self.is_sound,
+            "invariants": [one.to_json() for one in self.findings],
+            "faults": [dict(vars(one)) for one in self.faults],
+            "evidence": [{**vars(one), "numbers": dict(one.numbers)} for one in self.facts],
+        }
+
+
+def examine(
+    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = ()
+) -> Examination:
+    """Ask an entry every invariant; of a recipe, also measure what its faults did.
+
+    Args:
+        one: The entry.
+        registry: Of this process.
+        cache: Of data; nothing is downloaded.
+        overrides: Laid over a recipe, for example ``"data.file=spa.txt"``.
+
+    Raises:
+        HeadToHeadError: If no configuration can be made of the entry, or it is defined in none.
+    """
+    with _one_thread():
+        return _examine(one, registry, cache, overrides)
+
+
+def _examine(
+    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str]
+) -> Examination:
+    if one.family == "recipe":
+        return _recipe(label(one), recipe_config(one.name, registry, overrides), registry, cache)
+    subjects = [(beside, Subject(config)) for beside, config in surroundings(one, registry)]
+    if not subjects:
+        raise HeadToHeadError(f"{label(one)} is defined in none of the small configurations")
+    findings = [_finding(invariant, *_worst(invariant, subjects)) for invariant in INVARIANTS]
+    return Examination(label(one), tuple(findings))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread: on tensors as small as these, more only cost time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:
+    faults = faults_of(config, registry)
+    case = Case(config, registry, cache)
+    subject = Subject(small(config), data=_few_pairs(case))
+    findings = [_finding(invariant, _ask(invariant, subject)) for invariant in INVARIANTS]
+    known = [EVIDENCE[fault.name] for fault in faults if fault.name in EVIDENCE]
+    facts = [fact for evidence in known for fact in evidence.of(case)]
+    return Examination(name, tuple(findings), faults, tuple(facts))
+
+
+def _few_pairs(case: Case) -> PreparedData | None:
+    """Return a recipe's own pairs for the steps of the check, unless they are many or not here."""
+    few = case.has_data and len(case.data.splits["train"]) <= FEW
+    return case.data if few else None
+
+
+def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]) -> tuple[Verdict, str]:
+    """Return the first breach without a name and what stood beside it, else the first verdict.
+
+    What a choice beside the entry is known to break is no finding about the entry.
+    """
+    first: Verdict | None = None
+    for beside, subject in subjects:
+        verdict = _ask(invariant, subject)
+        if verdict.state == "broken" and verdict.because is None:
+            return verdict, "" if beside == PLAIN else beside
+        first = first or verdict
+    assert first is not None
+    return first, ""
+
+
+def _ask(invariant: Invariant, subject: Subject) -> Verdict:
+    """Ask an invariant; a plugin that raises has broken it."""
+    try:
+        return invariant(subject)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        return Verdict("broken", None, f"raised {type(error).__name__}: {reason}")
+
+
+def _finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding:
+    named = verdict.state == "broken" and verdict.because is not None
+    return Finding(
+        invariant.name,
+        invariant.promise,
+        "broken as named" if named else verdict.state,
+        verdict.number,
+        f"{verdict.reason} (beside {beside})" if beside else verdict.reason,
+        verdict.because,
+    )

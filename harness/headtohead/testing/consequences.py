@@ -1,0 +1,34 @@
+"""Choices that are known to break an invariant, and are kept because somebody made them.
+
+Beside such a choice a broken invariant is no fault of the code: its verdict names the choice.
+"""
+
+from __future__ import annotations
+
+from headtohead import plugins
+from headtohead.experiment.schema import RunConfig
+from headtohead.families.entry import ROLES
+
+
+def consequences(config: RunConfig) -> dict[str, str]:
+    """Return the invariants that a configuration may break, each with the choice that does it."""
+    found: dict[str, str] = {}
+    if config.model.cross == "decoder":
+        found |= dict.fromkeys(("hears-source", "gradients"), "model.cross: decoder")
+    for role in ROLES:
+        found |= _of_positions(config, role) | _of_style(config, role)
+    return found
+
+
+def _of_positions(config: RunConfig, role: str) -> dict[str, str]:
+    chosen = config.positional.role(role)
+    entry = plugins.current().positional(chosen.name)
+    if entry.index(entry.Options.model_validate(chosen.options)) == "time":
+        return {}
+    heard = ("source-order", "source-mirror") if role == "encoder" else ()
+    return dict.fromkeys(("batch-of-one", *heard), f"positional.{role} counts rows of the batch")
+
+
+def _of_style(config: RunConfig, role: str) -> dict[str, str]:
+    name = config.attention.role(role).name
+    return dict.fromkeys(plugins.current().attention(name).breaks, f"attention.{role}: {name}")

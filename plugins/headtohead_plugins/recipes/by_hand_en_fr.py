@@ -1,0 +1,70 @@
+"""by-hand-en-fr: a notebook without title that takes one English-French pair through by hand.
+
+The decoder's self-attention has no projections: the mask is added to the embeddings themselves,
+whose softmax weighs them, so a target must have as many tokens as d_model. One feed-forward and one
+LayerNorm serve every place; each target token predicts itself; one step trains some of the parts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from headtohead import Recipe, hookimpl
+
+
+class ByHandEnFr(Recipe):
+    """Notebook 5: one English-French pair computed step by step, one training step."""
+
+    config: ClassVar[Mapping[str, Any]] = {
+        "data": {
+            "dataset": "notebook-by-hand",
+            "split": "nothing-held-out",
+            "normalise": "none",
+            "vocabulary": {"ids": "position", "unknown": "drop"},
+            "source_boundaries": "none",
+            "target_boundaries": "sos-eos",
+        },
+        "positional": "sinusoidal",
+        "attention": {
+            "encoder": "split-heads",
+            "decoder": "embedding-softmax",
+            "cross": "split-heads",
+        },
+        "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
+        "model": {
+            "d_model": 6,
+            "heads": 2,
+            "layers": 1,
+            "d_ff": 24,
+            "dropout": 0.0,
+            "embedding_scale": "one",
+            "norm": "post",
+            "final_norm": False,
+            "activation": "relu",
+            "init": "torch",
+            "fill": "-1e9",
+            "shared": ["norm", "feed-forward"],
+            "decoder_feed_forward": "after-each",
+        },
+        "train": {
+            "steps": 1,
+            "batch_size": 1,
+            "target": "same",
+            "parts": ["feed-forward", "cross-attention", "words"],
+            "optimizer": "adam",
+            "lr": 1e-3,
+            "betas": [0.9, 0.999],
+            "eps": 1e-8,
+            "weight_decay": 0.0,
+            "schedule": "constant",
+            "clip_norm": None,
+        },
+        "evaluate": {"decode": "forced"},
+    }
+
+    no_checkpoint = "its notebook has no model class, so no state dict of it can be saved"
+
+
+@hookimpl
+def register_recipes() -> dict[str, type[Recipe]]:
+    """Register ``by-hand-en-fr``."""
+    return {"by-hand-en-fr": ByHandEnFr}

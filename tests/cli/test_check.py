@@ -1,0 +1,249 @@
+import json
+import textwrap
+
+import pytest
+from click.testing import CliRunner
+
+from headtohead import plugins
+from headtohead.cli import main
+from headtohead.testing import INVARIANTS
+
+NAMES = [one.name for one in INVARIANTS]
+
+PEEKING = '''
+    """A causal mask that sees one token too many."""
+    import torch
+    from headtohead import Masking, Recipe, hookimpl
+
+
+    class Peeking(Masking):
+        """Sees the next token."""
+
+        promises = frozenset({"hides-future", "hides-padding"})
+
+        def keep(self, role, query_positions, key_positions, lengths):
+            live = key_positions[None, None, :] < lengths[:, None, None]
+            if role != "decoder":
+                return live.expand(-1, len(query_positions), -1)
+            return live & (key_positions[None, :] <= query_positions[:, None] + 1)
+
+
+    class Peeped(Recipe):
+        """The toy translator with a mask that peeks."""
+
+        config = {
+            "data": {"dataset": "toy-grammar", "size": 300},
+            "masking": "peeking",
+            "train": {"epochs": 1},
+        }
+
+
+    @hookimpl
+    def register_maskings():
+        return {"peeking": Peeking}
+
+
+    @hookimpl
+    def register_recipes():
+        return {"peeped": Peeped}
+'''
+
+RAISING = '''
+    """An encoding that is not finished."""
+    from headtohead import Positional, hookimpl
+
+
+    class Unfinished(Positional):
+        """Raises."""
+
+        def embed(self, positions, role):
+            raise ValueError("to be done")
+
+
+    @hookimpl
+    def register_positionals():
+        return {"unfinished": Unfinished}
+'''
+
+REQUIRING = '''
+    """An encoding that must be told its size."""
+    from pydantic import Field
+    from headtohead import Options, Positional, hookimpl
+
+
+    class SizedOptions(Options):
+        size: int = Field(description="its size")
+
+
+    class Sized(Positional):
+        """Needs a size."""
+
+        Options = SizedOptions
+
+
+    @hookimpl
+    def register_positionals():
+        return {"sized": Sized}
+'''
+
+
+@pytest.fixture
+def h2h(tmp_path, monkeypatch):
+    """Run a command in an empty folder with a registry of its own; return exit code and output."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(plugins, "_current", None)
+
+    def h2h(*arguments):
+        result = CliRunner().invoke(main, [str(one) for one in arguments])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result.exit_code, result.output
+
+    return h2h
+
+
+@pytest.fixture
+def plugin(tmp_path):
+    """Write a plugin file."""
+
+    def plugin(text):
+        path = tmp_path / "mine.py"
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return plugin
+
+
+def rows(output):
+    """Return outcome and rest of the line, by invariant."""
+    found = {}
+    for line in output.splitlines():
+        name, _, rest = line.partition(" ")
+        if name in NAMES:
+            found[name] = " ".join(rest.split())
+    return found
+
+
+def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h):
+    code, output = h2h("check", "positional/rotary")
+    found = rows(output)
+    assert code == 0
+    assert output.splitlines()[0] == "positional/rotary"
+    assert list(found) == NAMES
+    assert found["parameter-count"].startswith("holds 0 weights too many or too few")
+    assert found["falls-with-distance"] == (
+        "does not apply - the encoding does not promise to fall with distance"
+    )
+    assert "broken" not in output
+
+
+def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
+    found = rows(output)
+    assert code == 1
+    outcome, number = found["causality"].split()[:2]
+    assert outcome == "broken"
+    assert float(number) > 1e-3
+    assert found["causality"].endswith(
+        "expected at most 1e-09: change of logits before a changed target token"
+    )
+
+
+def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
+    assert code == 1
+    assert rows(output)["causality"].startswith("broken ")
+    assert not rows(output)["causality"].startswith("broken as named")
+
+
+def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(RAISING), "unfinished")
+    assert code == 1
+    assert rows(output)["causality"] == "broken - raised ValueError: to be done"
+    assert rows(output)["mask-promise"].startswith(("holds", "broken"))
+
+
+def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
+    code, output = h2h("check", "recipe/slides-en-fr")
+    found = rows(output)
+    assert code == 0
+    assert found["hears-source"].startswith("broken as named 0 ")
+    assert found["hears-source"].endswith("; by model.cross: decoder")
+    assert "\nfault: deaf decoder (model.cross): " in output
+    assert "\n  the decoder does not hear the source: 100 other sources" in output
+
+
+def test_positions_by_row_break_what_the_notebook_breaks(h2h):
+    code, output = h2h(
+        "check", "recipe/tatoeba-en-es", "--set", "model.d_model=32", "--set", "model.d_ff=32"
+    )
+    found = rows(output)
+    assert code == 0
+    for name in ("batch-of-one", "source-order", "source-mirror"):
+        assert found[name].startswith("broken as named"), name
+    assert float(found["batch-of-one"].split()[3]) > 1e-3
+    assert float(found["source-order"].split()[3]) < 1e-12
+    assert "not measured: no file: name one of tatoeba with --set data.file=PATH" in output
+
+
+def test_json_holds_everything_that_is_printed(h2h):
+    code, output = h2h("check", "recipe/by-hand-en-fr", "masking/none", "--format", "json")
+    recipe, masking = json.loads(output)
+    assert code == 0
+    assert [one["name"] for one in (recipe, masking)] == ["recipe/by-hand-en-fr", "masking/none"]
+    assert [one["invariant"] for one in recipe["invariants"]] == NAMES
+    hears = next(one for one in recipe["invariants"] if one["invariant"] == "hears-target")
+    assert hears["outcome"] == "broken as named"
+    assert hears["because"] == "attention.decoder: embedding-softmax"
+    assert 0 < hears["number"] < 1e-8
+    assert {"name", "field", "says"} == set(recipe["faults"][0])
+    assert {one["fault"] for one in recipe["evidence"]} == {one["name"] for one in recipe["faults"]}
+    assert masking["faults"] == masking["evidence"] == []
+    assert recipe["sound"] is masking["sound"] is True
+
+
+def test_a_name_of_two_families_checks_both_and_sums_up(h2h):
+    code, output = h2h("check", "none")
+    assert code == 0
+    assert "positional/none\n" in output
+    assert "masking/none\n" in output
+    assert output.splitlines()[-1] == "2 checked, 0 broken"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rotery"], "unknown name 'rotery'; did you mean 'rotary'?"),
+        (["positional/rotery"], "unknown name 'positional/rotery'; did you mean "
+         "'positional/rotary'?"),
+        (["recipe/slides-en-de"], "unknown name 'recipe/slides-en-de'; did you mean "
+         "'recipe/slides-en-fr'?"),
+        (["toy-grammar"], "dataset/toy-grammar has no invariants; h2h check takes positional, "
+         "attention, masking and recipe entries, for example positional/alibi"),
+        (["rotary", "--set", "model.d_model=8"],
+         "--set changes recipes, and none is checked; name one"),
+        (["recipe/slides-en-fr", "--set", "model.d_modle=8"],
+         "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?"),
+        (["recipe/slides-en-fr", "--set", "model"],
+         "--set model: expected path=value, such as model.d_model=64"),
+        (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], "file 'nope.txt' does not exist"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_that_says_what_to_type(h2h, arguments, message):
+    code, output = h2h("check", *arguments)
+    assert (code, output) == (2, f"h2h: {message}\n")
+
+
+def test_an_entry_that_must_be_told_more_is_an_error_only_when_it_is_named(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(REQUIRING), "sized")
+    assert code == 2
+    assert "size" in output
+    assert len(output.splitlines()) == 1
+
+
+def test_the_help_says_what_the_exit_code_means(h2h):
+    code, output = h2h("check", "--help")
+    text = " ".join(output.split())
+    assert code == 0
+    assert "Exit code 0 if nothing is broken, or only by choices that are known to break it" in text
+    assert "1 if an invariant is broken by anything else" in text

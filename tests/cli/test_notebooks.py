@@ -1,0 +1,126 @@
+"""``h2h notebooks``, end to end, in a very small form."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+H2H = Path(sys.executable).parent / "h2h"
+SMALL = (
+    "--only", "positions-fixed-or-learned", "--seeds", "2",
+    "--set", "train.steps=2", "--set", "train.warmup_steps=0",
+    "--set", "data.size=60", "--set", "evaluate.test_limit=2",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("notebooks")
+
+
+def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "H2H_CACHE": str(folder / "cache")}
+    environment = {k: v for k, v in environment.items() if k not in ("H2H_RUNS", "H2H_REPORTS")}
+    return subprocess.run(
+        [H2H, "notebooks", *arguments],
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def first(folder: Path) -> subprocess.CompletedProcess[str]:
+    return call(folder, *SMALL)
+
+
+def finished(folder: Path) -> dict[str, int]:
+    files = folder.glob("runs/*/*/results.json")
+    return {str(file.relative_to(folder)): file.stat().st_mtime_ns for file in files}
+
+
+def test_the_last_line_is_the_page_and_the_exit_code_is_0(
+    folder: Path, first: subprocess.CompletedProcess[str]
+) -> None:
+    assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
+    lines = first.stdout.splitlines()
+    assert lines[0] == (
+        "positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?"
+    )
+    assert lines[-1] == "reports/notebooks/index.html"
+    page = (folder / lines[-1]).read_text(encoding="utf-8")
+    assert page.count('<article class="row"') == 5
+    assert 'href="positions-fixed-or-learned-quick/index.html"' in page
+    assert (folder / "reports/notebooks/positions-fixed-or-learned-quick/index.html").is_file()
+    assert (folder / "reports/notebooks/report.md").is_file()
+    assert "8 of 8 runs done, 2 seeds" in page
+    assert "Not answered: not run: h2h notebooks runs it" in page
+
+
+def test_progress_is_told_on_the_way(first: subprocess.CompletedProcess[str]) -> None:
+    assert "training 8 runs in 4 stacks" in first.stderr
+    assert "[4/4]" in first.stderr
+
+
+def test_a_second_call_trains_nothing(
+    folder: Path, first: subprocess.CompletedProcess[str]
+) -> None:
+    before = finished(folder)
+    assert len(before) == 8
+    again = call(folder, *SMALL)
+    assert again.stdout.splitlines()[0] == "positions-fixed-or-learned: done"
+    assert "training" not in again.stderr
+    assert finished(folder) == before
+
+
+def test_what_was_interrupted_goes_on(
+    folder: Path, first: subprocess.CompletedProcess[str]
+) -> None:
+    """A run that is gone, as after a call that was stopped, is trained; no other is."""
+    before = finished(folder)
+    lost = sorted(before)[0]
+    (folder / lost).with_name("status.json").unlink()
+    (folder / lost).unlink()
+    again = call(folder, *SMALL)
+    assert again.returncode == 0, again.stderr
+    after = finished(folder)
+    assert after.keys() == before.keys()
+    assert after[lost] != before[lost]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--data-file", "nowhere.tsv"],
+         "h2h: --data-file 'nowhere.tsv' does not exist; name a file of pairs\n"),
+        (["--only", "heads-split-or-independant"],
+         "h2h: unknown experiment 'heads-split-or-independant'; did you mean "
+         "'heads-split-or-independent'?\n"),
+        (["--set", "nonsense"],
+         "h2h: --set nonsense: expected path=value, such as model.d_model=64\n"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(folder: Path, arguments: list[str], line: str) -> None:
+    done = call(folder, *arguments)
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(
+    folder: Path, first: subprocess.CompletedProcess[str]
+) -> None:
+    lost = sorted(finished(folder))[-1]
+    (folder / lost).unlink()
+    status = (folder / lost).with_name("status.json")
+    content = json.loads(status.read_text(encoding="utf-8"))
+    status.write_text(json.dumps(content | {"state": "FAILED", "signature": "ValueError: x"}))
+    failed = call(folder, *SMALL)
+    assert failed.returncode == 1
+    assert "positions-fixed-or-learned: not complete: 7 DONE, 1 FAILED" in failed.stderr
+    assert failed.stdout.splitlines()[-1] == "reports/notebooks/index.html"
+    page = (folder / "reports/notebooks/index.html").read_text(encoding="utf-8")
+    assert "7 of 8 runs done, 2 seeds" in page
+    again = call(folder, *SMALL, "--retry")
+    assert again.returncode == 0, again.stderr

@@ -1,0 +1,460 @@
+"""Ids, boundaries and unknown words in the notebooks' ways, against what they print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data import PreparedData, prepare, prepare_corpus
+from headtohead.data.store import PreparedStore
+from headtohead.data.vocabulary import Vocabulary, frequency_vocabulary
+from headtohead.errors import HeadToHeadError, UndefinedError
+from headtohead.experiment.schema import DataConfig
+from headtohead.families.dataset import Corpus
+
+SCRATCH = {
+    "dataset": "notebook-en-fr",
+    "split": "nothing-held-out",
+    "vocabulary": {"ids": "printed", "unknown": "drop"},
+}
+ARCHITECTURE = {
+    "dataset": "notebook-en-de",
+    "split": "nothing-held-out",
+    "vocabulary": {"ids": "frequency", "unknown": "refuse"},
+    "source_boundaries": "none",
+    "target_boundaries": "none",
+    "cut": 100,
+}
+TATOEBA = {
+    "dataset": "tatoeba",
+    "split": "nothing-held-out",
+    "normalise": "ascii-fold",
+    "vocabulary": {"ids": "frequency"},
+    "source_boundaries": "sos-eos",
+    "cut": 128,
+}
+SLIDES = {
+    "dataset": "notebook-slides",
+    "vocabulary": {"ids": "printed", "unknown": "refuse"},
+    "source_boundaries": "none",
+    "target_boundaries": "none",
+}
+BY_HAND = {
+    "dataset": "notebook-by-hand",
+    "vocabulary": {"ids": "position", "unknown": "refuse"},
+    "source_boundaries": "none",
+}
+
+# What notebook 1 prints for its shuffled batch: every source row, and the target rows before the
+# output is cut off.
+PRINTED_SOURCES = """
+    11 34 39 0 0   30 21 39 0 0   10 21 39 0 0   14 17 7 39 0   1 2 3 39 0     10 35 23 39 0
+    14 37 19 39 0  13 16 6 39 0   12 35 24 39 0  11 36 23 39 0  31 22 39 0 0   4 5 39 0 0
+    12 20 39 0 0   25 32 39 0 0   26 33 39 0 0   1 28 39 0 0    13 15 39 0 0   6 8 39 0 0
+    6 7 39 0 0     9 22 39 0 0
+"""
+PRINTED_TARGETS = """
+    38 10 28 39 0   38 29 36 20 39  38 9 36 20 39   38 13 35 6 39   38 1 2 39 0  38 9 17 22 39
+    38 13 37 18 39  38 12 15 5 39   38 11 17 23 39  38 10 16 22 39  38 30 36 21 39  38 3 4 39 0
+"""
+
+# The first ten rows of the file of notebook 3, and what it prints of them.
+RAW = (
+    ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
+    ("1277", "I have to go to sleep.", "2482", "Tengo que irme a dormir."),
+    ("1280", "Today is June 18th and it is Muiriel's birthday!",
+     "2485", "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
+    ("1280", "Today is June 18th and it is Muiriel's birthday!",
+     "1130137", "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
+    ("1282", "Muiriel is 20 now.", "2487", "Ahora, Muiriel tiene 20 años."),
+    ("1282", "Muiriel is 20 now.", "1130133", "Muiriel tiene 20 años ahora."),
+    ("1283", 'The password is "Muiriel".', "2488", 'La contraseña es "Muiriel".'),
+    ("1284", "I will be back soon.", "2489", "Volveré pronto."),
+    ("1284", "I will be back soon.", "586853", "Vuelvo en seguida."),
+    ("1284", "I will be back soon.", "1031885", "Yo regresaré pronto."),
+)  # fmt: skip
+ENGLISH = [
+    "<sos> let s try something <eos>", "<sos> i have to go to sleep <eos>",
+    "<sos> today is june th and it is muiriel s birthday <eos>",
+    "<sos> today is june th and it is muiriel s birthday <eos>",
+    "<sos> muiriel is now <eos>", "<sos> muiriel is now <eos>",
+    "<sos> the password is muiriel <eos>", "<sos> i will be back soon <eos>",
+    "<sos> i will be back soon <eos>", "<sos> i will be back soon <eos>",
+]  # fmt: skip
+SPANISH = [
+    "<sos> intentemos algo <eos>", "<sos> tengo que irme a dormir <eos>",
+    "<sos> hoy es de junio y es el cumplea os de muiriel <eos>",
+    "<sos> hoy es el de junio y es el cumplea os de muiriel <eos>",
+    "<sos> ahora muiriel tiene a os <eos>", "<sos> muiriel tiene a os ahora <eos>",
+    "<sos> la contrase a es muiriel <eos>", "<sos> volvere pronto <eos>",
+    "<sos> vuelvo en seguida <eos>", "<sos> yo regresare pronto <eos>",
+]  # fmt: skip
+
+
+def rows_of_five(text: str) -> list[tuple[int, ...]]:
+    numbers = [int(number) for number in text.split()]
+    return [tuple(numbers[start : start + 5]) for start in range(0, len(numbers), 5)]
+
+
+def padded(sequences: Sequence[np.ndarray], width: int) -> list[tuple[int, ...]]:
+    return [tuple(ids.tolist()) + (0,) * (width - len(ids)) for ids in sequences]
+
+
+def spelled(ids: np.ndarray, vocabulary: Vocabulary) -> str:
+    return " ".join(vocabulary.words[index] for index in ids.tolist())
+
+
+def by_frequency(sentences: Sequence[str], first: int) -> dict[str, int]:
+    """Number words one after another: the most frequent of those left, the first seen of these."""
+    said = [word for sentence in sentences for word in sentence.split()]
+    left = list(dict.fromkeys(said))
+    table: dict[str, int] = {}
+    while left:
+        best = left[0]
+        for word in left:
+            if said.count(word) > said.count(best):
+                best = word
+        table[best] = first + len(table)
+        left.remove(best)
+    return table
+
+
+def tables(vocabulary: Vocabulary) -> dict[str, int]:
+    return {word: index for index, word in enumerate(vocabulary.words)}
+
+
+@pytest.fixture
+def ready(tmp_path: Path) -> Callable[..., PreparedData]:
+    def ready(fields: dict[str, Any], **changes: Any) -> PreparedData:
+        return prepare(DataConfig(**(fields | changes)), tmp_path / "cache")
+
+    return ready
+
+
+@pytest.fixture
+def tatoeba(ready: Callable[..., PreparedData], tmp_path: Path) -> PreparedData:
+    file = tmp_path / "eng-spa.tsv"
+    text = "\r\n".join("\t".join(row) for row in RAW)
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    return ready(TATOEBA, options={"file": str(file)})
+
+
+def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> None:
+    train = ready(SCRATCH).splits["train"]
+    longest = max(len(ids) for ids in (*train.source, *train.target))
+    assert longest == 5
+    assert sorted(padded(train.source, 5)) == sorted(rows_of_five(PRINTED_SOURCES))
+    printed = rows_of_five(PRINTED_TARGETS)
+    assert len(printed) == 12
+    assert set(printed) <= set(padded(train.target, 5))
+    # The printed rows are pairs: the n-th target belongs to the n-th source.
+    pairs = list(zip(padded(train.source, 5), padded(train.target, 5), strict=True))
+    for pair in zip(rows_of_five(PRINTED_SOURCES), printed, strict=False):
+        assert pair in pairs
+
+
+def test_notebook_1_drops_a_word_without_telling_and_the_record_tells(
+    ready: Callable[..., PreparedData],
+) -> None:
+    data = ready(SCRATCH)
+    assert data.tokenise("cat is small", "source") == data.tokenise("cat small", "source")
+    assert data.record["dropped_words"] == {"source": 5, "target": 0}
+    assert data.record["notes"][1] == (
+        "5 of 52 source words in train were dropped silently, because the vocabulary lacks them: "
+        "'is'"
+    )
+    assert (data.source_vocabulary.pad, data.source_vocabulary.unk) == (0, None)
+    assert (data.source_vocabulary.sos, data.source_vocabulary.eos) == (38, 39)
+    assert len(data.source_vocabulary) == len(data.target_vocabulary) == 40
+
+
+def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., PreparedData]) -> None:
+    data = ready(ARCHITECTURE)
+    train = data.splits["train"]
+    assert len(train) == 50
+    for side, texts, sequences in (
+        ("source", train.source_text, train.source), ("target", train.target_text, train.target),
+    ):  # fmt: skip
+        vocabulary = data.vocabulary(side)
+        table = by_frequency(texts, 1)
+        assert tables(vocabulary) == table | {"<pad>": 0}
+        assert (vocabulary.unk, vocabulary.sos, vocabulary.eos) == (None, None, None)
+        for text, ids in zip(texts, sequences, strict=True):
+            assert ids.tolist() == [table[word] for word in text.split()]
+
+
+def test_notebook_3_normalises_as_it_prints(tatoeba: PreparedData) -> None:
+    train = tatoeba.splits["train"]
+    english = [spelled(ids, tatoeba.source_vocabulary) for ids in train.source]
+    spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in train.target]
+    assert english == ENGLISH
+    assert spanish == SPANISH
+    words = tatoeba.tokenisers["target"].words("¿Hola @ cómo estás? 123")
+    assert " ".join(["<sos>", *words, "<eos>"]) == "<sos> hola como estas <eos>"
+
+
+def test_notebook_3_numbers_words_and_boundary_tokens_from_2(tatoeba: PreparedData) -> None:
+    for vocabulary, sentences in (
+        (tatoeba.source_vocabulary, ENGLISH), (tatoeba.target_vocabulary, SPANISH),
+    ):  # fmt: skip
+        expected = by_frequency(sentences, 2) | {"<pad>": 0, "<unk>": 1}
+        assert tables(vocabulary) == expected
+        # In ten sentences nothing is as frequent as what stands around them all.
+        assert (vocabulary.sos, vocabulary.eos) == (2, 3)
+        assert (vocabulary.pad, vocabulary.unk) == (0, 1)
+    assert tatoeba.tokenise("Let's fly!", "source") == [
+        2, *(tables(tatoeba.source_vocabulary)[word] for word in ("let", "s")), 1, 3,
+    ]  # fmt: skip
+
+
+def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -> None:
+    data = ready(SLIDES)
+    assert data.splits["train"].source[0].tolist() == [1, 2, 3, 4]
+    assert data.splits["train"].target[0].tolist() == [1, 2, 3, 4]
+    assert tables(data.source_vocabulary) == {"<pad>": 0, "I": 1, "love": 2, "AI": 3, ".": 4}
+    assert tables(data.target_vocabulary) == {"<pad>": 0, "J'": 1, "adore": 2, "l'IA": 3, ".": 4}
+    with pytest.raises(HeadToHeadError, match=r"^the vocabulary has no word 'hate' and"):
+        data.tokenise("I hate AI .", "source")
+
+
+def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
+    data = ready(BY_HAND)
+    assert tables(data.source_vocabulary) == {"this": 0, "is": 1, "a": 2, "fat": 3, "cat": 4}
+    assert tables(data.target_vocabulary) == {
+        "<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5,
+    }  # fmt: skip
+    assert data.splits["train"].source[0].tolist() == [0, 1, 2, 3, 4]
+    assert data.splits["train"].target[0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert (data.target_vocabulary.pad, data.target_vocabulary.sos) == (None, 0)
+    assert data.target_vocabulary.decode([2, 4, 4, 1, 4, 5]) == "un gros gros c'est gros"
+
+
+def test_a_word_said_twice_has_its_last_place(make_corpus: Callable) -> None:
+    config = DataConfig(split="nothing-held-out", normalise="none", **{
+        key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")
+    })  # fmt: skip
+    data = prepare_corpus(make_corpus(("the cat the dog", "x")), config)
+    assert data.splits["train"].source[0].tolist() == [2, 1, 2, 3]
+
+
+WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), min_size=1, max_size=12)
+
+
+@given(WORDS, st.booleans())
+def test_frequency_ids_are_those_of_a_naive_count(said: list[list[str]], with_unk: bool) -> None:
+    bounded = [["<sos>", *words, "<eos>"] for words in said]
+    found = frequency_vocabulary(bounded, unknown="token" if with_unk else "refuse")
+    front = {"<pad>": 0} | ({"<unk>": 1} if with_unk else {})
+    assert tables(found) == by_frequency([" ".join(one) for one in bounded], len(front)) | front
+
+
+@given(WORDS, st.integers(5, 9), st.integers(1, 3))
+def test_bounds_leave_out_the_rarest_words_and_no_boundary_token(
+    said: list[list[str]], most: int, least: int
+) -> None:
+    bounded = [["<sos>", *words, "<eos>"] for words in said]
+    counts = {word: sum(words.count(word) for words in said) for word in "abcdefg"}
+    found = frequency_vocabulary(bounded, max_size=most, min_count=least).words
+    assert {"<pad>", "<unk>", "<sos>", "<eos>"} <= set(found)
+    kept = [word for word in found if word in counts]
+    wanted = sorted((n for n in counts.values() if n >= least), reverse=True)[: most - 4]
+    assert [counts[word] for word in kept] == wanted
+    assert len(found) <= most
+
+
+@pytest.fixture
+def four(make_corpus: Callable) -> Corpus:
+    return make_corpus(("a b", "x"), ("c b a", "y z"), ("b", "z z z"), ("d a", "x z"))
+
+
+def asked(**fields: Any) -> DataConfig:
+    return DataConfig(**({"split": "nothing-held-out", "normalise": "none"} | fields))
+
+
+@pytest.mark.parametrize("ids", ["standard", "frequency"])
+@pytest.mark.parametrize("source", ["none", "eos", "sos-eos"])
+@pytest.mark.parametrize("target", ["none", "sos-eos"])
+def test_boundary_tokens_stand_where_they_are_asked_for(
+    four: Corpus, ids: str, source: str, target: str
+) -> None:
+    data = prepare_corpus(four, asked(
+        vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target,
+    ))  # fmt: skip
+    around = {"none": "{}", "eos": "{} <eos>", "sos-eos": "<sos> {} <eos>"}
+    for split in data.splits.values():
+        sides = ((split.source, split.source_text, source, "source"),
+                 (split.target, split.target_text, target, "target"))  # fmt: skip
+        for sequences, texts, boundaries, side in sides:
+            for sequence, text in zip(sequences, texts, strict=True):
+                vocabulary = data.vocabulary(side)
+                assert spelled(sequence, vocabulary) == around[boundaries].format(text)
+                assert data.tokenise(text, side) == sequence.tolist()
+                assert vocabulary.decode(sequence.tolist()) == text
+                assert vocabulary.count_words(sequence.tolist()) == len(text.split())
+    if ids == "frequency" and source == "none":
+        assert (data.source_vocabulary.sos, data.source_vocabulary.eos) == (None, None)
+
+
+def test_a_cut_keeps_the_first_tokens_boundary_tokens_among_them(four: Corpus) -> None:
+    whole = prepare_corpus(four, asked())
+    data = prepare_corpus(four, asked(cut=3))
+    for part, split in data.splits.items():
+        for name in ("source", "target"):
+            long, short = getattr(whole.splits[part], name), getattr(split, name)
+            assert [ids.tolist() for ids in short] == [ids.tolist()[:3] for ids in long]
+    assert data.record["longest"] == {"source": 3, "target": 3}
+    assert data.tokenise("c b a", "source") == whole.tokenise("c b a", "source")[:3]
+    assert data.source_vocabulary == whole.source_vocabulary
+
+
+def test_unknown_words_become_a_token_or_vanish_or_are_refused(make_corpus: Callable) -> None:
+    rows = [("a b", "x", "1", "train"), ("b c", "y", "2", "valid"), ("q a q", "x", "3", "test")]
+
+    def data(unknown: str) -> PreparedData:
+        config = asked(split="grouped", vocabulary={"unknown": unknown})
+        return prepare_corpus(make_corpus(*rows), config)
+
+    assert data("token").splits["test"].source[0].tolist() == [1, 4, 1, 3]
+    assert data("drop").splits["test"].source[0].tolist() == [4, 3]
+    assert data("drop").record["dropped_words"] == {"source": 0, "target": 0}
+    assert "dropped_words" not in data("token").record
+    with pytest.raises(UndefinedError, match=r"^the vocabulary has no word '[cyq]' and data\."):
+        data("refuse")
+
+
+def test_a_pair_that_dropping_empties_is_dropped_and_counted(make_corpus: Callable) -> None:
+    rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"),
+            ("a q", "x", "4", "test")]  # fmt: skip
+    config = asked(split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none",
+                   target_boundaries="none")  # fmt: skip
+    data = prepare_corpus(make_corpus(*rows), config)
+    assert data.splits["valid"].source_text == ["a"]
+    assert data.record["dropped"]["no_known_word"] == 1
+    assert "1 no-known-word pairs were dropped" in data.record["notes"]
+    assert data.splits["test"].source[0].tolist() == [4]
+    with pytest.raises(HeadToHeadError, match=r"^no pair of valid has a word that the vocabularies "
+                       r"know \(1 pairs dropped\); use"):  # fmt: skip
+        prepare_corpus(make_corpus(*rows[:2], rows[3]), config)
+
+
+def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) -> None:
+    toy = {"dataset": "toy-grammar", "options": {"size": 300}}
+    whole, held_out = ready(toy, split="nothing-held-out"), ready(toy)
+    assert whole.record["counts"] == {"train": 300, "valid": 300, "test": 300}
+    assert sum(held_out.record["counts"].values()) == 300
+    sources = [split.source_text for split in whole.splits.values()]
+    assert sources[0] == sources[1] == sources[2]
+    assert set(sources[0]) == {t for split in held_out.splits.values() for t in split.source_text}
+    assert (whole.record["leak"], whole.record["leaky"]) == (1.0, True)
+    assert whole.record["notes"][-1] == (
+        "nothing is held out: the pairs of valid and test are also in train, so scores tell what "
+        "was memorised"
+    )
+    assert ready(toy, split="nothing-held-out", limit=9).record["counts"]["test"] == 9
+    some = ready(toy, split="nothing-held-out", valid=20, test=400)
+    assert some.record["counts"] == {"train": 300, "valid": 20, "test": 300}
+    assert some.splits["train"].source_text == sources[0]
+    assert set(some.splits["valid"].source_text) < set(sources[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocabulary": {"ids": "printed", "unknown": "drop"}},
+         r"^dataset 'toy-grammar' brings no printed vocabularies; use data\.vocabulary\.ids: fre"),
+        ({"vocabulary": {"ids": "position", "unknown": "drop"}},
+         r"^data\.vocabulary\.ids: position is the place in the only pair, got 20 training pairs"),
+        (SCRATCH | {"vocabulary": {"ids": "printed"}},
+         r"^the printed vocabulary has no <unk>; set data\.vocabulary\.unknown: drop or refuse$"),
+        (BY_HAND | {"vocabulary": {"ids": "position"}}, r"^ids by position have no <unk>; set "),
+        (SLIDES | {"source_boundaries": "eos"},
+         r"^the vocabulary has no <eos> to stand around a sentence; set data\.source_boundaries "),
+        (SLIDES | {"target_boundaries": "sos-eos"}, r"^the vocabulary has no <eos> to stand"),
+        (SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "shared": True}},
+         r"^data\.vocabulary\.ids: printed takes words as they are; leave out data\.voc.*shared$"),
+        (SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "max_size": 9}},
+         r"leave out data\.vocabulary\.max_size$"),
+        (BY_HAND | {"vocabulary": {"ids": "position", "unknown": "drop", "min_count": 2}},
+         r"leave out data\.vocabulary\.min_count$"),
+    ],
+)  # fmt: skip
+def test_choices_without_a_meaning_together_are_undefined(
+    ready: Callable[..., PreparedData], fields: dict[str, Any], message: str
+) -> None:
+    toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out"}
+    with pytest.raises(UndefinedError, match=message):
+        ready(fields if "dataset" in fields else toy | fields | {"limit": 20})
+
+
+def test_a_table_with_gaps_is_refused(make_corpus: Callable) -> None:
+    corpus = replace(make_corpus(("a", "x")), vocabularies=({"<pad>": 0, "a": 2}, {"x": 0}))
+    with pytest.raises(UndefinedError, match=r"^a printed vocabulary numbers its words from 0 to"):
+        prepare_corpus(corpus, asked(vocabulary={"ids": "printed", "unknown": "drop"}))
+
+
+def test_ids_without_a_word_are_left_out_of_a_text() -> None:
+    assert Vocabulary(["<pad>", "a", "b"]).decode([1, 4711, 2, 0]) == "a b"
+
+
+@pytest.mark.parametrize("fields", [SCRATCH, ARCHITECTURE, SLIDES, BY_HAND])
+def test_odd_choices_come_back_from_the_cache(
+    ready: Callable[..., PreparedData], fields: dict[str, Any]
+) -> None:
+    first, second = ready(fields), ready(fields)
+    assert second.fingerprint == first.fingerprint
+    assert (second.source_vocabulary, second.target_vocabulary) == (
+        first.source_vocabulary, first.target_vocabulary,
+    )  # fmt: skip
+    assert second.tokenisers == first.tokenisers
+    assert second.record == first.record
+    train = first.splits["train"]
+    for ids, text in zip(train.target, train.target_text, strict=True):
+        assert second.tokenise(text, "target") == ids.tolist()
+
+
+OLD_FILES = {
+    "e9b38c9f42386d262985848c87919290ed118326c853bdb366451f90df68bf13": DataConfig(
+        dataset="toy-grammar", split="iid", normalise="none"
+    ),
+    "30b1abd6d14eb4fc58eec01464926d9de6d2e5b17b1d0b3b522d22a114bc054d": DataConfig(
+        dataset="tatoeba", split="row", normalise="ascii-fold", options={"pair": "eng-spa"},
+        limit=9, vocabulary={"max_size": 50, "shared": True},
+    ),
+}  # fmt: skip
+"""Frozen: where prepared data lay before these choices existed."""
+
+
+def test_choices_with_their_old_meaning_keep_their_place_in_the_cache(tmp_path: Path) -> None:
+    for name, config in OLD_FILES.items():
+        assert PreparedStore(tmp_path, config, "0" * 64).path("mark").stem == name
+    config = next(iter(OLD_FILES.values())).model_copy(update={"cut": 9})
+    assert PreparedStore(tmp_path, config, "0" * 64).path("mark").stem not in OLD_FILES
+
+
+def test_a_file_from_before_these_choices_is_read_with_the_usual_boundaries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = DataConfig(dataset="toy-grammar", options={"size": 300})
+    first = prepare(config, tmp_path)
+    (file,) = (tmp_path / "prepared").iterdir()
+    with np.load(file) as arrays:
+        content = dict(arrays)
+    document = json.loads(content["document"].tobytes())
+    for name in ("vocabularies", "tokenisers"):
+        document[name] = {side: values[:2] for side, values in document[name].items()}
+    content["document"] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
+    with file.open("wb") as opened:
+        np.savez(opened, **content)
+    again = prepare(config, tmp_path)
+    assert not caplog.text
+    for side in ("source", "target"):
+        text = getattr(first.splits["test"], f"{side}_text")[0]
+        assert again.tokenise(text, side) == first.tokenise(text, side)

@@ -1,0 +1,159 @@
+"""Answers in plain words, against differences and intervals that are computed here by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import analyse
+from headtohead.notebooks import EXPERIMENTS
+from headtohead.notebooks.answers import Answer, answer
+
+SEEDS = (1, 2, 3, 4)
+HEADS = {
+    "attention": ["split-heads", "independent-heads"],
+    "model.heads": [2, 4],
+    "match": ["none", "parameters"],
+}
+
+
+def noise(axes: Mapping[str, Any], seed: int) -> float:
+    return 0.05 * math.sin(7 * seed + len("".join(map(str, axes.values()))))
+
+
+def heads_score(axes: Mapping[str, Any], seed: int) -> float:
+    better = 0.2 * (axes["attention"] == "independent-heads") * (axes["match"] == "none")
+    return 0.5 + better + noise(axes, seed)
+
+
+def told(made: ModuleType, folder: Path, name: str, **study: Any) -> Answer:
+    written = made.write_study(folder, made.Study(name=name, seeds=SEEDS, maps=False, **study))
+    experiment = next(one for one in EXPERIMENTS if one.name == name)
+    return answer(experiment, analyse(load_frames(written), allow_partial=True))
+
+
+def by_hand(differences: list[float]) -> str:
+    n = len(differences)
+    mean = sum(differences) / n
+    sd = math.sqrt(sum((one - mean) ** 2 for one in differences) / (n - 1))
+    half = float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n)
+    shown = [f"{one:+.3f}".replace("-", "−") for one in (mean, mean - half, mean + half)]
+    return f"{shown[0]} (95 % interval {shown[1]} to {shown[2]})"
+
+
+def test_heads_are_compared_at_equal_width_and_at_equal_parameters(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score)
+    width, parameters = found.lines
+    for line, match in ((width, "none"), (parameters, "parameters")):
+        differences = []
+        for seed in SEEDS:
+            over_heads = []
+            for heads in (2, 4):
+                sides = [{"attention": one, "model.heads": heads, "match": match}
+                         for one in ("independent-heads", "split-heads")]  # fmt: skip
+                over_heads.append(heads_score(sides[0], seed) - heads_score(sides[1], seed))
+            differences.append(sum(over_heads) / 2)
+        assert line.number == by_hand(differences)
+    assert (width.found, parameters.found) == (True, False)
+    cost = ", with 1.41 times the parameters"
+    assert found.sentence == (
+        f"Independent heads instead of split heads, at equal width: exact match {width.number}"
+        f"{cost}; independent heads instead of split heads, at equal parameters: no difference "
+        f"shows, exact match {parameters.number}{cost}."
+    )
+
+
+def test_sides_that_are_equal_by_construction_say_so(made: ModuleType, tmp_path: Path) -> None:
+    axes = {"masking.encoder": ["padding", "none"], "masking.cross": ["padding", "none"],
+            "masking.decoder": ["padding-causal", "causal", "padding"]}  # fmt: skip
+    found = told(
+        made, tmp_path, "masks-what-they-protect", axes=axes, one_at_a_time=True,
+        equal_to={"padding-padding-causal": "padding-padding-padding-causal"},
+        score=lambda axes, seed: (
+            0.5 * (axes["masking.decoder"] != "padding") + noise(axes, seed) + 0.1
+        ),
+    )  # fmt: skip
+    lines = {line.says: line for line in found.lines}
+    assert lines["taking away the padding mask of the decoder"].number == (
+        "cannot change any result (the two are equal)"
+    )
+    assert lines["taking away both of these padding masks"].number == "not part of these runs"
+    future = lines["taking away the mask of the future (when writing translations)"]
+    assert future.found
+    assert found.sentence.startswith(
+        f"Taking away the mask of the future (when writing translations): exact match "
+        f"{future.number}"
+    )
+
+
+def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
+    states = {(f"{one}-{heads}-{match}", seed): "PLANNED" for one in HEADS["attention"]
+              for heads in HEADS["model.heads"] for match in HEADS["match"]
+              for seed in SEEDS[1:]}  # fmt: skip
+    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score,
+                 states=states)  # fmt: skip
+    assert not found.lines[0].found
+    assert found.lines[0].number.endswith(", one seed")
+
+
+def test_runs_that_are_not_there_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
+    states = {(one, seed): "PLANNED" for one in ("learned(std=1)", "learned(std=0.1)")
+              for seed in SEEDS}  # fmt: skip
+    found = told(
+        made, tmp_path, "positions-fixed-or-learned", states=states,
+        axes={"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]},
+    )  # fmt: skip
+    assert [line.number for line in found.lines[:2]] == ["no finished runs to compare yet"] * 2
+    assert found.lines[2].found
+
+
+def test_the_choice_with_most_of_a_path_is_named_with_its_interval(
+    paths: ModuleType, tmp_path: Path, cache: Path
+) -> None:
+    names = ("model.norm", "model.activation", "train.lr", "model.bias")
+
+    def score(applied: frozenset[str], seed: int) -> float:
+        wobble = 0.002 * math.sin(11 * seed + len(applied))
+        return 0.2 + 0.4 * ("model.norm" in applied) + 0.1 * ("train.lr" in applied) + wobble
+
+    study = paths.PathStudy(names, score, seeds=SEEDS)
+    folder = paths.write_path(tmp_path, study, cache)
+    found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
+    first, second = found.lines[:2]
+    assert (first.says, second.says) == ("model.norm", "train.lr")
+    assert first.change is not None
+    assert first.change.low < 0.4 < first.change.high
+    assert f"most of it is one choice: model.norm, {first.number}; next: train.lr" in (
+        found.sentence
+    )
+    assert found.sentence.endswith("2 of the 4 choices made no difference that shows.")
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
+def test_what_is_compared_stands_in_the_design(experiment: Any) -> None:
+    """Every value that a comparison names is an axis value that the experiment plans."""
+    from headtohead.experiment.design import expand
+    from headtohead.experiment.loading import load_text
+    from headtohead.notebooks.answers import _key
+    from headtohead.notebooks.editions import experiment_text
+    from headtohead.plugins import current
+
+    loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
+    axes = [one.axes for one in expand(loaded, current()).variants]
+    known = {_key(one) for one in axes}
+    for compared in experiment.compares:
+        pairs = [
+            one for one in axes
+            if all(str(one.get(name)) == str(value) for name, value in compared["left"].items())
+            and _key({**one, **compared["right"]}) in known
+        ]  # fmt: skip
+        assert pairs, compared["says"]

@@ -1,0 +1,61 @@
+"""Pictures as HTML: every text of the data is escaped, and numbers stand where they belong."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from headtohead.notebooks.drawing import HEIGHT, WIDTH, draw, interval
+
+HOSTILE = '<b onclick="x">&'
+
+
+def cell(text: str, mark: str = "") -> dict[str, Any]:
+    return {"text": text, "mark": mark, "hue": 0, "note": text}
+
+
+PICTURES: list[dict[str, Any]] = [
+    {"kind": "strips", "note": HOSTILE, "grid": grid,
+     "panels": [{"title": HOSTILE, "rows": [{"label": HOSTILE, "cells": [cell(HOSTILE)]}]}]}
+    for grid in (True, False)
+] + [
+    {"kind": "heat", "note": HOSTILE, "rows": [HOSTILE], "columns": [HOSTILE],
+     "panels": [{"title": HOSTILE, "cells": [[{"text": HOSTILE, "shade": 0.5}]]}]},
+    {"kind": "bars", "note": HOSTILE,
+     "bars": [{"label": HOSTILE, "parts": [{"name": HOSTILE, "share": 1.0}]}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one["kind"])
+def test_no_text_of_a_picture_becomes_markup(picture: dict[str, Any]) -> None:
+    drawn = str(draw(picture))
+    assert "<b onclick" not in drawn
+    assert "&lt;b onclick=&#34;x&#34;&gt;&amp;" in drawn
+
+
+def places(drawn: str, kind: str) -> list[float]:
+    (found,) = re.findall(
+        rf'<line x1="([\d.]+)" y1="[\d.]+" x2="([\d.]+)"[^>]*class="{kind}"', drawn
+    )
+    return [float(one) for one in found]
+
+
+def test_an_interval_stands_where_its_numbers_are() -> None:
+    drawn = str(interval(-0.5, 0.0, 0.5, (-1.0, 1.0)))
+    room = WIDTH - 8
+    assert places(drawn, "bar") == [4 + room / 4, 4 + room * 3 / 4]
+    assert places(drawn, "zero") == [WIDTH / 2, WIDTH / 2]
+    assert f'cx="{WIDTH / 2}" cy="{HEIGHT / 2}"' in drawn
+
+
+def test_what_lies_beyond_the_axis_is_cut_off() -> None:
+    assert places(str(interval(-9.0, 0.5, 9.0, (0.0, 1.0))), "bar") == [4, WIDTH - 4]
+
+
+def test_one_seed_has_a_dot_and_no_bar() -> None:
+    drawn = str(interval(math.nan, 0.5, math.nan, (0.0, 1.0)))
+    assert 'class="bar"' not in drawn
+    assert 'class="dot"' in drawn

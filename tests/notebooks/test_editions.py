@@ -1,0 +1,128 @@
+"""What is run is the experiment file, and of the quick form it is said what was changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.design import expand
+from headtohead.experiment.loading import load_text
+from headtohead.experiment.yaml_text import parse
+from headtohead.notebooks import EXPERIMENTS, Edition, editions
+from headtohead.notebooks.editions import NEEDS_FILE, experiment_text
+from headtohead.plugins import current
+
+TREE = Path(__file__).parents[2] / "experiments"
+NAMES = [one.name for one in EXPERIMENTS]
+
+
+def content(text: str) -> dict[str, Any]:
+    value, _ = parse(text, "test")
+    return dict(value)
+
+
+def edition(name: str, **given: Any) -> Edition:
+    made = editions(**{"quick": False, **given})
+    return next(one for one in made if one.experiment.name == name)
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "some: pairs.tsv"
+    file.write_text("hello\thola\n", encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_is_the_file_of_the_tree(name: str) -> None:
+    assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
+    for one in editions(quick=quick, data_file=pairs):
+        loaded = load_text(one.text, Path(f"{one.name}.yaml"))
+        assert len(expand(loaded, current()).variants) > 1
+
+
+def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
+    quick = {one.name for one in editions(quick=True)}
+    assert len(quick) == 6
+    assert all(name.endswith("-quick") for name in quick)
+    assert quick & {one.name for one in editions(quick=False)} == set()
+
+
+@pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
+def test_a_file_that_needs_no_data_file_is_run_as_it_is(name: str) -> None:
+    full = edition(name)
+    assert full.text == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
+    assert (full.name, full.changes) == (name, ())
+
+
+def test_the_quick_form_changes_what_it_says_and_nothing_else() -> None:
+    before = content(experiment_text("heads-split-or-independent"))
+    quick = edition("heads-split-or-independent", quick=True)
+    after = content(quick.text)
+    assert "3 seeds instead of 6" in quick.changes
+    assert f"train.epochs 4 instead of {before['base']['train']['epochs']}" in quick.changes
+    for change in quick.changes:
+        assert f"#   {change}\n" in quick.text
+    before["seeds"] = 3
+    before["base"]["train"]["epochs"] = 4
+    before["base"]["evaluate"] = {"test_limit": 150, "alone": False}
+    assert after == before
+
+
+def test_recipes_of_a_design_are_cut_down_one_by_one(pairs: Path) -> None:
+    quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
+    recipes = quick["design"][0]["one_at_a_time"]["recipe"]
+    cut = {one["name"]: one for one in recipes if isinstance(one, dict)}
+    assert cut["architecture-en-de"]["model.d_model"] == 64
+    assert cut["tatoeba-en-es"]["train.steps"] == 50
+    assert "slides-en-fr" in recipes
+
+
+def test_a_file_that_is_given_takes_the_place_of_the_named_one(pairs: Path) -> None:
+    given = edition("notebooks-as-printed", data_file=pairs)
+    recipes = content(given.text)["design"][0]["one_at_a_time"]["recipe"]
+    (tatoeba,) = (one for one in recipes if isinstance(one, dict) and "data.file" in one)
+    assert tatoeba["data.file"] == str(pairs)
+    assert given.left_out == {}
+
+
+def test_without_the_file_only_what_needs_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lacking = edition("notebooks-as-printed")
+    recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
+    names = [one if isinstance(one, str) else one["name"] for one in recipes]
+    assert lacking.left_out == {"tatoeba-en-es": NEEDS_FILE}
+    assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
+    assert lacking.reason is None
+    assert edition("notebooks-same-data-tatoeba").reason == NEEDS_FILE
+    assert edition("notebooks-same-data").reason is None
+
+
+def test_fields_and_seeds_from_the_command_line_are_told() -> None:
+    changed = edition("heads-split-or-independent", overrides=["train.epochs=1"], seeds=2)
+    assert content(changed.text)["seeds"] == 2
+    assert changed.overrides == ("train.epochs=1",)
+    assert changed.changes == ("2 seeds instead of 6", "--set train.epochs=1")
+    assert "#   --set train.epochs=1\n" in changed.text
+
+
+def test_a_field_that_is_none_is_refused() -> None:
+    with pytest.raises(HeadToHeadError, match="expected path=value"):
+        editions(quick=True, overrides=["nonsense"])
+
+
+def test_an_edition_that_is_written_twice_is_left_alone(tmp_path: Path) -> None:
+    one = edition("masks-what-they-protect", quick=True)
+    path = one.write(tmp_path / "new")
+    before = path.stat()
+    assert one.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
+    assert path.read_text(encoding="utf-8") == one.text

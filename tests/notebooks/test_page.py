@@ -1,0 +1,242 @@
+"""The page: five rows, every fault with what it did, and nothing that needs a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headtohead.notebooks import Edition, editions, is_done, write_page
+from headtohead.notebooks.known import NOTEBOOKS
+from headtohead.plugins import current
+
+HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
+OWN = "notebooks-as-printed-quick"
+SAME = "notebooks-same-data-quick"
+RECIPES = [one.recipe for one in NOTEBOOKS]
+
+
+class Page(HTMLParser):
+    """Ids, links, and everything that a browser would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name == "id" and value:
+                self.ids.append(value)
+            if tag == "a" and name == "href" and value:
+                self.links.append(value)
+            elif name in ("src", "href", "srcset", "data") and value != "data:,":
+                self.fetched.append(f"{tag} {name}={value}")
+
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path, kept: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write the page over the given runs, where no file of pairs lies, and return its text."""
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "evidence").symlink_to(kept)
+
+    def page(runs: Path | None = None, name: str = "index.html") -> str:
+        path = write_page(
+            editions(quick=True),
+            runs=runs or tmp_path / "runs",
+            out=out,
+            registry=current(),
+            cache=cache,
+            data_file=None,
+            command="h2h notebooks",
+            quick=True,
+        )
+        return path.with_name(name).read_text(encoding="utf-8")
+
+    return page
+
+
+def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
+    """Write runs of the notebooks on their own data and on the same data."""
+    own = made.Study(name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False,
+                     primary="valid/loss", one_at_a_time=True)  # fmt: skip
+    same = made.Study(
+        name=SAME, seeds=(1, 2), maps=False, primary="test/token_accuracy", one_at_a_time=True,
+        axes={"recipe": ["tatoeba-en-es(positional=sinusoidal)", *RECIPES[:4]]},
+    )  # fmt: skip
+    for one in (own, same):
+        for name, value in changes.items():
+            setattr(one, name, value)
+        made.write_study(folder, one)
+
+
+def text_of(page: str) -> str:
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def test_without_any_run_every_notebook_has_its_row_and_says_what_is_missing(write: Write) -> None:
+    page = write()
+    for one in NOTEBOOKS:
+        assert f'id="notebook-{one.number}"' in page
+        assert one.title in page
+    assert "Not answered: not run: h2h notebooks runs it" in text_of(page)
+
+
+def test_what_each_fault_did_is_told_with_its_number(write: Write) -> None:
+    told = text_of(write())
+    for sentence in (
+        "1 word of its own data is missing in the vocabulary",
+        "5 of 20 sentences reach the model as other sentences",
+        "50 of 152 words",
+        "97.1 % of what the encoder computes",
+        "no logit changes (by",
+        "a batch of more than 128 sentences cannot be computed",
+        "Exchange the English sentence for 100 others: no French word changes",
+        "3 of its 5 ids mean one word in English and another in French",
+        "6 of 6 target words are read in the very place where they must be said",
+        "Training moves 528 of 774 weights",
+        "Row 0 hears no word at all",
+    ):
+        assert sentence in told
+
+
+def test_every_fault_is_explained_and_every_link_leads_somewhere(write: Write) -> None:
+    page = Page(write())
+    inside = [link[1:] for link in page.links if link.startswith("#")]
+    assert len(inside) > 40
+    assert set(inside) <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert sum(one.startswith("fault-") for one in page.ids) == 15
+
+
+def test_the_page_fetches_nothing_and_runs_nothing(write: Write) -> None:
+    text = write()
+    page = Page(text)
+    assert page.fetched == []
+    assert page.tags & {"script", "img", "iframe", "object", "embed"} == set()
+    assert "@import" not in text
+    assert "url(" not in text
+
+
+def test_what_needs_a_file_says_which_option_to_give(write: Write) -> None:
+    page = write()
+    row = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
+    assert "not run: needs a Tatoeba file; give --data-file" in row
+    assert "Not measured: no file: name one of tatoeba" in row
+    assert "without tatoeba-en-es: needs a Tatoeba file" in text_of(page)
+
+
+def test_scores_of_own_and_of_the_same_data_stand_in_the_row(
+    made: ModuleType, tmp_path: Path, write: Write
+) -> None:
+    studies(made, tmp_path / "runs")
+    page = write()
+    row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
+    assert "guessing among 117 words gives 4.76" in row
+    assert re.search(r"\d+ of \d+ translations right", row)
+    assert "token accuracy 0." in row
+    third = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
+    assert "as written: token accuracy" in third
+    assert "its positions put right: token accuracy" in third
+    assert "10 of 10 runs done, 2 seeds" in text_of(page)
+
+
+def test_a_refusal_stands_in_the_row_with_its_reason(
+    made: ModuleType, tmp_path: Path, write: Write
+) -> None:
+    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only",
+               "source": "undefined"}  # fmt: skip
+    studies(made, tmp_path / "runs", excluded=[refused])
+    row = text_of(write().split('id="notebook-5"')[1])
+    assert "refused: fits six words only" in row
+
+
+def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write: Write) -> None:
+    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": HOSTILE, "source": "undefined"}
+    studies(made, tmp_path / "runs", excluded=[refused], sentences=[(HOSTILE, HOSTILE)] * 3)
+    page = write()
+    assert "<img" not in page
+    assert "&lt;img src=" in page
+    assert Page(page).fetched == []
+    markdown = write(name="report.md")
+    assert "<img" not in markdown
+    assert r"\| \`code\` \*\*bold\*\*" in markdown
+
+
+def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, write: Write) -> None:
+    studies(made, tmp_path / "runs", states={("scratch-en-fr", 2): "PLANNED",
+                                             ("slides-en-fr", 1): "FAILED"})  # fmt: skip
+    assert "8 of 10 runs done, 2 seeds" in text_of(write())
+
+
+def test_the_markdown_says_the_same_as_the_page(
+    made: ModuleType, tmp_path: Path, write: Write
+) -> None:
+    studies(made, tmp_path / "runs")
+    markdown = write(name="report.md")
+    for one in NOTEBOOKS:
+        assert f"## {one.number}. {one.title}" in markdown
+    assert "To mend it: `model.cross: encoder`" in markdown
+    rows = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in rows)
+
+
+def test_evidence_is_kept_and_measured_again_when_its_recipe_changes(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headtohead.notebooks import measured
+
+    notebook = next(one for one in NOTEBOOKS if one.recipe == "scratch-en-fr")
+    first = measured.measure(notebook, current(), cache, tmp_path, None)
+    file = tmp_path / "scratch-en-fr.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["faults"][0]["facts"][0]["sentence"] = "kept"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    _, kept = measured.measure(notebook, current(), cache, tmp_path, None)
+    assert kept[0].facts[0].sentence == "kept"
+    content["mark"] = "of something else"
+    file.write_text(json.dumps(content), encoding="utf-8")
+    assert measured.measure(notebook, current(), cache, tmp_path, None) == first
+    file.write_text("torn", encoding="utf-8")
+    assert measured.measure(notebook, current(), cache, tmp_path, None) == first
+
+
+def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    def edition(folder: Path) -> Edition:
+        (one,) = (one for one in editions(quick=True) if one.name == OWN)
+        record = folder / OWN / "experiment.json"
+        content = json.loads(record.read_text(encoding="utf-8"))
+        record.write_text(json.dumps(content | {"text": one.text}), encoding="utf-8")
+        return one
+
+    studies(made, tmp_path / "whole")
+    studies(made, tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
+    out = tmp_path / "out"
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    one = edition(whole)
+    assert not is_done(one, whole, out)
+    (out / OWN).mkdir(parents=True)
+    (out / OWN / "index.html").touch()
+    assert is_done(one, whole, out)
+    assert not is_done(edition(part), part, out)
+    other = next(e for e in editions(quick=True, seeds=9) if e.name == OWN)
+    assert not is_done(other, whole, out)
+    assert not is_done(one, tmp_path / "nowhere", out)

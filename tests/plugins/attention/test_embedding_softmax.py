@@ -1,0 +1,114 @@
+"""The softmax of masked embeddings: the notebook's numbers, and where it has no meaning."""
+
+import pytest
+import torch
+
+from headtohead import HeadToHeadError, plugins
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead_plugins.attention.embedding_softmax import masked_embeddings
+
+# Notebook 5: embeddings with positions, their masked form and the weights, digits as printed.
+EMBEDDINGS = [
+    [-1.8414, -0.1653, -1.6628, -0.9757, 0.5443, 2.3233],
+    [0.7097, 0.8202, 0.1538, 1.2056, -1.7091, 1.3063],
+    [0.9607, -0.7560, 1.3283, 0.2207, -0.3546, 0.3512],
+    [-1.1170, -2.5425, 0.0085, 0.8106, 0.2896, -0.6482],
+    [-1.7519, -2.2727, -0.0269, 2.0114, -0.7436, 1.1899],
+    [-2.2542, 0.8670, 0.3996, -0.7127, -0.0201, -0.3976],
+]
+WEIGHTS = [
+    [1.0000, 0.0000, 0.0000, 0.0000, 0.0000, 0.0000],
+    [0.4724, 0.5276, 0.0000, 0.0000, 0.0000, 0.0000],
+    [0.3811, 0.0685, 0.5504, 0.0000, 0.0000, 0.0000],
+    [0.0893, 0.0215, 0.2753, 0.6139, 0.0000, 0.0000],
+    [0.0189, 0.0112, 0.1058, 0.8124, 0.0517, 0.0000],
+    [0.0172, 0.3890, 0.2437, 0.0801, 0.1602, 0.1098],
+]
+OUTPUT = [
+    [-1.8414e00, -1.0000e09, -1.0000e09, -1.0000e09, -1.0000e09, -1.0000e09],
+    [-4.9545e-01, -4.7240e08, -1.0000e09, -1.0000e09, -1.0000e09, -1.0000e09],
+    [-1.2436e-01, -3.8110e08, -4.4957e08, -1.0000e09, -1.0000e09, -1.0000e09],
+    [-5.7052e-01, -8.9330e07, -1.1080e08, -3.8608e08, -1.0000e09, -1.0000e09],
+    [-9.2311e-01, -1.8853e07, -3.0054e07, -1.3588e08, -9.4832e08, -1.0000e09],
+    [-1.3912e-01, -1.7154e07, -4.0612e08, -6.4985e08, -7.2999e08, -8.9018e08],
+]
+
+
+def test_printed_weights_and_output_come_from_the_printed_embeddings():
+    config = tiny_config("none", "embedding-softmax", "causal", d_model=6, heads=2, norm="post")
+    subject = Subject(config)
+    attention = subject.attention("decoder")
+    x = torch.tensor(EMBEDDINGS, dtype=torch.float64).expand(2, 3, 6, 6)
+    seen = {}
+    found = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None,
+                      seen.__setitem__)  # fmt: skip
+    weights, printed = seen["weights"][0, 0, 0], torch.tensor(WEIGHTS, dtype=torch.float64)
+    torch.testing.assert_close(weights, printed, rtol=0, atol=1e-4)
+    expected = torch.tensor(OUTPUT, dtype=torch.float64)
+    torch.testing.assert_close(found[1, 2], expected, rtol=1e-3, atol=1e-3)
+    assert seen["values"].shape == (2, 3, 1, 6, 6)
+
+
+def test_mask_is_added_to_embeddings_where_keys_are_hidden():
+    x = torch.zeros(1, 1, 3, 3)
+    hidden = masked_embeddings(x, torch.ones(3, 3).tril().bool()[None, None, None])
+    assert hidden[0, 0, 0].tolist() == [[0, -1e9, -1e9], [0, 0, -1e9], [0, 0, 0]]
+    assert masked_embeddings(x, None).eq(0).all()
+
+
+def reason(train=None, decode="forced", longest=None, **choices):
+    config = tiny_config(
+        **({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train
+    )
+    evaluate = config.evaluate.model_copy(update={"decode": decode})
+    config = config.model_copy(update={"evaluate": evaluate})
+    return undefined_reason(config, longest or {}, plugins.current())
+
+
+LENGTH = (
+    "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
+)
+
+
+def test_target_must_have_as_many_tokens_as_the_model_is_wide():
+    assert reason() is None
+    assert reason(longest={"source": 5, "target": 7}) is None
+    assert reason(longest={"source": 5, "target": 6}) == LENGTH.format(5, 5)
+    same = {"target": "same"}
+    assert reason(same, longest={"source": 5, "target": 6}) is None
+    assert reason(same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
+
+
+def test_padding_must_not_change_that():
+    target = {"source": 5, "target": 7}
+    assert reason({"batch_size": 2, "pad_to": 7}, longest=target) is None
+    assert reason({"batch_size": 2, "pad_to": 8}, longest=target) == LENGTH.format(7, 7)
+    wider = {"source": 9, "target": 7}
+    assert reason({"batch_size": 2, "pad_to": "corpus"}, longest=wider) == LENGTH.format(8, 8)
+
+
+@pytest.mark.parametrize("role", ["encoder", "cross"])
+def test_other_roles_are_refused(role):
+    assert reason(attention={role: "embedding-softmax"}) == (
+        f"embedding-softmax is the decoder's own attention, got role '{role}'"
+    )
+
+
+@pytest.mark.parametrize("decode", ["greedy", "zeros"])
+def test_decoding_that_reads_fewer_tokens_is_refused(decode):
+    assert reason(decode=decode) == (
+        f"embedding-softmax reads exactly 6 tokens at once, which decode '{decode}' does not; "
+        "set evaluate.decode: forced"
+    )
+    assert reason(decode="none") is None
+
+
+def test_sentence_of_another_length_is_refused_in_one_line():
+    model = Subject(tiny_config(attention="embedding-softmax")).model
+    ids, lengths = torch.ones(2, 1, 5, dtype=torch.long), torch.full((2, 1), 5)
+    with pytest.raises(HeadToHeadError, match=r"^embedding-softmax needs as many target tokens as "
+                       r"d_model, got 5 and 16; take targets of 16 tokens, "
+                       r"or change model\.d_model$"):  # fmt: skip
+        model(ids, lengths, ids, lengths)

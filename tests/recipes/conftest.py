@@ -1,0 +1,75 @@
+"""What the tests of recipes share: the notebooks' models in plain torch, and the real command."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from headtohead.cli import main
+
+
+def load_module(name):
+    unique = f"headtohead_test_{name}"
+    if unique not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            unique, Path(__file__).with_name(f"{name}.py")
+        )
+        sys.modules[unique] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[unique]
+
+
+@pytest.fixture(scope="session")
+def notebooks():
+    """The plain models."""
+    return load_module("notebooks")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("H2H_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Run the real command in the test's own folder; return exit code, stdout and stderr."""
+
+    def run(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "headtohead.cli", *map(str, arguments)],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def h2h(tmp_path, monkeypatch):
+    """The same in this process, which has torch loaded."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        done = CliRunner().invoke(main, [str(one) for one in arguments])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.stdout, done.stderr
+
+    return run
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Save a model's weights, as its notebook would, and return the file."""
+
+    def save(model, name="weights.pt"):
+        torch.save(model.state_dict(), tmp_path / name)
+        return tmp_path / name
+
+    return save

@@ -1,0 +1,167 @@
+"""An imported checkpoint is an ordinary run: its files, its study, the commands that read it."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import headtohead
+from headtohead import HeadToHeadError
+from headtohead.runs import imported_directory
+
+
+@pytest.fixture
+def one(notebooks, saved):
+    torch.manual_seed(0)
+    return saved(notebooks.Scratch(words=(5000, 5000)), "one.pt")
+
+
+@pytest.fixture
+def three(notebooks, saved):
+    torch.manual_seed(0)
+    return saved(notebooks.Tatoeba(), "three.pt")
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
+    code, out, err = h2h("import", one, "--recipe", "scratch-en-fr", "--name", "first")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "scratch-en-fr, split heads: d_model 10, 1 heads, 1+1 layers, d_ff 40, 5000 and 5000 words",
+        "faults: nothing held out, words dropped",
+        "runs/imported/first",
+    ]
+    run = tmp_path / "runs" / "imported" / "first"
+    record = read(run / "run.json")
+    assert record["recipe"] == "scratch-en-fr"
+    assert record["imported"] == {
+        "file": str(one),
+        "sha256": hashlib.sha256(one.read_bytes()).hexdigest(),
+        "form": "split heads",
+        "words": {"source": 5000, "target": 5000},
+        "positions": 5,
+    }
+    assert {fault["name"] for fault in record["faults"]} >= {"nothing held out", "words dropped"}
+    assert record["config"]["model"]["vocabulary_rows"] == 5000
+    assert record["parameters"]["total"] == sum(
+        tensor.numel() for name, tensor in torch.load(one).items() if not name.endswith("pe")
+    )
+    assert read(run / "status.json")["state"] == "DONE"
+    assert (run / "metrics.jsonl").read_text() == ""
+    assert read(run / "results.json")["metrics"] == {}
+    assert read(run / "vocabulary.json")["source"][38:] == ["<sos>", "<eos>"]
+    assert load_file(run / "checkpoint.safetensors")["words.weight"].shape == (10, 5000)
+
+
+def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
+    code, out, _ = h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "third")
+    assert code == 0
+    assert out.splitlines()[2:] == [
+        "note: it was imported without --data: it works on ids alone and cannot translate",
+        "runs/imported/third",
+    ]
+    run = tmp_path / "runs" / "imported" / "third"
+    assert read(run / "vocabulary.json") == {"source": None, "target": None}
+    assert "works on ids alone" in read(run / "results.json")["notes"][1]
+
+
+def test_double_precision_stays(notebooks, saved, tmp_path):
+    file = saved(notebooks.Scratch().double())
+    path = headtohead.import_checkpoint(
+        file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs"
+    )
+    assert load_file(path / "checkpoint.safetensors")["words.weight"].dtype == torch.float64
+    assert headtohead.load(path).config.train.precision == "float64"
+
+
+def test_status_report_translate_and_sync_read_it(one, three, h2h, command, tmp_path):
+    h2h("import", one, "--recipe", "scratch-en-fr", "--name", "first")
+    h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "third")
+    code, out, _ = h2h("status", "imported")
+    assert code == 0
+    assert "2 runs: 2 DONE" in out
+    code, out, _ = h2h("report", "imported")
+    assert code == 0
+    page = (tmp_path / "reports" / "imported" / "report.md").read_text(encoding="utf-8")
+    assert "positions by batch row" in page
+    code, out, err = h2h("translate", "first", "cat is small")
+    assert code == 0
+    assert out.count("\n") == 1
+    assert err.splitlines() == [
+        "note: faults of this run: nothing held out, words dropped",
+        "note: not in the vocabulary: is",
+    ]
+    code, out, err = command("sync", "imported")
+    assert code == 0, err
+    assert "2 shipped" in out
+    assert "nothing to train again" in h2h("rerun", "first")[2]
+
+
+def test_an_existing_run_is_kept_unless_force_is_given(one, three, h2h, tmp_path):
+    h2h("import", one, "--recipe", "scratch-en-fr", "--name", "mine")
+    code, out, err = h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine")
+    assert (code, out) == (2, "")
+    assert err == (
+        "h2h: run 'runs/imported/mine' exists; give another --name, or --force to replace it\n"
+    )
+    run = tmp_path / "runs" / "imported" / "mine"
+    assert read(run / "run.json")["recipe"] == "scratch-en-fr"
+    assert h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
+    assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
+    assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == [
+        "mine"
+    ]
+    (kept,) = run.parent.glob(".superseded/*/mine/run.json")
+    assert read(kept)["recipe"] == "scratch-en-fr"
+
+
+def test_another_folder_of_runs_is_used(one, h2h, tmp_path):
+    arguments = ("--recipe", "scratch-en-fr", "--name", "first", "--runs", "elsewhere")
+    assert h2h("import", one, *arguments)[1].splitlines()[-1] == "elsewhere/imported/first"
+    assert headtohead.load("first", tmp_path / "elsewhere").imported
+
+
+def test_an_import_that_is_interrupted_leaves_nothing(one, tmp_path, monkeypatch):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(imported_directory.checkpoint, "save", fail)
+    with pytest.raises(HeadToHeadError, match="No space left on device"):
+        headtohead.import_checkpoint(
+            one, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs"
+        )
+    left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert [path.name for path in left if path.name != ".lock"] == []
+
+
+def test_the_run_needs_neither_the_checkpoint_nor_the_data_again(notebooks, saved, tmp_path):
+    data = tmp_path / "eng-spa.tsv"
+    data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")
+    file = saved(notebooks.Tatoeba(words=(5, 5)))
+    path = headtohead.import_checkpoint(
+        file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs"
+    )
+    expected = headtohead.load(path).translate(["Hello"])
+    file.unlink()
+    data.unlink()
+    moved = tmp_path / "moved"
+    shutil.move(path, moved)
+    assert headtohead.load(moved).translate(["Hello"]) == expected
+
+
+def test_a_run_with_another_file_has_another_key(notebooks, saved, tmp_path):
+    keys = set()
+    for seed in range(2):
+        torch.manual_seed(seed)
+        path = headtohead.import_checkpoint(
+            saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}",
+            runs=tmp_path / "runs",
+        )  # fmt: skip
+        keys.add(read(path / "run.json")["key"])
+    assert len(keys) == 2

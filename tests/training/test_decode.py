@@ -1,0 +1,206 @@
+"""The four ways to decode, and scores without padding, against loops over single sentences."""
+
+import numpy as np
+import pytest
+import torch
+
+from headtohead.data import SPECIALS, Split, Vocabulary
+from headtohead.errors import HeadToHeadError
+from headtohead.model.transformer import Transformer
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.evaluate import (
+    alone_size,
+    greedy_writer,
+    teacher_forced,
+    translate_rows,
+    write_forced,
+    write_over_zeros,
+    writer,
+)
+from headtohead.training.tensors import SplitTensors
+
+WORDS = 11
+
+
+def model_of(members=2, words=WORDS, **choices):
+    model = Transformer(tiny_config(**choices), list(range(members)), words, words)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model.double().eval()
+
+
+def split_of(sources, targets, **more):
+    ids = [[np.array(one, dtype=np.int32) for one in side] for side in (sources, targets)]
+    texts = [""] * len(sources)
+    split = Split(*ids, texts, texts, [("",)] * len(sources))
+    return SplitTensors.of(split, torch.device("cpu"), **more)
+
+
+def drawn(count=12, lowest=0, seed=3):
+    dice = np.random.default_rng(seed)
+    return [dice.integers(lowest, WORDS, 1 + row % 5).tolist() for row in range(count)]
+
+
+def logits_alone(model, source, reads):
+    """Return one sentence's logits, computed in a batch of one, ``[member, time, word]``."""
+
+    def expand(ids):
+        return torch.tensor(ids).expand(model.members, 1, -1)
+
+    def lengths(ids):
+        return torch.full((model.members, 1), len(ids))
+
+    with torch.no_grad():
+        return model(expand(source), lengths(source), expand(reads), lengths(reads))[:, 0]
+
+
+BATCHES = [torch.arange(0, 7), torch.arange(7, 12)]
+
+
+def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
+    model, sources = model_of(), drawn()
+    with torch.no_grad():
+        model.words.bias[..., 0] += 1.5
+    split = split_of(sources, [[1, 2]] * 12)
+    found = translate_rows(model, split, BATCHES, write_over_zeros)
+    dropped = 0
+    for row, source in enumerate(sources):
+        logits = logits_alone(model, source, [0] * len(source))
+        for member in range(2):
+            best = [int(torch.argmax(place)) for place in logits[member]]
+            assert found[member][row] == [word for word in best if word != 0]
+            dropped += best.count(0)
+    assert 0 < dropped < 2 * sum(len(source) for source in sources)
+
+
+@pytest.mark.parametrize("predicts", ["next", "same"])
+def test_forced_words_are_the_likeliest_behind_the_true_ones(predicts):
+    model, sources, targets = model_of(), drawn(), drawn(seed=8)
+    split = split_of(sources, targets, predicts=predicts)
+    found = translate_rows(model, split, BATCHES, write_forced)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        reads = target if predicts == "same" else target[:-1]
+        for member in range(2):
+            expected = []
+            if reads:
+                logits = logits_alone(model, source, reads)[member]
+                expected = [int(torch.argmax(place)) for place in logits]
+            assert found[member][row] == expected
+
+
+def test_forced_words_are_found_in_pieces_too(monkeypatch):
+    model, split = model_of(), split_of(drawn(), drawn(seed=8))
+    whole = translate_rows(model, split, BATCHES, write_forced)
+    monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
+    assert translate_rows(model, split, BATCHES, write_forced) == whole
+
+
+@pytest.mark.parametrize("predicts", ["next", "same"])
+def test_losses_count_words_with_the_id_0_and_no_padding(predicts):
+    model, sources, targets = model_of(), drawn(), drawn(seed=8)
+    split = split_of(sources, targets, predicts=predicts)
+    found = teacher_forced(model, split, BATCHES)
+    zeros = 0
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        reads, writes = (target, target) if predicts == "same" else (target[:-1], target[1:])
+        assert int(found.words[row]) == len(writes)
+        zeros += writes.count(0)
+        if writes:
+            chances = logits_alone(model, source, reads).softmax(-1)
+            for member in range(2):
+                loss = -sum(
+                    float(torch.log(chances[member, place, word]))
+                    for place, word in enumerate(writes)
+                )
+                assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
+        else:
+            assert found.losses[:, row].tolist() == [0.0, 0.0]
+    assert zeros
+
+
+def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
+    """Numbering the words anew, model and data alike, changes no translation."""
+    standard = Vocabulary([*SPECIALS, *"abcdefg"])
+    order = [7, 2, 10, 5, 0, 3, 9, 1, 4, 8, 6]
+    other = Vocabulary([standard.words[index] for index in order])
+    assert (other.pad, other.unk, other.sos, other.eos) == (4, 7, 1, 5)
+    model, sources = model_of(), [ids[1:] or [5] for ids in drawn(lowest=4)]
+    moved = model_of()
+    with torch.no_grad():
+        for one in (model, moved):
+            one.words.bias[..., 3] += 1.5
+        for layer in (moved.source_embedding, moved.target_embedding):
+            layer.weight.copy_(layer.weight[:, order].clone())
+        for part in (moved.words.weight, moved.words.bias):
+            part.copy_(part[..., order].clone())
+    place = {index: new for new, index in enumerate(order)}
+    texts = []
+    for one, vocabulary, name in ((model, standard, int), (moved, other, place.get)):
+        split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
+        found = translate_rows(one, split, BATCHES, greedy_writer(vocabulary, 9))
+        texts.append([
+            [vocabulary.decode(written[row], until_eos=False) for row in range(12)]
+            for written in found
+        ])  # fmt: skip
+    assert texts[0] == texts[1]
+    assert len({len(text.split()) for member in texts[0] for text in member}) > 2
+
+
+def test_greedy_decoding_without_a_pad_lets_no_eos_through():
+    vocabulary = Vocabulary(["<sos>", *"abcdefghi", "<eos>"])
+    model = model_of()
+    with torch.no_grad():
+        model.words.bias[..., 10] += 2.0
+        model.words.bias[..., 0] += 1.0
+    split = split_of(drawn(lowest=1), [[1, 2]] * 12)
+    found = translate_rows(model, split, BATCHES, greedy_writer(vocabulary, 9))
+    written = [words for member in found for words in member.values()]
+    assert not any(10 in words for words in written)
+    assert any(0 in words for words in written)
+    assert any(0 < len(words) < 9 for words in written)
+
+
+def test_greedy_decoding_is_refused_where_it_has_no_start_or_no_stop():
+    for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
+        with pytest.raises(HeadToHeadError, match=r"^greedy decoding has no start and no stop "):
+            writer("greedy", Vocabulary(words), 5)
+
+
+def test_every_name_has_its_writer():
+    vocabulary = tiny_data().target_vocabulary
+    assert writer("zeros", vocabulary, 5) is write_over_zeros
+    assert writer("forced", vocabulary, 5) is write_forced
+    assert callable(writer("greedy", vocabulary, 5))
+
+
+BY_ROW = {"name": "sinusoidal", "index": "row"}
+POSITIONS = {"encoder": BY_ROW, "decoder": BY_ROW, "cross": "none"}
+
+
+def test_alone_is_a_batch_of_one_where_rows_are_told_apart():
+    assert alone_size(model_of(), 64) == 64
+    model, sources, targets = model_of(positional=POSITIONS), drawn(), drawn(seed=8)
+    assert alone_size(model, 64) == 1
+    split = split_of(sources, targets)
+    size = alone_size(model, 64)
+    alone = teacher_forced(model, split, split.unpadded_batches(size, by_target=True))
+    together = teacher_forced(model, split, split.unpadded_batches(64, by_target=True))
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if len(target) > 1:
+            chances = logits_alone(model, source, target[:-1]).softmax(-1)
+            loss = -sum(
+                float(torch.log(chances[0, place, word])) for place, word in enumerate(target[1:])
+            )
+            assert float(alone.losses[0, row]) == pytest.approx(loss, abs=1e-5)
+    assert (alone.losses - together.losses).abs().max() > 1e-3
+
+
+def test_pieces_of_the_logits_leave_a_row_in_its_batch(monkeypatch):
+    model = model_of(positional=POSITIONS)
+    split = split_of(drawn(), drawn(seed=8))
+    whole = teacher_forced(model, split, BATCHES)
+    monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
+    pieces = teacher_forced(model, split, BATCHES)
+    torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)

@@ -1,0 +1,493 @@
+"""The notebooks' ways to batch, to target, to train parts or nothing, in whole tiny trainings."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
+from headtohead.data.corpus import fingerprint_pairs
+from headtohead.errors import HeadToHeadError
+from headtohead.experiment.resolve import resolve
+from headtohead.experiment.schema import DataConfig, RunConfig
+from headtohead.experiment.undefined import reach, undefined_reason
+from headtohead.families.dataset import Corpus, Pair
+from headtohead.plugins import current
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.evaluate import write_forced
+from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.maps import probe_maps
+from headtohead.training.optimise import part_of
+from headtohead.training.results import (
+    SplitResults,
+    _alone,
+    score_test_split,
+    translations_table,
+)
+
+CPU = torch.device("cpu")
+PARTS = (
+    "embeddings", "positional", "encoder-attention", "decoder-attention", "cross-attention",
+    "feed-forward", "norm", "words",
+)  # fmt: skip
+
+
+def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = None) -> StackTraining:
+    stack = StackTraining(config, seeds, data or tiny_data(), CPU)
+    stack.run()
+    return stack
+
+
+# -- batches of sentences ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+@pytest.mark.parametrize("pad_to", ["batch", "corpus", 20])
+@pytest.mark.parametrize("more", [{}, {"target": "same", "parts": ["feed-forward", "words"]}])
+def test_a_stack_of_three_is_three_runs_alone(
+    masking: str, pad_to: str | int, more: dict[str, Any]
+) -> None:
+    train = {"steps": 9, "batch_size": 7, "pad_to": pad_to} | more
+    config = tiny_config(masking=masking, train=train)
+    stack = trained(config, [3, 1, 2])
+    assert stack.plan.steps_per_epoch == 7
+    for member, seed in enumerate((3, 1, 2)):
+        alone = trained(config, [seed])
+        for one, other in zip(
+            stack.model.state_dict().values(), alone.model.state_dict().values(), strict=True
+        ):
+            torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("pad_to", "source", "target"), [("batch", 0, 0), ("corpus", 8, 7), (20, 20, 19)]
+)
+def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: int) -> None:
+    config = tiny_config(train={"batch_size": 7, "pad_to": pad_to})
+    stack = StackTraining(config, [1], tiny_data(), CPU)
+    assert tiny_data().record["longest"] == {"source": 7, "target": 8}
+    for _, (batch, _) in zip(range(7), stack._batches(), strict=False):
+        longest = int(batch.source_lengths.max()), int(batch.target_lengths.max())
+        assert batch.source.shape[-1] == (source or longest[0])
+        assert batch.reads.shape[-1] == batch.writes.shape[-1] == (target or longest[1])
+
+
+def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
+    config = tiny_config(train={"batch_size": 48, "steps": 1})
+    seen: list[Evaluation] = []
+    stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
+    train = tiny_data().splits["train"]
+    total, words = 0.0, 0
+    for source, target in zip(train.source, train.target, strict=True):
+        ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target[:-1])]
+        lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
+        with torch.no_grad():
+            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
+        for place, word in enumerate(target[1:].tolist()):
+            total -= float(torch.log(logits[place].softmax(-1)[word]))
+            words += 1
+    stack.run()
+    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
+
+
+def test_an_unshifted_target_predicts_itself() -> None:
+    config = tiny_config(train={"batch_size": 48, "steps": 1, "target": "same"})
+    seen: list[Evaluation] = []
+    stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
+    train = tiny_data().splits["train"]
+    total, words = 0.0, 0
+    for source, target in zip(train.source, train.target, strict=True):
+        ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target)]
+        lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
+        with torch.no_grad():
+            logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
+        for place, word in enumerate(target.tolist()):
+            total -= float(torch.log(logits[place].softmax(-1)[word]))
+            words += 1
+    stack.run()
+    assert seen[0].metrics["train/loss"] == pytest.approx(total / words, rel=1e-9)
+
+
+def pairs_of(*texts: tuple[str, str]) -> PreparedData:
+    pairs = [Pair(source, target, source) for source, target in texts]
+    corpus = Corpus(pairs, fingerprint_pairs(pairs), "", "", ("a", "b"))
+    return prepare_corpus(corpus, DataConfig(
+        dataset="invented", split="nothing-held-out", normalise="none",
+        source_boundaries="none", target_boundaries="none", vocabulary={"ids": "frequency"},
+    ))  # fmt: skip
+
+
+def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -> None:
+    data = pairs_of(("a b", "x"), ("b", "y"), ("a", "y x z"))
+    config = tiny_config(train={"batch_size": 1, "steps": 9, "lr": 0.1, "optimizer": "adam"})
+    stack = StackTraining(config, [1, 2], data, CPU)
+    lonely = 0
+    for _, (batch, live) in zip(range(9), stack._batches(), strict=False):
+        losses = stack._backward(batch, live)
+        for member, words in enumerate(batch.target_lengths[:, 0].tolist()):
+            gradients = [p.grad[member].abs().max() for p in stack.parameters if p.grad is not None]
+            assert (float(losses[member]) == 0.0) is (words == 0)
+            assert (float(max(gradients)) == 0.0) is (words == 0)
+            lonely += words == 0
+        stack.optimizer.zero_grad()
+    assert lonely == 2 * 6
+    stack.run()
+    assert all(bool(torch.isfinite(parameter).all()) for parameter in stack.model.parameters())
+    assert stack.live == [0, 1]
+
+
+def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
+    by_row = {"name": "sinusoidal", "index": "row"}
+    places = {"encoder": by_row, "decoder": by_row, "cross": "none"}
+    config = tiny_config(positional=places, train={"batch_size": 8})
+    found = []
+    for pieces in (1, 4):
+        stack = StackTraining(config, [1], tiny_data(), CPU, micro_batch=pieces)
+        found.append(stack._backward(*next(stack._batches())))
+    assert torch.equal(found[0], found[1])
+
+
+# -- parts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parts", [["feed-forward", "cross-attention", "words"], ["norm"],
+                                   ["embeddings", "decoder-attention"]])  # fmt: skip
+def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
+    config = tiny_config(train={"parts": parts, "steps": 3, "lr": 0.05, "weight_decay": 0.1})
+    stack = StackTraining(config, [1, 2], tiny_data(), CPU)
+    before = {name: value.clone() for name, value in stack.model.named_parameters()}
+    stack.run()
+    moved = {
+        name
+        for name, value in stack.model.named_parameters()
+        if not torch.equal(value, before[name])
+    }
+    assert moved == {name for name in before if part_of(name) in parts}
+    assert moved
+
+
+def test_parts_without_parameters_are_refused() -> None:
+    with pytest.raises(HeadToHeadError, match=r"^train\.parts: positional has no parameters"):
+        StackTraining(tiny_config(train={"parts": ["positional"]}), [1], tiny_data(), CPU)
+
+
+def test_all_parts_together_are_the_whole_model() -> None:
+    train = {"steps": 3, "lr": 0.05}
+    whole = trained(tiny_config(train=train), [1])
+    parts = trained(tiny_config(train=train | {"parts": list(PARTS)}), [1])
+    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("source_embedding.weight", "embeddings"),
+        ("positionals.decoder.weight", "positional"),
+        ("encoder.1.attention.queries_keys_values.weight", "encoder-attention"),
+        ("decoder.0.attention.output.bias", "decoder-attention"),
+        ("decoder.0.cross.keys_values.weight", "cross-attention"),
+        ("encoder.0.attention_branch.norm.bias", "norm"),
+        ("decoder.0.feed_forward_branch.norm.weight", "norm"),
+        ("encoder_norm.weight", "norm"),
+        ("decoder.1.feed_forward.outer.bias", "feed-forward"),
+        ("words.bias", "words"),
+    ],
+)
+def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:
+    assert part_of(name) == part
+
+
+@pytest.mark.parametrize("model", [
+    {}, {"norm": "pre"}, {"final_norm": True}, {"tied": "output"},
+    {"shared": ["norm", "feed-forward"]}, {"decoder_feed_forward": "after-each"},
+])  # fmt: skip
+def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]) -> None:
+    stack = StackTraining(tiny_config(positional="learned", **model), [1], tiny_data(), CPU)
+    kinds = {
+        "StackedLayerNorm": {"norm"},
+        "StackedEmbedding": {"embeddings"},
+        "FeedForward": {"feed-forward"},
+        "Learned": {"positional"},
+        "MultiHeadAttention": {"encoder-attention", "decoder-attention", "cross-attention"},
+    }
+    told = 0
+    for name, module in stack.model.named_modules():
+        allowed = kinds.get(type(module).__name__)
+        for parameter, _ in module.named_parameters():
+            if allowed:
+                assert part_of(f"{name}.{parameter}") in allowed
+                told += 1
+    assert told >= len(list(stack.model.parameters())) - 2
+
+
+# -- nothing is trained ------------------------------------------------------------------------
+
+
+def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path) -> None:
+    config = tiny_config()
+    config = config.model_copy(
+        update={"train": config.train.model_copy(update={"steps": None, "epochs": 0})}
+    )
+    seen: list[Evaluation] = []
+    told: list[tuple[int, int]] = []
+    stack = StackTraining(
+        config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append,
+        on_progress=lambda step, steps: told.append((step, steps)),
+    )  # fmt: skip
+    drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
+    stack.run()
+    assert all(torch.equal(value, drawn[name]) for name, value in stack.model.state_dict().items())
+    assert [(one.member, one.step, one.epoch) for one in seen] == [(0, 0, 0.0), (1, 0, 0.0)]
+    assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
+    assert told == [(0, 0)]
+    again = StackTraining(config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append)
+    again.run()
+    assert seen[2].metrics == seen[0].metrics
+    assert score_test_split(stack, tiny_data())(1).metrics["test/loss"] > 0
+
+
+# -- whole recipes, small ----------------------------------------------------------------------
+
+SMALL = {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32}
+RECIPES: dict[str, tuple[dict[str, Any], int]] = {
+    "scratch-en-fr": ({}, 1),
+    "architecture-en-de": ({"model": SMALL, "train": {"epochs": 1}}, 2),
+    "tatoeba-en-es": (
+        {"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}}, 1,
+    ),
+    "slides-en-fr": ({"model": SMALL}, 0),
+    "by-hand-en-fr": ({}, 1),
+}  # fmt: skip
+TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_alone"}
+FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_alone"}
+
+
+@cache
+def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
+    config = resolve({"recipe": name, **RECIPES[name][0]}, current())
+    data = prepare(config.data, cache_root())
+    assert undefined_reason(config, data.record["longest"], current()) is None
+    stack = trained(config, [1, 2], data)
+    return stack, data, score_test_split(stack, data)(1)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
+    stack, data, results = outcome(name)
+    assert stack.progress.step == stack.steps == RECIPES[name][1]
+    assert stack.live == [0, 1]
+    wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
+    assert set(results.metrics) == wanted
+    assert all(math.isfinite(value) for value in results.metrics.values())
+    assert sum(bucket["n"] for bucket in results.buckets) == len(data.splits["test"])
+
+
+def test_without_decoding_there_are_no_translations_and_no_scores_of_any() -> None:
+    _, _, results = outcome("architecture-en-de")
+    assert results.translations is None
+    assert results.signatures == {}
+    assert {frozenset(bucket) for bucket in results.buckets} == {
+        frozenset({"bucket", "low", "high", "n", "loss"})
+    }
+    assert translations_table(results.translations) == "source\treferences\thypothesis\texact\n"
+
+
+def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
+    raw = {"data": {"dataset": "toy-grammar", "size": 300, "test": 20}, "model": SMALL,
+           "masking": "none", "train": {"steps": 3, "precision": "float64"},
+           "evaluate": {"decode": "forced"}}  # fmt: skip
+    config = resolve(raw, current())
+    data = prepare(config.data, cache_root())
+    stack, test = trained(config, [1], data), data.splits["test"]
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in stack.model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
+    rows = list(range(len(test)))
+    found = _alone(stack, rows, write_forced).written
+    assert found is not None
+    for row in rows:
+        ids = [torch.tensor(one).view(1, 1, -1) for one in (test.source[row], test.target[row])]
+        lengths = [torch.tensor([[ids[0].shape[-1]]]), torch.tensor([[ids[1].shape[-1] - 1]])]
+        with torch.no_grad():
+            logits = stack.model(ids[0], lengths[0], ids[1][..., :-1], lengths[1])[0, 0]
+        assert found[0][row] == [int(torch.argmax(place)) for place in logits]
+
+
+def test_buckets_count_words_whatever_stands_around_them() -> None:
+    """Lengths in words of the 50 pairs, as anyone counts them."""
+    for name in ("architecture-en-de", "tatoeba-en-es"):
+        _, data, results = outcome(name)
+        lengths = [len(text.split()) for text in data.splits["test"].source_text]
+        short = sum(length <= 5 for length in lengths)
+        first = results.buckets[0]
+        assert (first["bucket"], first["n"]) == ("1-5", short)
+
+
+def test_padding_to_100_is_nearly_all_padding() -> None:
+    """Of the 50 pairs' words, by hand: the sum of the lengths over 100 tokens a sentence."""
+    stack, data, _ = outcome("architecture-en-de")
+    train = data.splits["train"]
+    words = sum(len(text.split()) for text in train.source_text)
+    assert stack.plan.padding().source == pytest.approx(1 - words / 5000)
+    assert stack.plan.padding().source > 0.96
+
+
+def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Projecting live positions alone, as large vocabularies do, and all, is the same."""
+    config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
+    data = prepare(config.data, cache_root())
+    found = []
+    for words in (1, 10**9):
+        monkeypatch.setattr("headtohead.training.loop.LARGE_VOCABULARY", words)
+        stack = StackTraining(config, [1, 2], data, CPU)
+        found.append(stack._backward(*next(stack._batches())))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-12)
+
+
+# -- what a probe reads -------------------------------------------------------------------------
+
+
+def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
+    """Return the tokens that the decoder reads for the pair of slides-en-fr."""
+    config = resolve({"recipe": "slides-en-fr", "model": SMALL, **raw}, current())
+    data = prepare(config.data, cache_root())
+    model = StackTraining(config, [1], data, CPU).model
+
+    def read(target: str | None) -> list[str]:
+        record = probe_maps(model, 0, data, "I love AI .", target, 5).record
+        return list(record["target_tokens"])
+
+    return read
+
+
+def test_a_probe_reads_what_training_reads() -> None:
+    pair = "J' adore l'IA ."
+    assert read_by()(pair) == ["J'", "adore", "l'IA"]
+    assert read_by(train={"target": "same", "epochs": 0})(pair) == pair.split()
+    assert read_by()("adore") == ["adore"]
+
+
+def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
+    assert read_by()(None) == ["<pad>"] * 4
+    for decode in ("none", "forced"):
+        with pytest.raises(
+            HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); give a target$"
+        ):
+            read_by(evaluate={"decode": decode})(None)
+    stack, data, _ = outcome("tatoeba-en-es")
+    tokens = probe_maps(stack.model, 0, data, "good night", None, 5).record["target_tokens"]
+    assert tokens[0] == "<sos>"
+
+
+# -- what has no meaning -----------------------------------------------------------------------
+
+
+def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
+    config = resolve({"train": {"epochs": 1}} | raw, current())
+    return undefined_reason(config, longest or {"source": 9, "target": 11}, current())
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"data": {"target_boundaries": "none"}},
+         "greedy decoding has no start and no stop where data.target_boundaries is none; set "
+         "evaluate.decode: none, zeros or forced"),
+        ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 10}},
+         "pad_to 10 is less than the 11 tokens of the longest target; set data.cut: 10"),
+        ({"train": {"epochs": 1, "pad_to": 100}},
+         "pad_to 100 needs batches of a number of sentences; set batch_size"),
+        ({"train": {"epochs": 1, "parts": []}},
+         "parts is empty, so nothing is trained; use epochs: 0"),
+        ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 100},
+          "positional": {"name": "learned", "max_length": 64}},
+         "a source of 100 tokens is longer than the learned table of 64; set "
+         "positional.encoder.max_length to at least 100"),
+        ({"evaluate": {"decode": "zeros"}, "positional": {
+            "encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12},
+            "cross": "none"}, "longest": {"source": 13, "target": 11}},
+         "a target of 13 tokens is longer than the learned table of 12; set "
+         "positional.decoder.max_length to at least 13"),
+        ({"longest": {"source": 3, "target": 1}},
+         "no target has a second token, so there is nothing to predict; use target: same"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], message: str) -> None:
+    assert reason(**raw) == message
+
+
+def test_other_ways_to_decode_need_no_boundaries() -> None:
+    for decode in ("none", "zeros", "forced"):
+        assert reason(data={"target_boundaries": "none"}, evaluate={"decode": decode}) is None
+
+
+def test_what_is_reached_counts_padding_and_empty_targets() -> None:
+    longest = {"source": 9, "target": 11}
+
+    def reached(**train: Any) -> dict[str, int]:
+        return reach(resolve({"train": {"epochs": 1} | train}, current()), longest)
+
+    assert reached() == longest
+    assert reached(batch_size=4) == longest
+    assert reached(batch_size=4, pad_to="corpus") == {"source": 11, "target": 11}
+    assert reached(batch_size=4, pad_to=30) == {"source": 30, "target": 30}
+    assert reach(resolve({"train": {"epochs": 1}}, current()), {}) == {}
+
+
+# -- through the command -----------------------------------------------------------------------
+
+
+def test_runs_without_training_or_translations_are_done_reported_and_shipped(
+    tmp_path: Path,
+) -> None:
+    experiment = {
+        "question": "What does an untrained model know?",
+        "base": {"recipe": "slides-en-fr", "model": SMALL},
+        "baseline": {"evaluate.decode": "zeros"},
+        "design": [{"one_at_a_time": {"evaluate.decode": ["none", "greedy"]}}],
+        "seeds": 1,
+        "probes": ["I hate AI .", "I love AI ."],
+        "metrics": {"primary": "test/loss", "report": ["test/bleu", "train/loss"]},
+    }
+    (tmp_path / "odd.yaml").write_text(yaml.safe_dump(experiment))
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "headtohead.cli", "run", "odd.yaml"], cwd=tmp_path, text=True,
+        env=kept | {"H2H_CACHE": str(tmp_path / "cache")}, capture_output=True, check=False,
+        timeout=200,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    folder = tmp_path / "runs" / "odd"
+    plan = json.loads((folder / "experiment.json").read_text())
+    assert ["greedy decoding has no start" in one["reason"] for one in plan["excluded"]] == [True]
+    runs = sorted(path.parent for path in folder.glob("*/run.json"))
+    assert len(runs) == 2
+    for run in runs:
+        decode = json.loads((run / "run.json").read_text())["config"]["evaluate"]["decode"]
+        assert json.loads((run / "status.json").read_text())["state"] == "DONE"
+        metrics = json.loads((run / "results.json").read_text())["metrics"]
+        assert "train/loss" not in metrics
+        assert metrics["test/loss"] > 0
+        assert ("test/bleu" in metrics) is (decode == "zeros")
+        lines = (run / "translations.tsv").read_text().splitlines()
+        assert len(lines) == (2 if decode == "zeros" else 1)
+        assert (run / "mlflow.json").is_file()
+        # The first probe has a word that the vocabulary refuses; in the other the decoder's second
+        # attention reads the decoder.
+        (probe,) = json.loads((run / "attention" / "probes.json").read_text())
+        assert probe["source"] == "I love AI ."
+        assert probe["target_tokens"] == probe["cross_tokens"] == ["J'", "adore", "l'IA"]
+    assert (tmp_path / "reports" / "odd" / "index.html").is_file()

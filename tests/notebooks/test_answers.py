@@ -25,7 +25,7 @@ HEADS = {
 
 
 def noise(axes: Mapping[str, Any], seed: int) -> float:
-    return 0.05 * math.sin(7 * seed + len("".join(map(str, axes.values()))))
+    return 0.05 * math.sin(7 * seed + sum(map(ord, "".join(map(str, axes.values())))))
 
 
 def heads_score(axes: Mapping[str, Any], seed: int) -> float:

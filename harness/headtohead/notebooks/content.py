@@ -275,4 +275,4 @@ def is_done(edition: Edition, runs: Path, out: Path) -> bool:
         return False
     if not (out / edition.name / "index.html").is_file():
         return False
-    return any(run.state in states.RESULTS for run in read_progress(runs / edition.name).runs)
+    return all(run.state in states.RESULTS for run in read_progress(runs / edition.name).runs)

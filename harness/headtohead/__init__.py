@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headtohead.families.dataset import Corpus as Corpus
     from headtohead.families.dataset import Dataset as Dataset
     from headtohead.families.dataset import Pair as Pair
+    from headtohead.families.draws import Draws as Draws
     from headtohead.families.entry import Options as Options
     from headtohead.families.entry import Setting as Setting
     from headtohead.families.launcher import Exit as Exit
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from headtohead.hookspecs import hookimpl as hookimpl
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins import register as register
+    from headtohead.plugins import registered as registered
     from headtohead.runs.local import LocalLauncher as LocalLauncher
 
 _HOMES = {
@@ -55,6 +57,7 @@ _HOMES = {
     "Corpus": "headtohead.families.dataset",
     "Dataset": "headtohead.families.dataset",
     "Pair": "headtohead.families.dataset",
+    "Draws": "headtohead.families.draws",
     "Options": "headtohead.families.entry",
     "Setting": "headtohead.families.entry",
     "Exit": "headtohead.families.launcher",
@@ -69,6 +72,7 @@ _HOMES = {
     "hookimpl": "headtohead.hookspecs",
     "find_geometry": "headtohead.model.geometry",
     "register": "headtohead.plugins",
+    "registered": "headtohead.plugins",
     "LocalLauncher": "headtohead.runs.local",
 }
 
@@ -77,6 +81,7 @@ __all__ = [
     "Checkpoint",
     "Corpus",
     "Dataset",
+    "Draws",
     "Exit",
     "Geometry",
     "HeadToHeadError",
@@ -99,6 +104,7 @@ __all__ = [
     "load",
     "plan",
     "register",
+    "registered",
     "report",
     "results",
     "run",

@@ -207,6 +207,15 @@ def current() -> Registry:
     return _current
 
 
+def registered(family: str, name: str) -> type[Entry]:
+    """Return a registered entry, for one that is made of another.
+
+    Raises:
+        HeadToHeadError: For an unknown name, with the nearest one.
+    """
+    return current().find(family, name).entry
+
+
 def use_files(files: Iterable[Path]) -> Registry:
     """Load the given plugin files into the registry of this process, on top of what is there."""
     registry = current()

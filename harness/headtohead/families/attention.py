@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -17,9 +17,19 @@ if TYPE_CHECKING:
 class Attention(Part):
     """An attention style, set per role; one object per layer and role.
 
-    Only ``geometry`` is required. A style that overrides ``normalise``, ``mix`` or ``read`` trains
-    on the explicit path; ``transform`` alone keeps the fused one.
+    Only ``geometry`` is required. A style that overrides ``scores``, ``mix_scores``, ``normalise``,
+    ``mix`` or ``read`` trains on the explicit path, unless it has a ``shortcut``; ``transform`` and
+    ``finish`` keep the fused one.
     """
+
+    weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
+    """What a row of weights is: positive and of sum one, positive, or of either sign.
+
+    The invariants hold a style to it, and maps of signed weights get a scale with two colours.
+    """
+
+    hears_places: ClassVar[bool] = False
+    """Whether scores depend on positions without any encoding."""
 
     projects: ClassVar[bool] = True
     """Whether queries, keys, values and what the heads read are projected.
@@ -76,6 +86,32 @@ class Attention(Part):
         """
         raise NotImplementedError
 
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        """Return scores ``[member, batch or 1, head, query, key]``, before positions add to them.
+
+        Positions are as those of an encoding, ``[1, time]``.
+        """
+        return q @ k.transpose(-2, -1) * self.context.geometry.scale
+
+    def mix_scores(self, scores: Tensor) -> Tensor:
+        """Change scores after positions acted and before masking, for example across heads."""
+        return scores
+
+    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
+        """Return what the heads read, ``[member, batch, head, query, width]``, without any weights.
+
+        For a style whose weights need not be computed to train. It must equal the explicit path,
+        which still gives the maps; where attention weights are dropped out, or an encoding acts on
+        scores or values, that path is taken.
+        """
+        raise NotImplementedError
+
+    def finish(self, heads: Tensor) -> Tensor:
+        """Change what the heads read, ``[member, batch, head, query, width]``, before output."""
+        return heads
+
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Change queries and keys, ``[member, batch, head, time, width]``, before positions act."""
         return q, k
@@ -92,5 +128,8 @@ class Attention(Part):
         return torch.softmax(scores.masked_fill(dead, 0.0), dim=-1).masked_fill(dead, 0.0)
 
     def mix(self, weights: Tensor) -> Tensor:
-        """Change the weights after normalisation, for example across heads."""
+        """Change the weights after normalisation, for example across heads.
+
+        May leave fewer heads, as many as ``mixed_heads`` of the geometry.
+        """
         return weights

@@ -19,7 +19,9 @@ class Geometry:
     """Shape of one multi-head attention: numbers of heads and widths of one head.
 
     ``kv_heads`` divides ``heads``; query head i reads key/value head ``i // (heads // kv_heads)``.
-    ``scale`` multiplies the dot products, usually ``key_width ** -0.5``.
+    ``scale`` multiplies the dot products, usually ``key_width ** -0.5``. A ``key_width`` of 0 means
+    that content has no say in the scores. ``mixed_heads`` is how many heads are left where ``mix``
+    makes fewer of them, a divisor of ``heads``; value heads are fewer by the same factor.
     """
 
     heads: int
@@ -27,11 +29,23 @@ class Geometry:
     key_width: int
     value_width: int
     scale: float
+    mixed_heads: int | None = None
+
+    @property
+    def reading_heads(self) -> int:
+        """Heads that read values: all, or those that ``mix`` leaves."""
+        return self.heads if self.mixed_heads is None else self.mixed_heads
+
+    @property
+    def value_heads(self) -> int:
+        """Heads of values."""
+        return self.kv_heads * self.reading_heads // self.heads
 
     def parameters(self, d_model: int, bias: bool) -> int:
         """Number of weights of the four projections of one attention, biases counted if present."""
-        outputs = self.heads * self.key_width + self.kv_heads * (self.key_width + self.value_width)
-        weights = d_model * (outputs + self.heads * self.value_width)
+        keys, values = self.kv_heads * self.key_width, self.value_heads * self.value_width
+        outputs = self.heads * self.key_width + keys + values
+        weights = d_model * (outputs + self.reading_heads * self.value_width)
         return weights + (outputs + d_model if bias else 0)
 
 
@@ -115,7 +129,9 @@ class Positional(Part):
 
     Positions are integer tensors ``[batch or 1, time]``, increasing along time. One object serves
     all layers of its role. With ``index`` "row", ``embed`` is given the rows of the batch instead,
-    ``[batch, 1]``, and what it returns is added to every token of a row.
+    ``[batch, 1]``, and what it returns is added to every token of a row. An encoding that draws
+    positions is told, while it trains, those of the sentences of all members, member after member
+    along the batch axis; its member axis is then 1.
     """
 
     bare: ClassVar[dict[str, str]] = {"cross": "none"}
@@ -139,11 +155,25 @@ class Positional(Part):
         """Return what ``embed`` is given: places in the sentence, or rows of the batch."""
         return "time"
 
+    def draw(self, batch: int, time: int) -> Tensor | None:
+        """Return the positions that training tells for the places of a batch, or None for these.
+
+        ``[member, batch, time]``, in the roles encoder and decoder, once in every training pass;
+        ``Draws`` has the numbers. It goes with ``embed``, ``rotate`` and ``bias``. Evaluation tells
+        the places themselves.
+        """
+        return None
+
     def remember(self, compute: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``compute(*arguments)``, computed once for the same tensor objects.
 
         For tables without parameters: the core passes the same position tensors in every step.
+        Positions that were drawn never come again, and nothing of them is kept.
         """
+        if any(
+            isinstance(one, Tensor) and one.dim() == 2 and min(one.shape) > 1 for one in arguments
+        ):
+            return compute(*arguments)
         memory: dict[Any, Any] = self.__dict__.setdefault("_remembered", {})
         key = (compute, *(id(a) if isinstance(a, Tensor) else a for a in arguments))
         if key not in memory:

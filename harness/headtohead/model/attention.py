@@ -1,6 +1,7 @@
 """Multi-head attention as the core executes it: one fused path, one explicit path, equal results.
 
-Both compute ``mix(normalise(fill(scale · qkᵀ + score + bias, keep))) · v + values``
+Both compute ``mix(normalise(fill(mix_scores(scores + score + bias), keep))) · v + values``, where
+scores are ``scale · qkᵀ`` unless the style has its own
 (Vaswani et al. 2017, section 3.2, with the places where variants act). The fused path hands it to
 ``scaled_dot_product_attention``; the explicit path has the weights and can show them.
 """
@@ -41,6 +42,8 @@ class View:
     query_positions: Tensor
     key_positions: Tensor
     keep: Tensor | None
+    drawn: bool = False
+    """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, fill: str) -> Tensor | None:
@@ -137,20 +140,26 @@ class MultiHeadAttention(nn.Module):
         self.self_attention = self_attention
         geometry = context.geometry
         self._groups = geometry.heads // geometry.kv_heads
-        self._joined = geometry.heads * geometry.value_width
+        self._joined = geometry.reading_heads * geometry.value_width
         self._projects = style.projects
         if style.projects:
             self._build_projections(bias, init)
         self._rotates = overrides(positional, Positional, "rotate")
         self._transforms = overrides(style, Attention, "transform")
+        self._finishes = overrides(style, Attention, "finish")
+        self._mixes_scores = overrides(style, Attention, "mix_scores")
         self._has_bias = overrides(positional, Positional, "bias")
+        own = ("scores", "mix_scores", "normalise", "mix")
         needs_weights = (
             not style.projects
-            or overrides(style, Attention, "normalise")
-            or overrides(style, Attention, "mix")
+            or any(overrides(style, Attention, name) for name in own)
             or overrides(positional, Positional, "score")
             or overrides(positional, Positional, "values")
         )
+        self._has_shortcut = overrides(style, Attention, "shortcut") and not any(
+            overrides(positional, Positional, name) for name in ("bias", "score", "values")
+        )
+        needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
 
@@ -159,7 +168,7 @@ class MultiHeadAttention(nn.Module):
         generators, d_model = context.generators, context.d_model
         q = geometry.heads * geometry.key_width
         k = geometry.kv_heads * geometry.key_width
-        v = geometry.kv_heads * geometry.value_width
+        v = geometry.value_heads * geometry.value_width
         if self.self_attention:
             self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
         else:
@@ -191,7 +200,8 @@ class MultiHeadAttention(nn.Module):
             record: If given, the explicit path is taken and each step handed over: ``queries``,
                 ``keys`` and ``values`` (before that ``plain_queries`` and ``plain_keys``, where
                 style or encoding change them), ``scores`` (before that ``products`` and ``bias``,
-                where an encoding adds to them), ``mask``, ``filled``, ``weights``, ``heads``, all
+                where an encoding adds to them, and ``unmixed``, where the style mixes them),
+                ``mask``, ``filled``, ``weights``, ``heads`` (and ``finished``), all
                 ``[member, batch, head, time, ..]``, and ``joined`` ``[member, tokens, width]``.
                 A style without projections has only the last five, and its ``values``.
         """
@@ -216,10 +226,14 @@ class MultiHeadAttention(nn.Module):
             record("values", v)
         k, v = self._repeat(k), self._repeat(v)
         if record is None and self.path == "fused":
-            heads = self._fused(q, k, v, view).transpose(1, 2)
+            heads = self._without_weights(q, k, v, view)
         else:
-            heads = self._explicit(q, k, v, view, record).transpose(2, 3)
-        joined = heads.reshape(x.shape[0], x.shape[1], self._joined)
+            heads = self._explicit(q, k, v, view, record)
+        if self._finishes:
+            heads = self.style.finish(heads.view(*q.shape[:2], *heads.shape[-3:]))
+            if record is not None:
+                record("finished", heads)
+        joined = heads.transpose(-3, -2).reshape(x.shape[0], x.shape[1], self._joined)
         if record is not None:
             record("joined", joined)
         output: Tensor = self.output(joined)
@@ -244,7 +258,7 @@ class MultiHeadAttention(nn.Module):
         record: Record | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
-        geometry, role = self.context.geometry, self.context.role
+        geometry = self.context.geometry
         time = view.query_positions.shape[1]
         if self.self_attention:
             q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
@@ -257,7 +271,7 @@ class MultiHeadAttention(nn.Module):
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_time = view.key_positions.shape[1]
         q = _split(q, time, geometry.heads)
-        k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.kv_heads)
+        k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.value_heads)
         if record is not None and (self._transforms or self._rotates):
             record("plain_queries", q)
             record("plain_keys", k)
@@ -266,8 +280,8 @@ class MultiHeadAttention(nn.Module):
         if self._rotates:
             # A cached step brings only the new keys, which stand where the queries stand.
             new_keys = view.query_positions if self.self_attention else view.key_positions
-            q = self.positional.rotate(q, view.query_positions, role)
-            k = self.positional.rotate(k, new_keys, role)
+            q = self._rotate(q, view.query_positions, view)
+            k = self._rotate(k, new_keys, view)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
@@ -278,8 +292,14 @@ class MultiHeadAttention(nn.Module):
         if self._transforms:
             q, _ = self.style.transform(q, q)
         if self._rotates:
-            q = self.positional.rotate(q, view.query_positions, self.context.role)
+            q = self._rotate(q, view.query_positions, view)
         return q
+
+    def _rotate(self, x: Tensor, positions: Tensor, view: View) -> Tensor:
+        role = self.context.role
+        if not view.drawn:
+            return self.positional.rotate(x, positions, role)
+        return self.positional.rotate(x.flatten(0, 1).unsqueeze(0), positions, role).view(x.shape)
 
     def _repeat(self, x: Tensor) -> Tensor:
         groups = self._groups
@@ -291,7 +311,19 @@ class MultiHeadAttention(nn.Module):
         bias = self.positional.bias(
             view.query_positions, view.key_positions, self.context.role, self.context.layer or 0
         )
-        return None if bias is None else bias.to(dtype)
+        if bias is None:
+            return None
+        if view.drawn:
+            bias = bias.view(self.context.members, -1, *bias.shape[2:])
+        return bias.to(dtype)
+
+    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+        """Return what the heads read, members folded into the batch or not."""
+        if not self._has_shortcut:
+            return self._fused(q, k, v, view)
+        if self.dropout and self.training:
+            return self._explicit(q, k, v, view, None)
+        return self.style.shortcut(q, k, v, view.keep)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
         """Return what the heads read, ``[member · batch, head, query, width]``."""
@@ -319,16 +351,19 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         places = (view.query_positions, view.key_positions, self.context.role)
         layer = self.context.layer or 0
-        products = q @ k.transpose(-2, -1) * self.context.geometry.scale
+        products = self.style.scores(q, k, view.query_positions, view.key_positions)
         added = self.positional.score(q, *places, layer)
         bias = self._bias(view, products.dtype)
         if bias is not None:
             added = bias if added is None else added + bias
-        scores = products if added is None else products + added
+        total = products if added is None else products + added
+        scores = self.style.mix_scores(total)
         if record is not None:
             if added is not None:
                 record("products", products)
                 record("bias", added.expand_as(products))
+            if self._mixes_scores:
+                record("unmixed", total)
             record("scores", scores)
         return self._weigh(fill_masked(scores, view.keep, self.fill), v, view, record)
 
@@ -355,7 +390,8 @@ def _sentences(x: Tensor, positions: Tensor) -> Tensor:
 
 def _split(x: Tensor, time: int, heads: int) -> Tensor:
     """Turn ``[member, batch · time, head · width]`` to ``[member, batch, head, time, width]``."""
-    return x.view(x.shape[0], -1, time, heads, x.shape[2] // heads).transpose(2, 3)
+    batch, width = x.shape[1] // time, x.shape[2] // heads
+    return x.view(x.shape[0], batch, time, heads, width).transpose(2, 3)
 
 
 def _fold(bias: Tensor, members: int, batch: int) -> Tensor:

@@ -14,7 +14,7 @@ from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.attention import Cache, MultiHeadAttention, View
+from headtohead.model.attention import Cache, MultiHeadAttention, View, overrides
 from headtohead.model.blocks import Borrowed, Branch, DecoderLayer, EncoderLayer
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import (
@@ -120,6 +120,9 @@ class Transformer(nn.Module):
             for role, one in self.positionals.items()
             if isinstance(one, Positional)
         }
+        self._draws = {
+            role: overrides(one, Positional, "draw") for role, one in self.positionals.items()
+        }
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -167,9 +170,10 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``."""
         time = source.shape[-1]
-        view = self._view("encoder", (0, time), (0, time), lengths)
+        drawn = self._draw("encoder", source)
+        view = self._view("encoder", (0, time), (0, time), lengths, drawn)
         embedding = self.source_embedding or self.target_embedding
-        x = self._embed(source, embedding, "encoder", 0, observe)
+        x = self._embed(source, embedding, "encoder", 0, observe, drawn)
         for index, layer in enumerate(self.encoder):
             x = layer(x, view, _recorder(observe, "encoder", index))
         if self.encoder_norm is not None:
@@ -188,9 +192,10 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
         places = (0, target.shape[-1])
-        own = self._view("decoder", places, places, lengths)
+        drawn = self._draw("decoder", target)
+        own = self._view("decoder", places, places, lengths, drawn)
         cross = self._cross_view(places, places[1], lengths, memory, memory_lengths)
-        x = self._embed(target, self.target_embedding, "decoder", 0, observe)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe, drawn)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (
@@ -239,10 +244,10 @@ class Transformer(nn.Module):
     @staticmethod
     def _cache(memory: Tensor, attention: MultiHeadAttention, length: int) -> Cache:
         geometry = attention.context.geometry
-        shape = (*memory.shape[:2], geometry.kv_heads, length)
+        lead = memory.shape[:2]
         return Cache(
-            memory.new_zeros(*shape, geometry.key_width),
-            memory.new_zeros(*shape, geometry.value_width),
+            memory.new_zeros(*lead, geometry.kv_heads, length, geometry.key_width),
+            memory.new_zeros(*lead, geometry.value_heads, length, geometry.value_width),
         )
 
     def project(self, x: Tensor) -> Tensor:
@@ -261,6 +266,7 @@ class Transformer(nn.Module):
         role: str,
         start: int,
         observe: Observe | None = None,
+        drawn: Tensor | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
         record = _recorder(observe, role, None)
@@ -270,19 +276,31 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        places = self._places(ids, role, start)
+        places = self._places(ids, role, start, drawn)
         if places is not None:
-            x = x + self._cast(places, x.dtype)
+            added = places.view(x.shape).to(x) if drawn is not None else self._cast(places, x.dtype)
+            x = x + added
             if record is not None:
-                record("positions", self._cast(places, x.dtype).expand_as(x).flatten(1, 2))
+                record("positions", added.expand_as(x).flatten(1, 2))
                 record("sum", x.flatten(1, 2))
         return apply_dropout(x.flatten(1, 2), self.sizes.dropout_embedding, self.training)
 
-    def _places(self, ids: Tensor, role: str, start: int) -> Tensor | None:
+    def _draw(self, role: str, ids: Tensor) -> Tensor | None:
+        """Return what training calls the places of a batch, ``[member · batch, time]``, or None."""
+        if not (self.training and self._draws[role]):
+            return None
+        positional = self.positionals[role]
+        assert isinstance(positional, Positional)
+        drawn = positional.draw(*ids.shape[1:])
+        return None if drawn is None else drawn.flatten(0, 1)
+
+    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None) -> Tensor | None:
         """Return what the encoding of a role adds to embeddings."""
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
-        if self._reads_row[role]:
+        if drawn is not None:
+            positions = drawn
+        elif self._reads_row[role]:
             positions = self._positions(0, ids.shape[1], ids.device).column
         else:
             positions = self._positions(start, ids.shape[-1], ids.device).row
@@ -309,7 +327,12 @@ class Transformer(nn.Module):
         return self._ranges[key]
 
     def _view(
-        self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor
+        self,
+        role: str,
+        queries: tuple[int, int],
+        keys: tuple[int, int],
+        lengths: Tensor,
+        drawn: Tensor | None = None,
     ) -> View:
         query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
         keep = self.maskings[role].keep(role, query.places, key.places, lengths.flatten())
@@ -318,6 +341,8 @@ class Transformer(nn.Module):
                 keep = keep[None, :, None]
             else:
                 keep = keep.view(*lengths.shape, 1, *keep.shape[1:])
+        if drawn is not None:
+            return View(drawn, drawn, keep, drawn=True)
         return View(query.row, key.row, keep)
 
     def _cross_view(

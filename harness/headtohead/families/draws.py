@@ -1,0 +1,45 @@
+"""Random numbers that belong to a member: the same alone, in a stack and after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from headtohead.families.positional import BuildContext, draw
+
+Sample = Callable[[torch.Generator], Tensor]
+
+
+class Draws(nn.Module):
+    """Draws for every member from its own stream; how far it has come is saved with the weights.
+
+    Args:
+        context: Of the entry that draws; it costs one number of each member's generator.
+    """
+
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__()
+        start = draw(context.generators, (2,), _seed)
+        self.register_buffer("state", start.long())
+
+    def forward(self, sample: Sample) -> Tensor:
+        """Return ``[member, ...]``: what ``sample`` gives for the next generator of each member.
+
+        Generators are on the CPU; the result is on the device of the model.
+        """
+        state = self.get_buffer("state")
+        drawn = []
+        for seed, count in state.tolist():
+            generator = torch.Generator().manual_seed(int(seed) * 2**24 + int(count))
+            drawn.append(sample(generator))
+        state[:, 1] += 1
+        return torch.stack(drawn).to(state.device)
+
+
+def _seed(out: Tensor, generator: torch.Generator) -> Tensor:
+    """Fill ``[2]`` with a seed below 2^24, exact in float32, and a count of none."""
+    out[0] = float(torch.randint(2**24, (), generator=generator))
+    out[1] = 0.0
+    return out

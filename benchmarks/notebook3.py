@@ -1,0 +1,215 @@
+"""The first steps of tatoeba-en-es at its own sizes, beside a plain implementation of the notebook.
+
+    python benchmarks/notebook3.py --file ../shared/data/eng-spa.manythings-2019-07-21.2col.tsv.xz
+
+Both sides train 512/8/6/2048 on the same file for 50 steps, each with its own folding of letters,
+its own vocabulary, its own draw of weights, batches and dropout; ours is ``h2h run``. Compared is
+the mean loss of every five steps over the seeds: equal within seed noise, if no difference is
+beyond what Welch's t test allows at 5 % over all blocks together (Bonferroni). The plain side is
+written as the notebook is: attention by scores and masks, one batch of 64 random pairs at a time,
+padded to its longest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import lzma
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional
+
+BLOCK, BATCH, CUT = 5, 64, 128
+D_MODEL, HEADS, LAYERS, D_FF, DROPOUT = 512, 8, 6, 2048, 0.1
+PAD = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=1e-4, help="of the plain side: plants a fault")
+    options = parser.parse_args()
+    pairs = read(options.file)
+    ids = [numbered([pair[side] for pair in pairs]) for side in (0, 1)]
+    print(f"{len(pairs):,} pairs, {ids[0][1]:,} and {ids[1][1]:,} words", flush=True)
+    plain = np.array([
+        blocks(plain_losses(ids, seed, options.steps, options.lr))
+        for seed in range(1, options.seeds + 1)
+    ])  # fmt: skip
+    ours = harness_losses(options.file, options.seeds, options.steps)
+    limit = 0.05 / plain.shape[1]
+    print("steps    ours          plain         difference  p")
+    smallest = 1.0
+    for block in range(plain.shape[1]):
+        one, other = ours[:, block], plain[:, block]
+        p = float(stats.ttest_ind(one, other, equal_var=False).pvalue)
+        smallest = min(smallest, p)
+        steps = f"{block * BLOCK + 1}-{(block + 1) * BLOCK}"
+        print(
+            f"{steps:7}  {one.mean():.3f} ±{one.std(ddof=1):.3f}  {other.mean():.3f} "
+            f"±{other.std(ddof=1):.3f}  {one.mean() - other.mean():+.3f}      {p:.3f}"
+        )
+    equal = smallest >= limit
+    print(f"{'equal within' if equal else 'beyond'} seed noise: smallest p {smallest:.4f}, "
+          f"limit {limit:.4f}")  # fmt: skip
+    sys.exit(0 if equal else 1)
+
+
+def blocks(losses: list[float]) -> np.ndarray:
+    return np.array(losses).reshape(-1, BLOCK).mean(axis=1)
+
+
+# -- ours ----------------------------------------------------------------------------------------
+
+
+def harness_losses(file: Path, seeds: int, steps: int) -> np.ndarray:
+    """Train the recipe by the command, all seeds in one stack; return ``[seed, block]``."""
+    experiment = {
+        "question": "How do the first steps go?",
+        "base": {
+            "recipe": "tatoeba-en-es",
+            "data": {"file": str(file.resolve()), "valid": 2, "test": 2},
+            "train": {"steps": steps, "evaluate_every": BLOCK},
+            "evaluate": {"alone": False, "max_length": 4},
+        },
+        "seeds": seeds,
+        "metrics": {"primary": "valid/loss"},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "first-steps.yaml"
+        path.write_text(json.dumps(experiment), encoding="utf-8")
+        subprocess.run(
+            [sys.executable, "-m", "headtohead.cli", "run", path, "--no-tracking"],
+            cwd=folder, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        logs = sorted(Path(folder).glob("runs/first-steps/*/metrics.jsonl"))
+        return np.array([
+            [json.loads(line)["values"]["train/loss"] for line in log.read_text().splitlines()]
+            for log in logs
+        ])  # fmt: skip
+
+
+# -- the notebook, plainly -----------------------------------------------------------------------
+
+
+def read(file: Path) -> list[tuple[list[str], list[str]]]:
+    opened = lzma.open if file.suffix == ".xz" else open
+    with opened(file, "rt", encoding="utf-8") as lines:
+        rows = [line.strip().split("\t") for line in lines if "\t" in line]
+    return [(fold(row[0]), fold(row[1])) for row in rows]
+
+
+def fold(sentence: str) -> list[str]:
+    """Return the words that are left when every letter outside of a-z becomes a space."""
+    kept = sentence.lower().strip().translate(str.maketrans("áéíóú", "aeiou"))
+    return ["<sos>", *re.sub("[^a-z]+", " ", kept).split(), "<eos>"]
+
+
+def numbered(sentences: list[list[str]]) -> tuple[list[list[int]], int]:
+    counts = collections.Counter(word for sentence in sentences for word in sentence)
+    known = {word: number for number, (word, _) in enumerate(counts.most_common(), 2)}
+    return [[known[word] for word in one][:CUT] for one in sentences], len(known) + 2
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.o = (nn.Linear(D_MODEL, D_MODEL) for _ in range(4))
+
+    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+        q, k, v = (
+            map_(one).view(one.shape[0], -1, HEADS, D_MODEL // HEADS).transpose(1, 2)
+            for map_, one in ((self.q, x), (self.k, memory), (self.v, memory))
+        )
+        scores = q @ k.transpose(-2, -1) / math.sqrt(D_MODEL // HEADS)
+        weights = scores.masked_fill(~keep, -1e9).softmax(dim=-1)
+        return self.o((weights @ v).transpose(1, 2).reshape(x.shape))
+
+
+class Layer(nn.Module):
+    def __init__(self, attentions: int) -> None:
+        super().__init__()
+        self.attentions = nn.ModuleList(Attention() for _ in range(attentions))
+        self.feed_forward = nn.Sequential(
+            nn.Linear(D_MODEL, D_FF), nn.ReLU(), nn.Linear(D_FF, D_MODEL)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) for _ in range(attentions + 1))
+
+    def forward(self, x: Tensor, *reads: tuple[Tensor | None, Tensor]) -> Tensor:
+        for attention, norm, (memory, keep) in zip(
+            self.attentions, self.norms, reads, strict=False
+        ):
+            change = attention(x, x if memory is None else memory, keep)
+            x = norm(x + functional.dropout(change, DROPOUT))
+        return self.norms[-1](x + functional.dropout(self.feed_forward(x), DROPOUT))
+
+
+class Model(nn.Module):
+    def __init__(self, source_words: int, target_words: int) -> None:
+        super().__init__()
+        self.source = nn.Embedding(source_words, D_MODEL)
+        self.target = nn.Embedding(target_words, D_MODEL)
+        angles = torch.arange(CUT)[:, None] * 10000.0 ** (-torch.arange(0, D_MODEL, 2) / D_MODEL)
+        self.table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
+        self.encoder = nn.ModuleList(Layer(1) for _ in range(LAYERS))
+        self.decoder = nn.ModuleList(Layer(2) for _ in range(LAYERS))
+        self.encoder_norm, self.decoder_norm = nn.LayerNorm(D_MODEL), nn.LayerNorm(D_MODEL)
+        self.words = nn.Linear(D_MODEL, target_words)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        live = (source != PAD)[:, None, None]
+        causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
+        # The notebook's table is time-first and its batch is not: every token of row b gets row b.
+        places = self.table[: len(source), None]
+        memory = self.source(source) * math.sqrt(D_MODEL) + places
+        for layer in self.encoder:
+            memory = layer(memory, (None, live))
+        memory = self.encoder_norm(memory)
+        x = self.target(target) * math.sqrt(D_MODEL) + places
+        for layer in self.decoder:
+            x = layer(x, (None, causal & (target != PAD)[:, None, None]), (memory, live))
+        return self.words(self.decoder_norm(x))
+
+
+def plain_losses(
+    ids: list[tuple[list[list[int]], int]], seed: int, steps: int, lr: float
+) -> list[float]:
+    torch.manual_seed(seed)
+    (sources, source_words), (targets, target_words) = ids
+    model = Model(source_words, target_words)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    order = torch.randperm(len(sources)).tolist()
+    losses = []
+    for step in range(steps):
+        rows = order[step * BATCH : (step + 1) * BATCH]
+        source, target = padded([sources[r] for r in rows]), padded([targets[r] for r in rows])
+        logits = model(source, target[:, :-1])
+        loss = functional.cross_entropy(
+            logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def padded(sentences: list[list[int]]) -> Tensor:
+    rows = [torch.tensor(one) for one in sentences]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+
+
+if __name__ == "__main__":
+    main()

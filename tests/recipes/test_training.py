@@ -1,0 +1,98 @@
+"""tatoeba-en-es trains as a plain implementation does: the same start, the same batches, 50 losses.
+
+At the notebook's own sizes, where a start of its own and batches of its own are compared over seeds,
+it is benchmarks/notebook3.py that shows it.
+"""
+
+import random
+
+import pytest
+import torch
+from torch.nn import functional
+
+from headtohead import data, plugins
+from headtohead.evidence.targets import recipe_config
+from headtohead.runs.conversion import convert
+from headtohead.runs.fitting import fit
+from headtohead.training.loop import StackTraining
+
+STEPS, ROWS = 50, 8
+WORDS = {
+    "i": "yo", "you": "tú", "see": "ve", "hear": "oye", "the": "la", "a": "una", "red": "roja",
+    "old": "vieja", "house": "casa", "door": "puerta", "cat": "gata", "now": "ahora",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    choose = random.Random(5)
+    lines = []
+    for _ in range(120):
+        words = choose.choices(list(WORDS), k=choose.randint(1, 6))
+        lines.append(f"{' '.join(words)}.\t¡{' '.join(WORDS[word] for word in words)}!")
+    path = tmp_path_factory.mktemp("pairs") / "spa.txt"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def training(file, tmp_path):
+    """The recipe's own choices at a small size, in float64; losses of every step are kept."""
+    chosen = {
+        "data.file": file, "data.valid": 4, "data.test": 2, "positional.arithmetic": "single",
+        "model.d_model": 16, "model.heads": 2, "model.layers": 2, "model.d_ff": 24,
+        "model.dropout_residual": 0.0, "train.batch_size": ROWS, "train.lr": 5e-3,
+        "train.steps": STEPS, "train.evaluate_every": 1, "train.precision": "float64",
+    }  # fmt: skip
+    overrides = [f"{field}={value}" for field, value in chosen.items()]
+    config = recipe_config("tatoeba-en-es", plugins.current(), overrides)
+    prepared = data.prepare(config.data, tmp_path / "cache", registry=plugins.current())
+    return StackTraining(config, [1], prepared, torch.device("cpu"))
+
+
+def plain_losses(model, training):
+    """Train the notebook's model on the same batches, in the notebook's own loop."""
+    training_pairs, plan = training.splits["train"], training.plan
+    optimizer = torch.optim.Adam(model.parameters(), lr=training.train.lr)
+    losses = []
+    for epoch in range(1 + STEPS // plan.steps_per_epoch):
+        for rows, *times in plan.batches([1], epoch, 0):
+            batch = training_pairs.batch(rows, *times)
+            # The whole target, sos to eos, padded with 0 as in the notebook.
+            target = torch.cat([batch.reads[0, :, :1], batch.writes[0].clamp(min=0)], dim=1)
+            logits = model(batch.source[0], target[:, :-1])
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(
+                logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0
+            )
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return losses[:STEPS]
+
+
+def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
+    torch.manual_seed(3)
+    words = training.model.rows
+    plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
+    checkpoint = plugins.current().recipe("tatoeba-en-es").checkpoints[0]
+    found = fit(plain.state_dict(), checkpoint)
+    assert not found.faults
+    start = convert(found.parts, training.model)
+    training.model.load_state_dict({name: value[None] for name, value in start.items()})
+    ours = []
+    training.on_evaluation = lambda one: ours.append(one.metrics["train/loss"])
+    training.run()
+    expected = plain_losses(plain, training)
+    assert len(ours) == STEPS
+    # float64 rounding, enlarged by Adam over 50 steps.
+    assert max(abs(a - b) for a, b in zip(ours, expected, strict=True)) < 1e-9
+    assert expected[-1] < 0.8 * expected[0]

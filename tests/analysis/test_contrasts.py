@@ -122,6 +122,18 @@ def test_losses_under_different_smoothing_do_not_compare(made, tmp_path):
     assert contrast.paired is not None
 
 
+def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
+    study = made.Study(
+        axes={"train.target": ["next", "same"]},
+        config=lambda axes: {"train": {"target": axes["train.target"]}},
+        maps=False,
+    )
+    (contrast,) = variant_family(
+        load_frames(made.write_study(tmp_path, study)), "valid/loss"
+    ).contrasts
+    assert contrast.reason == "losses do not compare: predicted tokens differ"
+
+
 def test_one_seed_gives_a_difference_and_no_verdict(made, tmp_path):
     frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
     family = variant_family(frames, METRIC)

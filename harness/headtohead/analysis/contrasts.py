@@ -178,6 +178,7 @@ def _loss_setting(frames: Frames, slug: str) -> dict[str, Any]:
     return {
         "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, prints))[:1]),
         "label smoothing": train.get("label_smoothing"),
+        "predicted tokens": (train.get("target", "next"), data.get("target_boundaries")),
     }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.draft import FAMILIES
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES, Entry, Options, Setting
+from headtohead.model.geometry import only_length
 from headtohead.plugins import Registered, Registry
 
 
@@ -27,6 +28,25 @@ def undefined_reason(
         or _untrainable(config, longest)
         or _undecodable(config)
         or _refusal(config, reached, registry)
+    )
+
+
+def uneven(config: RunConfig, tokens: Iterable[int]) -> str | None:
+    """Return why targets of these lengths suit no decoder that reads one length alone, or None.
+
+    Args:
+        config: A configuration whose longest target the decoder reads.
+        tokens: Of every target, boundary tokens included.
+    """
+    length = only_length(config)
+    if length is None or config.train.pad_to != "batch":
+        return None
+    shortest, longest = min(lengths := set(tokens)), max(lengths)
+    if shortest == longest:
+        return None
+    return (
+        f"{config.attention.decoder.name} reads exactly {length} tokens, and targets have "
+        f"{shortest} to {longest}; take targets of one length"
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headtohead import HeadToHeadError, plugins
-from headtohead.experiment.undefined import undefined_reason
+from headtohead.experiment.undefined import undefined_reason, uneven
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.attention.embedding_softmax import masked_embeddings
@@ -112,3 +112,16 @@ def test_sentence_of_another_length_is_refused_in_one_line():
                        r"d_model, got 5 and 16; take targets of 16 tokens, "
                        r"or change model\.d_model$"):  # fmt: skip
         model(ids, lengths, ids, lengths)
+
+
+def test_targets_of_several_lengths_are_refused_before_training():
+    def said(*tokens, **train):
+        return uneven(tiny_config(attention="embedding-softmax", train=train), tokens)
+
+    assert said(17, 17) is None
+    assert said(17, 12) == (
+        "embedding-softmax reads exactly 16 tokens, and targets have 12 to 17; "
+        "take targets of one length"
+    )
+    assert said(17, 12, batch_size=2, pad_to=17) is None
+    assert uneven(tiny_config(), (17, 12)) is None

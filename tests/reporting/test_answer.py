@@ -142,3 +142,19 @@ def test_a_baseline_that_diverged_leaves_no_answer_and_the_reason(study):
     text = answered(study(states={("sinusoidal-split-heads-padding-causal", 4): "DIVERGED"}))
     assert text.startswith("No answer: not ranked: ")
     assert "sinusoidal · split-heads · padding-causal: 1 diverged of 6 seeds" in text
+
+
+def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
+    one = made.Study(
+        axes={"recipe": ["here", "there"]},
+        config=lambda axes: {"data": {"dataset": axes["recipe"]}},
+        maps=False,
+    )
+    text = answer(analyse(load_frames(made.write_study(tmp_path, one))))
+    opening = (
+        "Each variant has a data set of its own, so none is ranked; exact match of each by itself: "
+    )
+    assert text.startswith(opening)
+    scores = text.removeprefix(opening).rstrip(".").split("; ")
+    assert len(scores) == 2
+    assert all("95 % interval" in score for score in scores)

@@ -162,6 +162,22 @@ def incomplete(frames: Frames) -> dict[str, str]:
     return found
 
 
+OTHER_DATA = "scores are of different data sets"
+
+
+def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
+    """Return why scores of two variants do not compare, or None if they do."""
+    if _data_set(frames, left) != _data_set(frames, right):
+        return OTHER_DATA
+    return loss_mismatch(frames, left, right, metric)
+
+
+def _data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
+    """Return what tells data sets apart; how much of one is used, and how, does not."""
+    data = (frames.variants[slug].get("config") or {}).get("data", {})
+    return data.get("dataset"), data.get("pair")
+
+
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why losses of two variants do not compare, or None if they do."""
     if not is_loss(metric):
@@ -230,7 +246,7 @@ def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
     """Return the draft with its paired test, or with the reason why there is none."""
     metric, pairs = draft.metric, list(draft.pairs)
     for left, right in pairs:
-        mismatch = loss_mismatch(frames, left, right, metric)
+        mismatch = score_mismatch(frames, left, right, metric)
         if mismatch:
             return replace(draft, reason=mismatch)
     scores = {slug: frames.scores(slug, metric) for pair in pairs for slug in pair}

@@ -27,7 +27,7 @@ from headtohead.analysis.contrasts import (
     Family,
     choice_family,
     factor_differences,
-    loss_mismatch,
+    score_mismatch,
     unranked,
     variant_family,
 )
@@ -255,7 +255,7 @@ class _Reader:
         """Describe a single change; it is not tested."""
         if left is None or right is None:
             return Change(reason="has no meaning")
-        mismatch = loss_mismatch(self.frames, left, right, self.metric)
+        mismatch = score_mismatch(self.frames, left, right, self.metric)
         lacking = [reason for slug in (left, right)
                    if (reason := unranked(self.frames, slug, self.metric))]  # fmt: skip
         if mismatch or (lacking and not self.allow_partial):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import factor_differences, loss_mismatch
+from headtohead.analysis.contrasts import factor_differences, score_mismatch
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.path import PathAnalysis, Share
@@ -135,7 +135,7 @@ def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
         return Line(draft.says, metric, reason="not part of these runs")
     if all(frames.trained(left) == frames.trained(right) for left, right in pairs):
         return Line(draft.says, metric, reason="cannot change any result (the two are equal)")
-    mismatch = next(filter(None, (loss_mismatch(frames, *pair, metric) for pair in pairs)), None)
+    mismatch = next(filter(None, (score_mismatch(frames, *pair, metric) for pair in pairs)), None)
     if mismatch:
         return Line(draft.says, metric, reason=mismatch)
     slugs = {slug for pair in pairs for slug in pair}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import UNDETECTED, Contrast
+from headtohead.analysis.contrasts import OTHER_DATA, UNDETECTED, Contrast
 from headtohead.analysis.frames import FINAL
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.study import Analysis, main_contrasts
@@ -182,5 +182,24 @@ def _nothing_to_compare(analysis: Analysis) -> str:
     reasons = {contrast.reason for contrast in main_contrasts(analysis)}
     if reasons == {"equal by construction"}:
         return "No difference is possible: all variants are equal by construction."
+    if reasons == {OTHER_DATA}:
+        return _each_by_itself(analysis)
     first = next((contrast.reason for contrast in main_contrasts(analysis)), None)
     return f"No answer: {first or 'the experiment declares no contrast'}."
+
+
+def _each_by_itself(analysis: Analysis) -> str:
+    """Return the score of every variant, where each has data of its own."""
+    scores = []
+    for slug, row in analysis.frames.variants.items():
+        summary = analysis.summaries[slug]
+        if not math.isnan(summary.mean):
+            interval = (
+                f"{show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)}"
+            )
+            score = show(summary.mean, analysis.metric)
+            scores.append(f"{row['title']} {score} (95 % interval {interval})")
+    return (
+        f"Each variant has a data set of its own, so none is ranked; "
+        f"{readable(analysis.metric)} of each by itself: {'; '.join(scores)}."
+    )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headtohead.families.launcher import Job as Job
     from headtohead.families.launcher import Launcher as Launcher
     from headtohead.families.masking import Masking as Masking
+    from headtohead.families.positional import BuildContext as BuildContext
     from headtohead.families.positional import Geometry as Geometry
     from headtohead.families.positional import Positional as Positional
     from headtohead.families.recipe import Checkpoint as Checkpoint
@@ -64,6 +65,7 @@ _HOMES = {
     "Job": "headtohead.families.launcher",
     "Launcher": "headtohead.families.launcher",
     "Masking": "headtohead.families.masking",
+    "BuildContext": "headtohead.families.positional",
     "Geometry": "headtohead.families.positional",
     "Positional": "headtohead.families.positional",
     "Checkpoint": "headtohead.families.recipe",
@@ -78,6 +80,7 @@ _HOMES = {
 
 __all__ = [
     "Attention",
+    "BuildContext",
     "Checkpoint",
     "Corpus",
     "Dataset",

@@ -1,10 +1,11 @@
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
 from headtohead.analysis.figures import style
-from headtohead.analysis.figures.buckets import bucket_scores, buckets_figure
+from headtohead.analysis.figures.buckets import bucket_scores, buckets_figure, end_of_training
 from headtohead.analysis.figures.cost import cost_figure
 from headtohead.analysis.figures.curves import curves, curves_figure
 from headtohead.analysis.figures.forest import forest_figure
@@ -105,3 +106,24 @@ def test_colours_become_variables_of_the_page_and_keep_their_value(analysis):
     themed = style.themed(style.to_svg(strip_figure(analysis), "salt"))
     assert "var(--c1, #0072b2)" in themed
     assert "var(--ink, #1f2328)" in themed
+
+
+def trained_up_to(analysis, tokens):
+    data = {**analysis.frames.experiment["data"], "longest_in_train": tokens}
+    frames = replace(analysis.frames, experiment={**analysis.frames.experiment, "data": data})
+    return replace(analysis, frames=frames)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "place"), [(5, 0.5), (8, 1.5), (11, 2.5), (7, None), (14, None), (20, None)]
+)
+def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analysis, tokens, place):
+    """Buckets are 1-5, 6-8, 9-11 and 12-14."""
+    trained = trained_up_to(analysis, tokens)
+    assert end_of_training(trained) == place
+    svg = style.to_svg(buckets_figure(trained), "salt")
+    assert ("longer than all of training" in svg) == (place is not None)
+
+
+def test_records_that_do_not_say_where_training_ends_have_no_line(analysis):
+    assert end_of_training(analysis) is None

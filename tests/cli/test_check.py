@@ -1,4 +1,5 @@
 import json
+import re
 import textwrap
 
 import pytest
@@ -88,11 +89,12 @@ REQUIRING = '''
 
 
 @pytest.fixture
-def h2h(tmp_path, monkeypatch):
+def h2h(tmp_path, monkeypatch, request):
     """Run a command in an empty folder with a registry of its own; return exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(plugins, "_current", None)
+    if "few" not in request.fixturenames:
+        monkeypatch.setattr(plugins, "_current", None)
 
     def h2h(*arguments):
         result = CliRunner().invoke(main, [str(one) for one in arguments])
@@ -147,6 +149,82 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     assert found["causality"].endswith(
         "expected at most 1e-09: change of logits before a changed target token"
     )
+    shown = output[output.index("smallest example of causality:\n") :].splitlines()[1]
+    assert re.fullmatch(
+        r"  1 source word, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
+        r"target token 1 of sentence 0 moves the logit of word \d at place 0 by 0\.\d+",
+        shown,
+    )
+
+
+def test_without_a_name_a_plugin_file_is_checked_and_nothing_else(h2h, plugin):
+    code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
+    records = json.loads(output)
+    assert code == 1
+    assert [one["name"] for one in records] == ["masking/peeking", "recipe/peeped"]
+    causality = next(one for one in records[0]["invariants"] if one["invariant"] == "causality")
+    assert causality["outcome"] == "broken"
+    assert causality["example"].startswith("1 source word, 2 target tokens, 1 sentence, ")
+
+
+def test_a_file_that_registers_nothing_to_check_is_one_clear_line(h2h, plugin):
+    path = plugin('"""Nothing."""')
+    code, output = h2h("check", "--plugin", path)
+    assert (code, output) == (
+        2,
+        f"h2h: {path} registers nothing to check; h2h check takes positional, attention, masking "
+        "and recipe entries\n",
+    )
+
+
+def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
+    path = plugin("import headtohed")
+    code, output = h2h("check", "--plugin", path)
+    assert (code, output) == (
+        2,
+        f"h2h: plugin '{path}' (file) failed to import: ModuleNotFoundError: "
+        "No module named 'headtohed'\n",
+    )
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Let the registry have two entries of each family."""
+    kept = {"positional": ("none", "alibi"), "attention": ("split-heads", "linear"),
+            "masking": ("padding", "padding-causal")}  # fmt: skip
+    registry = plugins.load_registry()
+    for family, names in kept.items():
+        registry.entries[family] = {name: registry.entries[family][name] for name in names}
+    registry.entries["positional"]["sinusoidal"] = plugins.load_registry().entries["positional"][
+        "sinusoidal"
+    ]
+    monkeypatch.setattr(plugins, "_current", registry)
+
+
+@pytest.mark.usefixtures("few")
+def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
+    code, output = h2h("check", "--all", "--format", "json")
+    found = json.loads(output)
+    pairs = {(one["attention"], one["positional"]): one for one in found["pairs"]}
+    assert code == 0
+    assert found["sound"] is True
+    assert pairs["linear", "alibi"]["outcomes"] == {}
+    assert "acts on the matrix of scores" in pairs["linear", "alibi"]["refused"]
+    assert set(pairs["split-heads", "alibi"]["outcomes"]) == {"holds"}
+    asked = sum(sum(one["outcomes"].values()) for one in pairs.values())
+    assert asked == found["combinations"]
+    # Two styles, three encodings, two masks, without linear × alibi; the rest is by role.
+    assert found["combinations"] > (2 * 3 - 1) * 2
+    assert set(found["invariants"]) == set(NAMES)
+
+
+def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
+    assert h2h("check", "--all", "rotary") == (
+        2, "h2h: --all asks of all combinations; leave out names and --set\n",
+    )  # fmt: skip
+    assert h2h("check", "rotary", "--format", "markdown") == (
+        2, "h2h: --format markdown is the page of --all; add --all, or take json\n",
+    )  # fmt: skip
 
 
 def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):

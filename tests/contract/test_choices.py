@@ -79,6 +79,9 @@ CONSEQUENCES = {
         {"positional": BY_ROW}, {"batch-of-one", "source-order", "source-mirror"},
     ),
     "rows of targets": ({"positional": {"decoder": BY_ROW}}, {"batch-of-one"}),
+    "single precision": (
+        {"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"},
+    ),
     "mask on embeddings": (
         {"attention": "embedding-softmax", "norm": "post"}, {"hears-target", "gradients"},
     ),

@@ -1,7 +1,8 @@
-"""Every invariant over every registered positional × attention × masking.
+"""Every invariant, pairwise over attention × positional × masking × fill × role.
 
-A new entry is tested by being registered. The training of stacks is dearer and asked of fewer:
-see ``test_stacks.py``.
+A new entry is tested by being registered: every two choices that have a meaning together meet in
+some configuration. All combinations are asked by ``h2h check --all``; what trains stacks is asked
+of fewer, see ``test_stacks.py``.
 """
 
 import itertools
@@ -9,35 +10,92 @@ import itertools
 import pytest
 
 from headtohead import plugins
-from headtohead.testing import INVARIANTS, Subject, tiny_config
+from headtohead.evidence.surroundings import by_role, defined
+from headtohead.testing import INVARIANTS, Subject, check, tiny_config
+from headtohead.testing.covering import covering
+from headtohead.testing.invariants import TRAINING
+from headtohead.testing.invariants.parity import FILLS
 
 REGISTRY = plugins.current()
 FAMILIES = ("positional", "attention", "masking")
+ROLES = ("as its name means", "every role", "the encoder alone", "the decoder alone",
+         "the cross alone")  # fmt: skip
+FACTORS = {
+    **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
+    "fill": list(FILLS),
+    "role": list(ROLES),
+}
 
 
-def refused(positional, attention):
-    return REGISTRY.attention(attention).refusal(REGISTRY.positional(positional))
+def choices(row):
+    """Return a row in the words of ``tiny_config``; the role is that of the positional."""
+    names = {name: value for name, value in row.items() if name != "role"}
+    if row["role"] != ROLES[0] and "positional" in row:
+        names["positional"] = dict(by_role("positional", row["positional"], REGISTRY))[row["role"]]
+    return names
 
 
-GRID = [
-    names
-    for names in itertools.product(*(sorted(REGISTRY.entries[family]) for family in FAMILIES))
-    if not refused(*names[:2])
-]
+_defined = {}
 
 
-def test_only_a_style_without_projections_refuses_an_encoding():
-    pairs = itertools.product(REGISTRY.entries["positional"], REGISTRY.entries["attention"])
-    assert {names for names in pairs if refused(*names)} == {
-        ("alibi", "embedding-softmax"), ("rotary", "embedding-softmax"),
-    }  # fmt: skip
+def has_meaning(row):
+    """Tell whether a row is defined, or the beginning of one in some role."""
+    if "role" not in row:
+        return any(has_meaning(row | {"role": role}) for role in ROLES)
+    names = choices(row)
+    key = str(sorted(names.items()))
+    if key not in _defined:
+        _defined[key] = defined(names, REGISTRY) is not None
+    return _defined[key]
 
 
-@pytest.mark.parametrize("names", GRID, ids="/".join)
-def test_no_invariant_is_broken(names):
-    subject = Subject(tiny_config(*names))
-    asked = [one for one in INVARIANTS if one.name != "stacking"]
+def written(row):
+    return "/".join(row.values())
+
+
+PAIRWISE = covering(FACTORS, has_meaning)
+
+
+@pytest.mark.parametrize("row", PAIRWISE, ids=written)
+def test_no_invariant_is_broken(row):
+    subject = Subject(tiny_config(**choices(row)))
+    asked = [one for one in INVARIANTS if one.name not in TRAINING]
     verdicts = {one.name: one(subject) for one in asked}
     broken = {name: one for name, one in verdicts.items() if one.state == "broken"}
     assert {name: str(one) for name, one in broken.items() if one.because is None} == {}
-    assert set(broken) <= REGISTRY.attention(names[1]).breaks
+    assert set(broken) <= REGISTRY.attention(row["attention"]).breaks
+
+
+def test_every_two_choices_with_a_meaning_meet():
+    met = {
+        (a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)
+    }
+    for a, b in itertools.combinations(FAMILIES, 2):
+        for one, other in itertools.product(FACTORS[a], FACTORS[b]):
+            if has_meaning({a: one, b: other}):
+                assert (a, one, b, other) in met
+
+
+def test_every_entry_is_asked_somewhere():
+    for family in FAMILIES:
+        assert {row[family] for row in PAIRWISE} == set(REGISTRY.entries[family])
+
+
+def test_every_pair_of_a_covering_is_there_and_nothing_that_is_not_allowed():
+    factors = {"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]}
+
+    def allowed(row):
+        return not (row.get("a") == 1 and row.get("b") == 1)
+
+    rows = covering(factors, allowed)
+    assert all(allowed(row) for row in rows)
+    for a, b in itertools.combinations(factors, 2):
+        for one, other in itertools.product(factors[a], factors[b]):
+            meets = any(row[a] == one and row[b] == other for row in rows)
+            assert meets == allowed({a: one, b: other})
+    assert len(rows) < 3 * 2 * 3
+
+
+def test_a_plain_variant_holds_all_over():
+    states = {one.state for one in check(tiny_config("rotary")).values()}
+    assert states == {"holds", "does not apply"}

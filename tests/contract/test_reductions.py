@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from headtohead.model.attention import View
 from headtohead.testing.equality import same_function
+from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 WIDTH, HEADS = 16, 4
@@ -87,6 +89,131 @@ def test_masks_that_differ_only_where_nothing_is_read_are_the_same_function():
     one = tiny_config(masking=masks | {"decoder": "causal"})
     other = tiny_config(masking=masks | {"decoder": "padding-causal"})
     assert same_function(one, other).state == "holds"
+
+
+def test_multi_query_is_grouped_query_with_one_group():
+    one, other = tiny_config(attention="multi-query"), tiny_config(attention=grouped(1))
+    assert same_function(one, other).state == "holds"
+
+
+def test_talking_heads_that_say_nothing_are_split_heads():
+    talking = tiny_config(attention="talking-heads")
+
+    def carry(weights):
+        names = [
+            f"{place}.style.{one}"
+            for place in ("encoder.0.attention", "decoder.0.attention", "decoder.0.cross",
+                          "decoder.1.attention", "decoder.1.cross")
+            for one in ("before", "behind")
+        ]  # fmt: skip
+        identity = torch.eye(HEADS, dtype=torch.float64).expand(2, -1, -1)
+        return {**weights, **dict.fromkeys(names, identity)}
+
+    assert same_function(tiny_config(), talking, carry).state == "holds"
+
+
+def everywhere(encoding):
+    return {"encoder": encoding, "decoder": encoding, "cross": encoding}
+
+
+ZERO = {
+    "t5-relative": {"table"},
+    "shaw-relative": {"on_keys", "on_values", "keys", "of_values"},
+}
+
+
+@pytest.mark.parametrize("name", ZERO)
+@pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "differential"])
+def test_relative_tables_of_zeros_are_no_encoding(name, attention):
+    told = tiny_config(everywhere(name), attention)
+    plain = tiny_config("none", attention)
+    subject = Subject(told)
+    own = {key for key in subject.model.state_dict() if key.startswith("positionals.")}
+    assert {key.rpartition(".")[2] for key in own} <= ZERO[name]
+
+    def carry(weights):
+        shapes = {key: one.shape for key, one in subject.model.state_dict().items()}
+        return {**weights, **{key: torch.zeros(shapes[key], dtype=torch.float64) for key in own}}
+
+    assert same_function(plain, told, carry).state == "holds"
+
+
+def test_rotary_that_hardly_turns_is_no_encoding():
+    slow = {"name": "rotary", "theta": 1e300}
+    (first, *rest) = [
+        (turned - plain).abs().max()
+        for turned, plain in ((_turned(slow, pair), _plain(pair)) for pair in range(2))
+    ]
+    assert float(first) > 1e-3  # the first pair always turns by its position
+    assert all(float(one) < 1e-9 for one in rest)
+
+
+def _plain(pair):
+    x = torch.zeros(2, 1, 1, 6, HEAD_WIDTH, dtype=torch.float64)
+    x[..., 2 * pair] = 1.0
+    return x
+
+
+def _turned(options, pair):
+    positional = Subject(tiny_config(options)).positional("encoder")
+    return positional.rotate(_plain(pair), torch.arange(6).unsqueeze(0), "encoder")
+
+
+@pytest.mark.parametrize("places", [0, 7])
+def test_rotary_where_all_stand_in_one_place_is_no_encoding(places):
+    told, plain = (Subject(tiny_config(one)) for one in ("rotary", "none"))
+    plain.model.load_state_dict(told.model.state_dict())
+    for role in ("encoder", "decoder"):
+        x, memory = told.activations(role)
+        queries, keys = told.times(role)
+        here = View(torch.full((1, queries), places), torch.full((1, keys), places), None)
+        apart = told.attention(role)(x, memory, here) - plain.attention(role)(x, memory, here)
+        assert float(apart.detach().abs().max()) < 1e-12
+
+
+MASKS = {
+    "a window as wide as the sentence": (
+        {"decoder": {"name": "window", "width": 5}}, {"decoder": "padding-causal"},
+    ),
+    "a window as wide as the source": (
+        {"encoder": {"name": "window", "width": 6}}, {"encoder": "padding"},
+    ),
+    "no prefix": ({"decoder": {"name": "prefix", "length": 0}}, {"decoder": "padding-causal"}),
+    "<sos> for a prefix": (
+        {"decoder": {"name": "prefix", "length": 1}}, {"decoder": "padding-causal"},
+    ),
+    "all for a prefix": (
+        {"decoder": {"name": "prefix", "length": 99}}, {"decoder": "padding"},
+    ),
+}  # fmt: skip
+PLAIN_MASKS = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
+
+
+@pytest.mark.parametrize(("one", "other"), MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("attention", ["split-heads", "sigmoid", "linear"])
+def test_a_mask_that_hides_no_more_is_the_same_function(one, other, attention):
+    configs = [
+        tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (one, other)
+    ]
+    assert same_function(*configs).state == "holds"
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_window_narrower_than_the_sentence_is_another_function(width):
+    narrow = PLAIN_MASKS | {"decoder": {"name": "window", "width": width}}
+    assert same_function(tiny_config(masking=narrow), tiny_config()).state == "broken"
+
+
+def test_a_sinusoid_that_is_never_shifted_is_shape():
+    assert same_function(
+        tiny_config("sinusoidal"), tiny_config("shape"), with_states(tiny_config("shape"))
+    ).state == "holds"  # fmt: skip
+
+
+def with_states(config):
+    """Carry weights over, beside the buffers of the one that has more of them."""
+    own = Subject(config).model.state_dict()
+    return lambda weights: {**own, **weights}
 
 
 def test_different_variants_are_told_apart():

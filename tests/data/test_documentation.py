@@ -24,7 +24,9 @@ def test_every_dataset_stands_in_the_table_as_it_is() -> None:
             assert re.search(row, PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["toy-grammar", "tatoeba"])
+@pytest.mark.parametrize(
+    "name", ["toy-grammar", "tatoeba", "copy", "reverse", "sort", "lookup", "addition"]
+)
 def test_every_option_is_explained(name: str) -> None:
     for option in current().dataset(name).Options.model_fields:
         assert re.search(rf"^\| .*`{option}`.* \| ", PAGE, re.MULTILINE)

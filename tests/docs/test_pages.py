@@ -47,7 +47,7 @@ def samples() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     """Built-ins, and the plugin that docs/writing-a-plugin.md writes."""
-    path = tmp_path_factory.mktemp("plugins") / "kerple_log.py"
+    path = tmp_path_factory.mktemp("plugins") / "h2h_tisa.py"
     path.write_text(blocks("docs/writing-a-plugin.md", "python")[0], encoding="utf-8")
     return load_registry([path])
 

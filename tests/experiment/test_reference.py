@@ -62,6 +62,7 @@ def test_the_examples_of_the_page_are_designs(load, registry):
     assert [[one.slug for one in found.variants] for found in designs] == [
         ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
         ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
+        ["none", "alibi"],
     ]
 
 

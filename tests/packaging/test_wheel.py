@@ -55,7 +55,7 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted
-    endings = {".py", ".j2", ".css", ".js", ".json", ".yaml"}
+    endings = {".py", ".j2", ".css", ".js", ".json", ".yaml", ".txt"}
     assert {Path(name).suffix for name in packed} <= endings
 
 

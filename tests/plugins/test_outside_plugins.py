@@ -1,4 +1,4 @@
-"""The encoding of docs/writing-a-plugin.md, used in every way in which outsiders come."""
+"""docs/writing-a-plugin.md, followed step by step, and every way in which outsiders come."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from headtohead import Geometry, HeadToHeadError, Options
+from headtohead import Geometry, HeadToHeadError
 from headtohead.families.positional import BuildContext
 from headtohead.plugins import load_registry
 
@@ -27,7 +27,7 @@ base:
   model: {d_model: 16, heads: 2, layers: 2, d_ff: 16, dropout: 0.0}
   train: {steps: 20, batch_tokens: 256, lr: 1.0e-2}
   evaluate: {alone: false, test_limit: 10, max_length: 8}
-baseline: {positional: kerple-log, attention: split-heads, masking: padding-causal}
+baseline: {positional: tisa, attention: split-heads, masking: padding-causal}
 seeds: 1
 """
 
@@ -38,12 +38,14 @@ def blocks(kind: str) -> list[str]:
 
 PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
 (PYPROJECT,) = blocks("toml")
+(MISTAKE,) = blocks("diff")
+(SAID,) = blocks("text")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "kerple_log.py").write_text(PLUGIN, encoding="utf-8")
-    (tmp_path / "kerple.yaml").write_text(SMALL, encoding="utf-8")
+    (tmp_path / "h2h_tisa.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "tisa.yaml").write_text(SMALL, encoding="utf-8")
     return tmp_path
 
 
@@ -60,7 +62,7 @@ def h2h(folder: Path, *command: str, **environment: str) -> subprocess.Completed
 
 def trained_run(folder: Path) -> dict[str, object]:
     """Return the record of the one run, once it is known to have trained its 20 steps."""
-    (run,) = (folder / "runs" / "kerple").glob("baseline-s1-*")
+    (run,) = (folder / "runs" / "tisa").glob("baseline-s1-*")
     status = json.loads((run / "status.json").read_text("utf-8"))
     assert (status["state"], status["step"]) == ("DONE", 20)
     record: dict[str, object] = json.loads((run / "run.json").read_text("utf-8"))
@@ -71,18 +73,25 @@ def origin(record: dict[str, object]) -> tuple[str, str]:
     (found,) = {
         (one["module"], one["distribution"])
         for one in record["plugins"]  # type: ignore[attr-defined]
-        if one["name"] == "kerple-log"
+        if one["name"] == "tisa"
     }
     return found
 
 
-def test_the_example_is_complete_in_about_25_lines() -> None:
+def test_the_example_is_complete_in_about_30_lines() -> None:
     code = PLUGIN.split('"""', 2)[2]
-    assert 15 <= len([line for line in code.splitlines() if line.strip()]) <= 25
+    assert 20 <= len([line for line in code.splitlines() if line.strip()]) <= 32
+
+
+def test_the_first_command_writes_what_the_page_shows(folder: Path) -> None:
+    written = h2h(folder, "new-plugin", "positional", "tisa")
+    assert written.returncode == 0, written.stderr
+    assert (folder / "tisa" / "pyproject.toml").read_text("utf-8") == PYPROJECT
+    assert (folder / "tisa" / "test_h2h_tisa.py").read_text("utf-8") == CONTRACT
 
 
 def test_the_examples_bias_is_its_equation(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("kerple_log_example", folder / "kerple_log.py")
+    spec = importlib.util.spec_from_file_location("h2h_tisa_example", folder / "h2h_tisa.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -90,58 +99,97 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
     geometry = Geometry(heads=3, kv_heads=3, key_width=4, value_width=4, scale=0.5)
     context = BuildContext("encoder", 2, 12, geometry, generators)
-    part = module.KerpleLog(Options(), context).double()
-    queries, keys = torch.tensor([[4, 5]]), torch.tensor([[0, 1, 2, 3, 4, 5]])
+    options = module.TisaOptions(bumps=4)
+    part = module.Tisa(options, context).double()
+    queries, keys = torch.tensor([[4, 5]]), torch.tensor([[0, 1, 2, 3, 4, 5, 6]])
 
     bias = part.bias(queries, keys, "encoder", 1)
 
-    assert bias.shape == (2, 1, 3, 2, 6)
+    assert bias.shape == (2, 1, 3, 2, 7)
     for member in range(2):
         for head in range(3):
-            raw1, raw2 = part.raw[member, :, 1, head].tolist()
-            r1, r2 = math.log1p(math.exp(raw1)), math.log1p(math.exp(raw2))
+            a, b, c = (
+                one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.place)
+            )
             for row, i in enumerate((4, 5)):
-                for column, j in enumerate(range(6)):
-                    expected = -r1 * math.log(1 + r2 * abs(i - j))
+                for column, j in enumerate(range(7)):
+                    expected = sum(
+                        a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4)
+                    )
                     assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
-    assert module.KerpleLog.parameter_count(Options(), context) == part.raw[0].numel() == 12
+    weights = sum(parameter[0].numel() for parameter in part.parameters())
+    assert module.Tisa.parameter_count(options, context) == weights == 3 * 2 * 3 * 4
+
+
+def installed(folder: Path) -> str:
+    """Install the package of the page into a folder, and return that folder."""
+    (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    (folder / "README.md").write_text("", encoding="utf-8")
+    done = call(
+        folder, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
+        "--no-index", "--disable-pip-version-check", "--target", "site", ".",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (folder / "h2h_tisa.py").unlink()
+    return str(folder / "site")
 
 
 def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path) -> None:
-    (folder / "test_kerple_log.py").write_text(CONTRACT, encoding="utf-8")
-    done = call(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_kerple_log.py")
+    site = installed(folder)
+    (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
+    done = call(
+        folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_h2h_tisa.py", PYTHONPATH=site
+    )
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
     assert passed is not None
     assert int(passed.group(1)) >= 15
 
 
+def test_check_says_of_the_planted_mistake_what_the_page_says(folder: Path) -> None:
+    taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign)
+                  for sign in "-+")  # fmt: skip
+    assert PLUGIN.count(taken) == 1
+    (folder / "h2h_tisa.py").write_text(PLUGIN.replace(taken, put), encoding="utf-8")
+    done = h2h(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
+    assert done.returncode == 1, done.stdout + done.stderr
+    said = [spoken(line) for line in done.stdout.splitlines()]
+    assert [line for line in map(spoken, SAID.splitlines()) if line not in said] == []
+    broken = re.findall(r"^(\S+) +broken", done.stdout, re.MULTILINE)
+    assert broken == re.findall(r"^(\S+) +broken", SAID, re.MULTILINE)
+
+
+def spoken(line: str) -> str:
+    """Return a line without its numbers and its spaces."""
+    return " ".join(re.sub(r"\d[\d.e+-]*", "0", line).split())
+
+
 def test_a_plugin_file_is_loaded_for_one_call(folder: Path) -> None:
-    done = h2h(folder, "run", "kerple.yaml", "--plugin", "kerple_log.py", "--no-tracking")
+    done = h2h(folder, "run", "tisa.yaml", "--plugin", "h2h_tisa.py", "--no-tracking")
     assert done.returncode == 0, done.stderr
-    assert origin(trained_run(folder)) == ("kerple_log.py", "file")
-    without = h2h(folder, "plugins", "kerple-log")
+    assert origin(trained_run(folder)) == ("h2h_tisa.py", "file")
+    without = h2h(folder, "plugins", "tisa")
     assert without.returncode == 2
-    assert without.stderr.startswith("h2h: unknown plugin 'kerple-log'")
+    assert without.stderr.startswith("h2h: unknown plugin 'tisa'")
 
 
 def test_a_module_is_registered_from_python(folder: Path) -> None:
-    script = PYTHON_USE.replace('h2h.run("kerple.yaml")', 'h2h.run("kerple.yaml", tracking=False)')
+    script = PYTHON_USE.replace('h2h.run("tisa.yaml")', 'h2h.run("tisa.yaml", tracking=False)')
     assert script != PYTHON_USE
     (folder / "compare.py").write_text(script, encoding="utf-8")
     done = call(folder, "compare.py")
     assert done.returncode == 0, done.stderr
-    assert origin(trained_run(folder)) == ("kerple_log", "python")
+    assert origin(trained_run(folder)) == ("h2h_tisa", "python")
 
 
 def test_an_object_of_the_running_script_is_registered_from_python(folder: Path) -> None:
     script = PLUGIN.replace(
         "@hookimpl\ndef register_positionals():",
         "class Plugin:\n    @hookimpl\n    def register_positionals(self):",
-    ).replace('    return {"kerple-log"', '        return {"kerple-log"')
+    ).replace('    return {"tisa"', '        return {"tisa"')
     script += "\n\nimport headtohead as h2h\n\nh2h.register(Plugin())\n"
-    script += 'h2h.run("kerple.yaml", tracking=False)\n'
-    (folder / "kerple_log.py").unlink()
+    script += 'h2h.run("tisa.yaml", tracking=False)\n'
+    (folder / "h2h_tisa.py").unlink()
     (folder / "notebook.py").write_text(script, encoding="utf-8")
     done = call(folder, "notebook.py")
     assert done.returncode == 0, done.stderr
@@ -149,20 +197,12 @@ def test_an_object_of_the_running_script_is_registered_from_python(folder: Path)
 
 
 def test_an_installed_package_comes_by_its_entry_point(folder: Path) -> None:
-    (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
-    installed = call(
-        folder, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
-        "--no-index", "--disable-pip-version-check", "--target", "site", ".",
-    )  # fmt: skip
-    assert installed.returncode == 0, installed.stderr
-    site = str(folder / "site")
-    (folder / "kerple_log.py").unlink()
-
+    site = installed(folder)
     listed = h2h(folder, "plugins", PYTHONPATH=site)
-    assert "kerple_log (h2h-kerple 0.1)" in listed.stdout, listed.stderr
-    done = h2h(folder, "run", "kerple.yaml", "--no-tracking", PYTHONPATH=site)
+    assert "h2h_tisa (h2h-tisa 0.1)" in listed.stdout, listed.stderr
+    done = h2h(folder, "run", "tisa.yaml", "--no-tracking", PYTHONPATH=site)
     assert done.returncode == 0, done.stderr
-    assert origin(trained_run(folder)) == ("kerple_log", "h2h-kerple")
+    assert origin(trained_run(folder)) == ("h2h_tisa", "h2h-tisa")
 
 
 def plugin_file(folder: Path, text: str, name: str = "p.py") -> Path:
@@ -194,7 +234,7 @@ def test_a_misspelt_hook_is_an_error_with_the_nearest_name(tmp_path: Path) -> No
 
 
 def test_two_plugins_of_one_name_are_refused_and_both_are_named(tmp_path: Path) -> None:
-    path = plugin_file(tmp_path, PLUGIN.replace('"kerple-log"', '"alibi"'))
+    path = plugin_file(tmp_path, PLUGIN.replace('"tisa"', '"alibi"'))
     assert refusal(path) == (
         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) "
         f"and {path} (file); rename one of them"
@@ -202,7 +242,7 @@ def test_two_plugins_of_one_name_are_refused_and_both_are_named(tmp_path: Path) 
 
 
 def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
-    path = plugin_file(tmp_path, PLUGIN.replace('{"kerple-log": KerpleLog}', "[KerpleLog]"))
+    path = plugin_file(tmp_path, PLUGIN.replace('{"tisa": Tisa}', "[Tisa]"))
     assert refusal(path) == (
         f"plugin '{path}' (file): register_positionals returned list; "
         "expected a mapping from name to class"
@@ -210,7 +250,7 @@ def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
-    path = plugin_file(tmp_path, PLUGIN.replace('"kerple-log": KerpleLog', "'x': 1 / 0"))
+    path = plugin_file(tmp_path, PLUGIN.replace('"tisa": Tisa', "'x': 1 / 0"))
     assert refusal(path) == (
         f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero"
     )
@@ -237,7 +277,7 @@ def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path) -> None:
         "unknown hook 'register_positional'; did you mean 'register_positionals'?",
         "two plugins register positional 'alibi': …; rename one of them",
         "plugin 'p.py' (file) failed to import: NameError: name 'torch' is not defined",
-        "unknown positional 'kerple'; did you mean 'kerple-log'?",
+        "unknown positional 'tisaa'; did you mean 'tisa'?",
     ],
 )
 def test_the_page_quotes_messages_that_are_tested_here(message: str) -> None:
@@ -245,7 +285,7 @@ def test_the_page_quotes_messages_that_are_tested_here(message: str) -> None:
 
 
 def test_a_name_of_an_outside_plugin_is_suggested(folder: Path) -> None:
-    registry = load_registry([folder / "kerple_log.py"])
+    registry = load_registry([folder / "h2h_tisa.py"])
     with pytest.raises(HeadToHeadError) as caught:
-        registry.positional("kerple")
-    assert str(caught.value) == "unknown positional 'kerple'; did you mean 'kerple-log'?"
+        registry.positional("tisaa")
+    assert str(caught.value) == "unknown positional 'tisaa'; did you mean 'tisa'?"

@@ -1,7 +1,7 @@
 """tatoeba-en-es trains as a plain implementation does: the same start, the same batches, 50 losses.
 
-At the notebook's own sizes, where a start of its own and batches of its own are compared over seeds,
-it is benchmarks/notebook3.py that shows it.
+At the notebook's own sizes, with a start and batches of each side's own, compared over seeds, it is
+benchmarks/notebook3.py that shows it.
 """
 
 import random

@@ -32,7 +32,8 @@ class Frames:
     """An experiment as data.
 
     ``runs``: one row per planned run, indexed by run directory: `RUN_COLUMNS`, one column per axis
-    under its own name, parameters and FLOPs, then every final metric under its own name.
+    under its own name, parameters and FLOPs, then every final metric under its own name, those that
+    ``h2h heads`` has added among them.
     ``histories``: columns run, step, epoch, time, metric, value; the last line of a step wins.
     ``buckets``: columns run, bucket, low, high, n, and the metrics by source length.
     Runs of a variant that equals another by construction do not exist: see `trained`.
@@ -168,6 +169,7 @@ def _run(
     status = _read(folder / "status.json") or {}
     state = status.get("state", "PLANNED")
     results = (_read(folder / "results.json") or {}) if state == "DONE" else {}
+    heads = (_read(folder / "heads.json") or {}) if state == "DONE" else {}
     row: dict[str, Any] = {
         "variant": planned["variant"],
         "title": variant["title"],
@@ -188,6 +190,7 @@ def _run(
         "flops_per_token": variant.get("flops_per_token"),
         **{f"parameters/{part}": n for part, n in (variant.get("parameters") or {}).items()},
         **results.get("metrics", {}),
+        **heads.get("metrics", {}),
     }
     kept = {key: value for key, value in record.items() if key in KEPT}
     kept |= {key: results[key] for key in ("signatures", "notes") if results.get(key)}

@@ -17,6 +17,11 @@ NAMES = {
     "bleu": "BLEU",
     "chrf": "chrF",
 }
+HEADS = {
+    "without-one": "masking one head",
+    "only-one": "masking all heads of a layer but the best",
+}
+ROLES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 SPLITS = {"test": "", "valid": "validation "}
 
 
@@ -41,6 +46,9 @@ def readable(metric: str) -> str:
     """Return the metric in words, for example ``validation loss`` for ``valid/loss``."""
     split, _, leaf = metric.rpartition("/")
     words = NAMES.get(leaf, leaf.replace("_", " "))
+    if split.startswith("heads/"):
+        _, role, kept = split.split("/")
+        return f"{words} changed by {HEADS[kept]}, {ROLES[role]}"
     return f"{SPLITS.get(split, split + ' ' if split else '')}{words}"
 
 

@@ -58,6 +58,9 @@ def command(
     columns = maps.record["target_tokens" if role == "decoder" else "source_tokens"]
     if role == "cross":
         columns = maps.record.get("cross_tokens", columns)
+    note = maps.record.get("map_notes", {}).get(role)
+    if note:
+        click.echo(f"{role}: {note}\n")
     for number, heads in enumerate(weights):
         for place, matrix in enumerate(heads):
             if layer in {None, number} and head in {None, place}:

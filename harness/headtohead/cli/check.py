@@ -13,19 +13,25 @@ from headtohead.cli.options import plugin_option
 
 if TYPE_CHECKING:
     from headtohead.evidence import Examination
+    from headtohead.evidence.survey import Survey
+    from headtohead.plugins import Registered, Registry
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--all", "everything", is_flag=True,
+              help="Ask every defined combination of the registered entries.")  # fmt: skip
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE",
               help="Override a field of every recipe, for example data.file=spa.txt.")  # fmt: skip
 @click.option("--cache", type=click.Path(path_type=Path), show_default="~/.cache/headtohead",
               envvar="H2H_CACHE", help="Folder of downloads and prepared data.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="json: one record per name.")  # fmt: skip
+@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text",
+              show_default=True,
+              help="json: one record per name; markdown: the page of --all.")  # fmt: skip
 @plugin_option
 def command(
     names: tuple[str, ...],
+    everything: bool,
     overrides: tuple[str, ...],
     cache: Path | None,
     form: str,
@@ -33,28 +39,59 @@ def command(
 ) -> None:
     """Check NAME: positional/NAME, attention/NAME, masking/NAME or recipe/NAME; default: all.
 
-    For each invariant: holds, broken with the number that shows it, or does not apply and why. A
-    recipe is asked at small sizes; what its named faults do is measured at its own sizes, on its
-    own data where that is at hand. Nothing is downloaded.
+    With --plugin and no NAME: what the file registers. For each invariant: holds, broken with the
+    number and the smallest example that shows it, or does not apply and why. All is computed in
+    float64 on the CPU. A recipe is asked at small sizes; what its named faults do is measured at
+    its own sizes, on its own data where that is at hand. Nothing is downloaded.
 
     Exit code 0 if nothing is broken, or only by choices that are known to break it ("broken as
     named"); 1 if an invariant is broken by anything else.
     """
     from headtohead import plugins
-    from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.evidence import examine, targets
 
     registry = plugins.use_files(plugin_files)
-    chosen = targets(names, registry)
+    if everything:
+        if names or overrides:
+            raise HeadToHeadError("--all asks of all combinations; leave out names and --set")
+        sys.exit(_survey(registry, form))
+    if form == "markdown":
+        raise HeadToHeadError("--format markdown is the page of --all; add --all, or take json")
+    sys.exit(
+        _check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form)
+    )
+
+
+def _chosen(
+    names: tuple[str, ...], files: tuple[Path, ...], registry: Registry
+) -> list[Registered]:
+    from headtohead.evidence.targets import of_files, targets
+
+    return of_files(files, registry) if files and not names else targets(names, registry)
+
+
+def _check(
+    chosen: list[Registered],
+    registry: Registry,
+    names: tuple[str, ...],
+    overrides: tuple[str, ...],
+    cache: Path | None,
+    form: str,
+) -> int:
+    from headtohead.data import cache_root
+    from headtohead.errors import HeadToHeadError
+    from headtohead.evidence import examine
+    from headtohead.evidence.examination import Known
+
     if overrides and all(one.family != "recipe" for one in chosen):
         raise HeadToHeadError("--set changes recipes, and none is checked; name one")
     found: list[Examination] = []
+    known: Known = {}
     for one in chosen:
         try:
-            found.append(examine(one, registry, cache or cache_root(), overrides))
+            found.append(examine(one, registry, cache or cache_root(), overrides, known))
         except HeadToHeadError as error:
-            if names:
+            if names or len(chosen) == 1:
                 raise
             click.echo(f"not checked: {one.family}/{one.name}: {error}", err=True)
             continue
@@ -66,7 +103,7 @@ def command(
         click.echo(json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False))
     elif len(found) > 1:
         _print_sum(found)
-    sys.exit(0 if all(one.is_sound for one in found) else 1)
+    return 0 if all(one.is_sound for one in found) else 1
 
 
 def _print_one(found: Examination) -> None:
@@ -79,6 +116,9 @@ def _print_one(found: Examination) -> None:
         for one in found.findings
     ]  # fmt: skip
     print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
+    for one in found.findings:
+        if one.outcome == "broken" and one.example:
+            click.echo(f"\nsmallest example of {one.invariant}:\n  {one.example}")
     for fault in found.faults:
         click.echo(f"\nfault: {fault.name} ({fault.field}): {fault.says}")
         for fact in found.facts:
@@ -96,3 +136,35 @@ def _print_sum(found: list[Examination]) -> None:
 
 def _listed(names: list[str]) -> str:
     return f": {', '.join(names)}" if names else ""
+
+
+def _survey(registry: Registry, form: str) -> int:
+    from headtohead.evidence.survey import survey
+    from headtohead.evidence.survey_page import as_markdown
+
+    def progress(asked: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{asked} combinations", nl=False, err=True)
+
+    found = survey(registry, progress)
+    if sys.stderr.isatty():
+        click.echo("\r", nl=False, err=True)
+    if form == "markdown":
+        click.echo(as_markdown(found, registry))
+    elif form == "json":
+        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1, allow_nan=False))
+    else:
+        _print_survey(found)
+    return 0 if found.is_sound else 1
+
+
+def _print_survey(found: Survey) -> None:
+    from headtohead.cli.tables import print_table
+
+    outcomes = ("holds", "does not apply", "broken as named", "broken")
+    rows = [[name, *(str(counts[one]) for one in outcomes)]
+            for name, counts in found.invariants.items()]  # fmt: skip
+    print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
+    for variant, one in found.breaches:
+        click.echo(f"\nbroken: {one.invariant} by {variant}\n  {one.example or one.reason}")
+    click.echo(f"\n{found.asked} combinations checked, {len(found.breaches)} invariants broken")

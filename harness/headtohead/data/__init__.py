@@ -8,6 +8,14 @@ from pathlib import Path
 from headtohead.data.ceiling import bag_of_words_ceiling
 from headtohead.data.corpus import fingerprint_pairs
 from headtohead.data.download import fetch, fetched_sha256
+from headtohead.data.drawn import (
+    LengthOptions,
+    Question,
+    SymbolOptions,
+    Task,
+    drawn_corpus,
+    symbol_corpus,
+)
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
 from headtohead.data.reading import file_sha256, read_lines
@@ -19,12 +27,17 @@ __all__ = [
     "SOS",
     "SPECIALS",
     "UNK",
+    "LengthOptions",
     "PreparedData",
+    "Question",
     "Side",
     "Split",
+    "SymbolOptions",
+    "Task",
     "Vocabulary",
     "bag_of_words_ceiling",
     "cache_root",
+    "drawn_corpus",
     "fetch",
     "fetched_sha256",
     "file_sha256",
@@ -33,6 +46,7 @@ __all__ = [
     "prepare_corpus",
     "read_corpus",
     "read_lines",
+    "symbol_corpus",
 ]
 
 

@@ -152,7 +152,8 @@ class _Table:
         if config.split in ("row", NOTHING_HELD_OUT):
             labels = np.arange(len(named), dtype=np.int64)
         else:
-            labels = components(text["source"], text["target"], groups)
+            shared = [text["target"]] if corpus.targets_join else []
+            labels = components(text["source"], *shared, groups)
         return cls(text, named, labels, _references(text), dropped)
 
 
@@ -291,6 +292,9 @@ def _record(
             side: max(len(ids) for split in splits.values() for ids in _ids(split, side))
             for side in SIDES
         },
+        "longest_in_train": max(
+            vocabularies["source"].count_words(ids) for ids in splits["train"].source
+        ),
         "leak": leaked,
         "leaky": config.split == "row" or leaked > 0,
         "bag_of_words_ceiling": bag_of_words_ceiling(test.source_text, test.references),

@@ -58,10 +58,14 @@ def tokens(record: Mapping[str, Any], role: str) -> tuple[Sequence[str], Sequenc
 def _caption(record: Mapping[str, Any]) -> str:
     read = {"translation": "its own translation", "reference": "the reference"}
     read_from = read.get(record["target_from"], "the given target")
+    signs = "Negative weights are orange, −1 the fullest. " if record.get("signed") else ""
+    notes = "".join(
+        f" Maps of the {role}: {note}." for role, note in record.get("map_notes", {}).items()
+    )
     return (
         f"<p><b>{escape(record['source'])}</b>: each row is a token that looks, each column one "
-        f"that is looked at; the fuller the colour, the larger the weight (0 to 1). The decoder "
-        f"reads {read_from}.</p>"
+        f"that is looked at; the fuller the colour, the larger the weight (0 to 1). "
+        f"{signs}The decoder reads {read_from}.{escape(notes)}</p>"
     )
 
 

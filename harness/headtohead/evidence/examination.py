@@ -17,12 +17,14 @@ from headtohead.evidence.case import Case
 from headtohead.evidence.every import EVIDENCE
 from headtohead.evidence.fact import Fact
 from headtohead.evidence.small import small
-from headtohead.evidence.surroundings import PLAIN, surroundings
+from headtohead.evidence.surroundings import PLAIN, is_by_role, surroundings
 from headtohead.evidence.targets import label, recipe_config
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.schema import RunConfig
 from headtohead.plugins import Registered, Registry
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
+from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
+from headtohead.testing.smallest import smallest
 
 FEW = 100
 
@@ -40,6 +42,7 @@ class Finding:
         number: The one that decided it, if there was one.
         reason: What the number is, or why the invariant does not apply.
         because: The choice that is known to break it, where it is broken as named.
+        example: The smallest that shows the breach: what moved which number by how much.
     """
 
     invariant: str
@@ -48,6 +51,7 @@ class Finding:
     number: float | None
     reason: str
     because: str | None = None
+    example: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data; JSON has neither infinity nor NaN, so these become null."""
@@ -84,8 +88,16 @@ class Examination:
         }
 
 
+Known = dict[tuple[str, str], Verdict]
+"""Verdicts by configuration and invariant: neighbours in two families are asked once."""
+
+
 def examine(
-    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = ()
+    one: Registered,
+    registry: Registry,
+    cache: Path,
+    overrides: Sequence[str] = (),
+    known: Known | None = None,
 ) -> Examination:
     """Ask an entry every invariant; of a recipe, also measure what its faults did.
 
@@ -94,28 +106,29 @@ def examine(
         registry: Of this process.
         cache: Of data; nothing is downloaded.
         overrides: Laid over a recipe, for example ``"data.file=spa.txt"``.
+        known: What was found of other entries of this registry; added to.
 
     Raises:
         HeadToHeadError: If no configuration can be made of the entry, or it is defined in none.
     """
-    with _one_thread():
-        return _examine(one, registry, cache, overrides)
+    with one_thread():
+        return _examine(one, registry, cache, overrides, {} if known is None else known)
 
 
 def _examine(
-    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str]
+    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str], known: Known
 ) -> Examination:
     if one.family == "recipe":
         return _recipe(label(one), recipe_config(one.name, registry, overrides), registry, cache)
     subjects = [(beside, Subject(config)) for beside, config in surroundings(one, registry)]
     if not subjects:
         raise HeadToHeadError(f"{label(one)} is defined in none of the small configurations")
-    findings = [_finding(invariant, *_worst(invariant, subjects)) for invariant in INVARIANTS]
+    findings = [_worst(invariant, subjects, known) for invariant in INVARIANTS]
     return Examination(label(one), tuple(findings))
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Compute on one thread: on tensors as small as these, more only cost time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -129,7 +142,10 @@ def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Ex
     faults = faults_of(config, registry)
     case = Case(config, registry, cache)
     subject = Subject(small(config), data=_few_pairs(case))
-    findings = [_finding(invariant, _ask(invariant, subject)) for invariant in INVARIANTS]
+    findings = [
+        finding(invariant, _example(invariant, subject, ask(invariant, subject)))
+        for invariant in INVARIANTS
+    ]
     known = [EVIDENCE[fault.name] for fault in faults if fault.name in EVIDENCE]
     facts = [fact for evidence in known for fact in evidence.of(case)]
     return Examination(name, tuple(findings), faults, tuple(facts))
@@ -141,22 +157,27 @@ def _few_pairs(case: Case) -> PreparedData | None:
     return case.data if few else None
 
 
-def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]]) -> tuple[Verdict, str]:
+def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], known: Known) -> Finding:
     """Return the first breach without a name and what stood beside it, else the first verdict.
 
-    What a choice beside the entry is known to break is no finding about the entry.
+    What a choice beside the entry is known to break is no finding about the entry. What an entry
+    keeps or breaks by itself is asked in its roles alone, and what trains stacks once.
     """
     first: Verdict | None = None
-    for beside, subject in subjects:
-        verdict = _ask(invariant, subject)
+    asked = [one for one in subjects if invariant.name not in OF_ONE_ENTRY or is_by_role(one[0])]
+    for beside, subject in (asked or subjects)[: 1 if invariant.name in TRAINING else None]:
+        key = subject.config.model_dump_json(), invariant.name
+        verdict = known[key] if key in known else ask(invariant, subject)
+        known[key] = verdict
         if verdict.state == "broken" and verdict.because is None:
-            return verdict, "" if beside == PLAIN else beside
+            shown = _example(invariant, subject, verdict)
+            return finding(invariant, shown, "" if beside == PLAIN else beside)
         first = first or verdict
     assert first is not None
-    return first, ""
+    return finding(invariant, first)
 
 
-def _ask(invariant: Invariant, subject: Subject) -> Verdict:
+def ask(invariant: Invariant, subject: Subject) -> Verdict:
     """Ask an invariant; a plugin that raises has broken it."""
     try:
         return invariant(subject)
@@ -165,7 +186,15 @@ def _ask(invariant: Invariant, subject: Subject) -> Verdict:
         return Verdict("broken", None, f"raised {type(error).__name__}: {reason}")
 
 
-def _finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding:
+def _example(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
+    """Return a breach without a name at the smallest sizes that show it."""
+    if verdict.state != "broken" or verdict.because is not None:
+        return verdict
+    return smallest(invariant, subject, verdict)
+
+
+def finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding:
+    """Return a verdict in the words of a report."""
     named = verdict.state == "broken" and verdict.because is not None
     return Finding(
         invariant.name,
@@ -174,4 +203,5 @@ def _finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Findin
         verdict.number,
         f"{verdict.reason} (beside {beside})" if beside else verdict.reason,
         verdict.because,
+        verdict.shown,
     )

@@ -6,12 +6,13 @@ choice, one at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headtohead.experiment.draft import FAMILIES
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.undefined import undefined_reason
+from headtohead.families.entry import ROLES
 from headtohead.model.geometry import only_length
 from headtohead.plugins import Registered, Registry
 from headtohead.testing import tiny_config
@@ -21,18 +22,68 @@ PLAIN = "plain choices"
 
 
 def surroundings(one: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
-    """Yield every configuration in which an entry is defined, with what stands beside it."""
-    choices: list[tuple[str, dict[str, Any]]] = [(PLAIN, {})]
+    """Yield every configuration in which an entry is defined, with what stands beside it.
+
+    It is asked in the roles that its bare name means, in all three, and in each by itself.
+    """
+    choices: list[tuple[str, dict[str, Any]]] = [(PLAIN, {one.family: one.name})]
+    choices += [(f"{one.family} in {where}", {one.family: roles})
+                for where, roles in by_role(one.family, one.name, registry)]  # fmt: skip
     choices += [
-        (f"{family} {name}", {family: name})
+        (f"{family} {name}", {one.family: one.name, family: name})
         for family in FAMILIES if family != one.family
         for name in sorted(registry.entries[family])
     ]  # fmt: skip
-    for beside, others in choices:
-        names: dict[str, Any] = {one.family: one.name, **others}
-        config = tiny_config(**names)
-        if undefined_reason(config, _longest(config), registry) is None:
+    seen = set()
+    for beside, names in choices:
+        config = defined(names, registry)
+        text = "" if config is None else config.model_dump_json()
+        if config is not None and text not in seen:
+            seen.add(text)
             yield beside, config
+
+
+def defined(names: Mapping[str, Any], registry: Registry) -> RunConfig | None:
+    """Return the small configuration of the given choices, or None if it has no meaning.
+
+    Args:
+        names: By family, and fields of the section ``model`` by name.
+        registry: Where they are looked up.
+
+    Raises:
+        HeadToHeadError: If an entry must be told more.
+    """
+    config = tiny_config(**names)
+    refusal = undefined_reason(config, _longest(config), registry)
+    return config if refusal is None else None
+
+
+def refusal_of(names: Mapping[str, Any], registry: Registry) -> str | None:
+    """Return why a small configuration has no meaning, or None."""
+    config = tiny_config(**names)
+    return undefined_reason(config, _longest(config), registry)
+
+
+def is_by_role(beside: str) -> bool:
+    """Tell whether only plain choices stand beside an entry."""
+    return beside == PLAIN or " in " in beside
+
+
+def by_role(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, str]]]:
+    """Return an entry in all roles, and in each by itself beside the plain choices.
+
+    A masking is asked in the roles alone in which its bare name means itself: a causal one hides
+    source words from the first places of the target.
+    """
+    plain = {
+        "positional": dict.fromkeys(ROLES, "none"),
+        "attention": dict.fromkeys(ROLES, "split-heads"),
+        "masking": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
+    }[family]
+    bare = registry.find(family, name).entry.bare if family == "masking" else {}
+    roles = [role for role in ROLES if bare.get(role, name) == name]
+    alone = [(f"the {role} alone", {**plain, role: name}) for role in roles]
+    return [("every role", {**plain, **dict.fromkeys(roles, name)}), *alone]
 
 
 def _longest(config: RunConfig) -> dict[str, int]:

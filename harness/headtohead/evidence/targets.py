@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.experiment.draft import Draft
@@ -31,6 +32,26 @@ def targets(names: Sequence[str], registry: Registry) -> list[Registered]:
         return known
     found = {label(one): one for name in names for one in _named(name, known, registry)}
     return list(found.values())
+
+
+def of_files(files: Sequence[Path], registry: Registry) -> list[Registered]:
+    """Return the entries that plugin files register.
+
+    Args:
+        files: As they were loaded.
+        registry: Where they were loaded to.
+
+    Raises:
+        HeadToHeadError: If they register nothing that has invariants.
+    """
+    modules = {str(path) for path in files}
+    found = [one for one in registry.all() if one.module in modules and one.family in FAMILIES]
+    if not found:
+        raise HeadToHeadError(
+            f"{', '.join(modules)} registers nothing to check; h2h check takes "
+            f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]} entries"
+        )
+    return found
 
 
 def label(one: Registered) -> str:

@@ -27,6 +27,7 @@ from headtohead.experiment.labels import Scalar, label_at, slug_of, title_of
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.path import Path, choices_between, lay_path
 from headtohead.experiment.places import Place, shown
+from headtohead.experiment.published import published_record
 from headtohead.experiment.refusals import Refusals, Undefined, defined_until_data_is_read
 from headtohead.experiment.resolve import merge_base, merge_recipe, resolve_draft, resolve_sound
 from headtohead.experiment.schema import PathDesign, RunConfig
@@ -75,6 +76,7 @@ class Design:
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     path: Path | None = None
+    published: Mapping[str, Any] | None = None
 
     def variant(self, slug: str) -> Variant:
         """Return the variant of that name."""
@@ -196,10 +198,11 @@ class _AxesDesign:
                 excluded.append(Excluded(*name, refusal.reason, refusal.source))
             else:
                 variants.append(Variant(*name, cell.config, cell.match))
+        baseline = slugs[self._key(self.baseline)]
         return Design(
             axes=tuple(self.axes),
             variants=tuple(variants),
-            baseline=slugs[self._key(self.baseline)],
+            baseline=baseline,
             excluded=tuple(excluded),
             seeds=self.loaded.seeds,
             factorials=tuple(
@@ -208,6 +211,7 @@ class _AxesDesign:
             ),
             notes=tuple(refusals.notes()),
             labels={slugs[key]: axes for key, axes in labels.items()},
+            published=published_record(self.loaded, variants, baseline, refusals.conditions),
         )
 
     def _start(self) -> tuple[str | None, Draft]:
@@ -385,6 +389,11 @@ class _PathDesign:
             raise self.loaded.place("baseline").error(
                 "a path is compared with its start; lay over both ends what stands here by moving "
                 "it to base"
+            )
+        if self.loaded.file.published:
+            raise self.loaded.place("published").error(
+                "published claims speak of variants by their axis values, and a path has choices; "
+                "give the claims a file with a product or one_at_a_time"
             )
         if "recipe" in self.loaded.file.base:
             raise self.loaded.place("base", "recipe").error(

@@ -125,7 +125,9 @@ def _masking(config: RunConfig, registry: Registry) -> Iterator[Fault]:
 
 def _shows(config: RunConfig, registry: Registry, role: str, promise: str) -> bool:
     """Tell whether the masking of a role means to show what the promise would hide."""
-    promises = registry.masking(config.masking.role(role).name).promises
+    chosen = config.masking.role(role)
+    masking = registry.masking(chosen.name)
+    promises = masking(masking.Options.model_validate(chosen.options)).promised(role)
     return promises is not None and promise not in promises
 
 

@@ -32,12 +32,13 @@ from headtohead.experiment.equality import Equal, equal_variants
 from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.identity import canonical, key_of
+from headtohead.experiment.lengths import length_notes
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
 from headtohead.experiment.power import Power, power_of, typical_sd
 from headtohead.experiment.probes import choose_probes
 from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.undefined import reach, undefined_reason
+from headtohead.experiment.undefined import reach, undefined_reason, uneven
 from headtohead.experiment.versions import drift, plugins_of, versions
 from headtohead.model.counting import Counts
 from headtohead.plugins import Registry, current
@@ -213,6 +214,7 @@ class Plan:
             "excluded": [one.to_json() for one in self.design.excluded],
             "contrasts": [dict(one) for one in self.contrasts],
             "path": self.design.path.to_json() if self.design.path else None,
+            "published": self.design.published,
             "match": file.match,
             "metrics": file.metrics.model_dump(mode="json"),
             "probes": [dict(probe) for probe in self.probes],
@@ -328,10 +330,13 @@ class _Data:
         if reason is not None:
             return reason
         try:
-            longest = self.of(config).record["longest"]
+            prepared = self.of(config)
         except UndefinedError as error:
             return str(error)
-        return undefined_reason(config, longest, self.registry)
+        reason = undefined_reason(config, prepared.record["longest"], self.registry)
+        return reason or uneven(
+            config, (len(ids) for split in prepared.splits.values() for ids in split.target)
+        )
 
     def sizes(self, config: RunConfig) -> DataSizes:
         ready = self.of(config)
@@ -521,6 +526,7 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
         notes.append(f"{_runs(stale, 'finished ')} STALE: {what}; --fresh trains anew")
     if len(plan.prepared) > 1:
         notes.append(f"{len(plan.prepared)} different data sets; the baseline's is described")
+    notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     seeds = len(plan.design.seeds)
     if 1 < seeds < 6 and plan.power:
         notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")

@@ -50,7 +50,7 @@ class Refusals:
         self.loaded, self.registry, self.start, self.axes = loaded, registry, start, axes
         self.undefined = undefined
         self.exclusions = [
-            self._conditions(exclusion.when, loaded.place("exclude", number, "when"))
+            self.conditions(exclusion.when, loaded.place("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
         self._used: set[int] = set()
@@ -87,7 +87,8 @@ class Refusals:
         self._used.update(hit)
         return hit
 
-    def _conditions(self, when: Mapping[str, Any], place: Place) -> list[Condition]:
+    def conditions(self, when: Mapping[str, Any], place: Place) -> list[Condition]:
+        """Return what holds for the combinations that have these axis values."""
         if not when:
             raise place.error("expected axis values, got none")
         return [self._condition(axis, value, place.child(axis)) for axis, value in when.items()]

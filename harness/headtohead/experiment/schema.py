@@ -328,6 +328,24 @@ def _known_metric(name: str) -> str:
 
 Metric = Annotated[str, AfterValidator(_known_metric)]
 
+HEAD_METRICS = tuple(
+    f"heads/{role}/{kept}/{name}"
+    for role in ROLES
+    for kept in ("without-one", "only-one")
+    for name in ("loss", "bleu", "exact_match")
+)
+"""Metrics that ``h2h heads`` adds to a finished run: what masking heads of a role changes."""
+
+
+def _known_claim_metric(name: str) -> str:
+    known = (*MEASURED, *HEAD_METRICS)
+    if name not in known:
+        raise ValueError(f"unknown metric '{name}'{nearest(name, known)}")
+    return name
+
+
+ClaimMetric = Annotated[str, AfterValidator(_known_claim_metric)]
+
 
 class Metrics(Section):
     """What the answer speaks of, and what else the report shows."""
@@ -373,6 +391,68 @@ class DesignBlock(Section):
     )
 
 
+class PublishedValues(Section):
+    """What a source prints for a claim."""
+
+    variant: float | None = Field(
+        None, description="the value that the source prints for `variant`"
+    )
+    against: float | None = Field(None, description="the value that it prints for `against`")
+    where: str = Field(description="metric, data and place: BLEU on newstest2013, table 3")
+
+
+class Claim(Section):
+    """One published result, and what would agree with it."""
+
+    says: str = Field(description="the claim in one sentence")
+    variant: dict[str, Any] = Field(
+        description="axis values of the variant that it speaks of; the rest is as in the baseline"
+    )
+    against: dict[str, Any] | None = Field(
+        None, description="the variant that it is compared with, likewise; default: the baseline"
+    )
+    metric: ClaimMetric | None = Field(
+        None, description="metric of our runs, also those of `h2h heads`; default: metrics.primary"
+    )
+    against_metric: ClaimMetric | None = Field(
+        None, description="metric of `against`, where it is another; default: metric"
+    )
+    lengths: tuple[int, int] | None = Field(
+        None,
+        description="only test sources of so many tokens, from and to: whole evaluate.buckets",
+    )
+    against_lengths: tuple[int, int] | None = Field(
+        None, description="likewise for `against`; default: lengths"
+    )
+    published: PublishedValues = Field(description="what the source prints")
+    expect: Literal["higher", "lower", "equal", "at-most"] = Field(
+        description="of variant − against: higher or lower than 0, or equal within the margin; "
+        "at-most: no run of the variant passes the limit"
+    )
+    by: float = Field(
+        0.0, ge=0, description="with higher and lower: smallest difference that counts as such"
+    )
+    margin: float | None = Field(
+        None, gt=0, description="with equal: largest difference that counts as none"
+    )
+    limit: float | None = Field(None, description="with at-most: what no run may pass")
+
+
+class Published(Section):
+    """Published results that the experiment's own are held against; no part of a run's key."""
+
+    source: str = Field(description="authors, year, title, arXiv number, table")
+    setup: dict[str, Any] = Field(
+        default_factory=dict,
+        description="the source's set-up: fields such as model.d_model, and data, test, pairs, "
+        "vocabulary, parameters, steps, seeds, decoding; differences from ours are printed",
+    )
+    differences: tuple[str, ...] = Field(
+        (), description="further differences of set-up, one sentence each"
+    )
+    claims: list[Claim] = Field(min_length=1, description="what is held against our runs")
+
+
 class ExperimentFile(Section):
     """An experiment file, as written: sugar not yet expanded."""
 
@@ -393,4 +473,7 @@ class ExperimentFile(Section):
     metrics: Metrics = Field(Metrics(), description="what the answer speaks of")
     probes: list[str | Probe] | None = Field(
         None, description="sentences for attention maps; default: two of the test set"
+    )
+    published: Published | None = Field(
+        None, description="published results that the report holds against ours"
     )

@@ -31,12 +31,21 @@ class Attention(Part):
     hears_places: ClassVar[bool] = False
     """Whether scores depend on positions without any encoding."""
 
+    map_note: ClassVar[str] = ""
+    """How its maps are made, of a style that trains without a matrix of weights; a few words."""
+
     projects: ClassVar[bool] = True
     """Whether queries, keys, values and what the heads read are projected.
 
     A style that says no has none of these weights and defines ``read`` in their place; its heads,
     one after another, are as wide as the model. It has no cached decoding, and encodings cannot
     turn its queries or add to its scores.
+    """
+
+    temperature: ClassVar[float | None] = 1.0
+    """Standard deviation of the scores of random queries and keys with unit variance.
+
+    The invariants hold styles to it whose scores are products; None for one that drops the scale.
     """
 
     breaks: ClassVar[frozenset[str]] = frozenset()
@@ -57,6 +66,11 @@ class Attention(Part):
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
         """Return the one number of tokens that a decoder of this style reads, None if any."""
+        return None
+
+    @classmethod
+    def limit(cls, options: Options) -> int | None:
+        """Return the largest number of places that the style is defined for, None if any."""
         return None
 
     @classmethod

@@ -32,6 +32,8 @@ class Corpus:
     facts for the report, one sentence each (rows skipped, ceiling of a bag-of-words encoder).
     ``vocabularies`` are fixed tables of word to id, source and target, for those who ask for
     ``data.vocabulary.ids: printed``; each numbers its words, special tokens included, from 0.
+    ``targets_join`` is False where different sources rightly share a target (a sum, a looked-up
+    value): a shared target then makes no group.
     """
 
     pairs: Sequence[Pair]
@@ -41,6 +43,7 @@ class Corpus:
     languages: tuple[str, str]
     notes: tuple[str, ...] = field(default=())
     vocabularies: tuple[Mapping[str, int], Mapping[str, int]] | None = None
+    targets_join: bool = True
 
 
 class Dataset(Entry):

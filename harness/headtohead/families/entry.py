@@ -54,6 +54,14 @@ class Entry:
         return None
 
     @classmethod
+    def broken_by(cls, options: BaseOptions) -> Mapping[str, str]:
+        """Return the invariants that options are known to break, each with the option's name.
+
+        For choices that are kept because somebody made them; what they break is no fault.
+        """
+        return {}
+
+    @classmethod
     def summary(cls) -> str:
         """Return the first line of the entry's module or class docstring."""
         text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""

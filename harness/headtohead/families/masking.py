@@ -17,10 +17,15 @@ class Masking(Entry):
 
     ``hides-future``: no key after the query; ``hides-padding``: no key beyond the length;
     ``shows-the-rest``: every other key. None promises nothing: its mask is taken at its word.
+    A scheme whose promises depend on role or options answers ``promised`` instead.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
+
+    def promised(self, role: str) -> frozenset[str] | None:
+        """Return what the scheme means to do in a role."""
+        return self.promises
 
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
@@ -34,3 +39,11 @@ class Masking(Entry):
             lengths: Live tokens on the key side, ``[batch]``; padding stands on the right.
         """
         raise NotImplementedError
+
+    def shows(self, role: str, query: int, key: int, length: int) -> bool | None:
+        """Return whether one query may see one key, in plain numbers: the scheme's definition.
+
+        The invariants hold ``keep`` to it, entry by entry. None where the scheme does not say; then
+        its promises alone count, which know no width of a window.
+        """
+        return None

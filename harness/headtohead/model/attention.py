@@ -148,6 +148,7 @@ class MultiHeadAttention(nn.Module):
         self._transforms = overrides(style, Attention, "transform")
         self._finishes = overrides(style, Attention, "finish")
         self._mixes_scores = overrides(style, Attention, "mix_scores")
+        self._mixes = overrides(style, Attention, "mix")
         self._has_bias = overrides(positional, Positional, "bias")
         own = ("scores", "mix_scores", "normalise", "mix")
         needs_weights = (
@@ -172,7 +173,8 @@ class MultiHeadAttention(nn.Module):
         if self.self_attention:
             self.queries_keys_values = StackedLinear(generators, d_model, [q, k, v], bias, init)
         else:
-            self.queries = StackedLinear(generators, d_model, [q], bias, init)
+            if q:
+                self.queries = StackedLinear(generators, d_model, [q], bias, init)
             self.keys_values = StackedLinear(generators, d_model, [k, v], bias, init)
         self._widths = [q, k, v]
         self.output = StackedLinear(generators, self._joined, [d_model], bias, init)
@@ -201,9 +203,10 @@ class MultiHeadAttention(nn.Module):
                 ``keys`` and ``values`` (before that ``plain_queries`` and ``plain_keys``, where
                 style or encoding change them), ``scores`` (before that ``products`` and ``bias``,
                 where an encoding adds to them, and ``unmixed``, where the style mixes them),
-                ``mask``, ``filled``, ``weights``, ``heads`` (and ``finished``), all
-                ``[member, batch, head, time, ..]``, and ``joined`` ``[member, tokens, width]``.
-                A style without projections has only the last five, and its ``values``.
+                ``mask``, ``filled``, ``weights`` (before that ``unmixed_weights``, where the style
+                mixes them), ``heads`` (and ``finished``), all ``[member, batch, head, time, ..]``,
+                and ``joined`` ``[member, tokens, width]``. A style without projections has only the
+                last five, and its ``values``.
         """
         flat = None if memory is None else memory.flatten(1, 2)
         return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
@@ -264,7 +267,7 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
             key_time = time
         else:
-            q = self.queries(x)
+            q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.filled:
                 return self._place_queries(q, view), cache.keys, cache.values
             assert memory is not None
@@ -369,7 +372,8 @@ class MultiHeadAttention(nn.Module):
 
     def _weigh(self, filled: Tensor, v: Tensor, view: View, record: Record | None) -> Tensor:
         """Turn filled scores into weights and read the values with them."""
-        weights = self.style.mix(self.style.normalise(filled, view.keep))
+        unmixed = self.style.normalise(filled, view.keep)
+        weights = self.style.mix(unmixed)
         dropped = apply_dropout(weights, self.dropout, self.training)
         places = (view.query_positions, view.key_positions, self.context.role)
         values = self.positional.values(dropped, *places, self.context.layer or 0)
@@ -378,6 +382,8 @@ class MultiHeadAttention(nn.Module):
             if view.keep is not None:
                 record("mask", view.keep.expand_as(filled))
             record("filled", filled)
+            if self._mixes:
+                record("unmixed_weights", unmixed)
             record("weights", weights)
             record("heads", out)
         return out
@@ -420,7 +426,7 @@ def _short_attention(
     Rows that keep no key give zero, which only -inf can ask for.
     """
     lead, queries, keys = q.shape[:2], q.shape[2], k.shape[2]
-    flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
+    flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
     if mask is None:
         scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
     else:

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
+from headtohead.families.positional import Positional
+from headtohead.model.blocks import DecoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Transformer
 
@@ -24,10 +26,14 @@ def _hides_later(model: Transformer, role: str) -> bool:
 
 
 def longest_target(model: Transformer, wanted: int) -> int:
-    """Return ``wanted`` tokens, or fewer where the decoder's positions end before."""
-    chosen = model.positionals["decoder"]
-    limit = type(chosen).limit(chosen.options)  # type: ignore[attr-defined]
-    return wanted if limit is None else min(wanted, limit)
+    """Return ``wanted`` tokens, or fewer where positions or attention of the decoder end before."""
+    positional = model.positionals["decoder"]
+    assert isinstance(positional, Positional)
+    limits = [type(positional).limit(positional.options)]
+    for layer in model.decoder:
+        assert isinstance(layer, DecoderLayer)
+        limits += [type(s).limit(s.options) for s in (layer.attention.style, layer.cross.style)]
+    return min([wanted, *(limit for limit in limits if limit is not None)])
 
 
 @torch.no_grad()

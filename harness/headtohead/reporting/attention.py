@@ -46,6 +46,22 @@ class Gallery:
     layer: int = 0
     head: int = 0
 
+    @property
+    def signed(self) -> str:
+        """The variants whose weights may be negative, in words; empty if there are none."""
+        return ", ".join(
+            f"“{shown.title}”" for shown in self.shown if shown.maps[0].probe.get("signed")
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """How maps are made where training has none, a sentence for each variant."""
+        return [
+            f"“{shown.title}”: {'; '.join(dict.fromkeys(notes.values()))}."
+            for shown in self.shown
+            if (notes := shown.maps[0].probe.get("map_notes"))
+        ]
+
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
     """Return run name and seed of the first seed of a variant that is done."""
@@ -132,7 +148,8 @@ def panel_svg(
 ) -> str:
     """Return one head's map ``[query, key]`` as an SVG with a token at every row and column.
 
-    Drawn without interpolation on a scale from 0 to 1, so that panels compare.
+    Drawn without interpolation on a scale from 0 to 1, so that panels compare; negative weights
+    have a colour of their own, as full at -1.
     """
     tone = {"ink": INK, "muted": MUTED, "plus": PALETTE[0], "minus": PALETTE[1], **(colours or {})}
     left = 10 + 7 * max(len(_cut(token)) for token in queries)

@@ -18,6 +18,7 @@ from headtohead.analysis.metrics import show, show_p
 from headtohead.reporting.attention import ROLES, Gallery, panel_svg, payload
 from headtohead.reporting.content import Content
 from headtohead.reporting.path_section import path_section
+from headtohead.reporting.published_section import published_section
 
 NAMES = (
     "waterfall",
@@ -69,7 +70,8 @@ def _common(content: Content) -> dict[str, Any]:
     data = record.get("data") or {}
     return {"c": content, "e": {**dict.fromkeys(OPTIONAL), **record},
             "d": {**dict.fromkeys(DATA), **data},
-            "path": path_section(content.analysis)}  # fmt: skip
+            "path": path_section(content.analysis),
+            "published": published_section(content.analysis)}  # fmt: skip
 
 
 def markdown_escape(text: object) -> str:

@@ -250,14 +250,14 @@ class _ById(Masking):
     def __init__(self, inner: Masking, live: Tensor) -> None:
         super().__init__(inner.options)
         self.inner, self.live = inner, live
-        self.hides = inner.promises is None or "hides-padding" in inner.promises
 
     def keep(
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor | None:
         full = torch.full_like(lengths, len(key_positions))
         kept = self.inner.keep(role, query_positions, key_positions, full)
-        if not self.hides:
+        promised = self.inner.promised(role)
+        if promised is not None and "hides-padding" not in promised:
             return kept
         live = self.live[:, None, key_positions].expand(-1, len(query_positions), -1)
         return live if kept is None else live & kept

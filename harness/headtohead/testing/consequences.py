@@ -17,7 +17,16 @@ def consequences(config: RunConfig) -> dict[str, str]:
         found |= dict.fromkeys(("hears-source", "gradients"), "model.cross: decoder")
     for role in ROLES:
         found |= _of_positions(config, role) | _of_style(config, role)
+        for family in ("positional", "attention", "masking"):
+            found |= _of_options(config, family, role)
     return found
+
+
+def _of_options(config: RunConfig, family: str, role: str) -> dict[str, str]:
+    chosen = getattr(config, family).role(role)
+    entry = plugins.current().find(family, chosen.name).entry
+    broken = entry.broken_by(entry.Options.model_validate(chosen.options))
+    return {name: f"{family}.{role}.{option}" for name, option in broken.items()}
 
 
 def _of_positions(config: RunConfig, role: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import cycle, islice
 
 import torch
 from torch import Tensor
@@ -14,10 +15,11 @@ from headtohead import plugins
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
 from headtohead.experiment.schema import RunConfig
+from headtohead.families.attention import Attention
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import Positional
-from headtohead.model.attention import MultiHeadAttention, View
+from headtohead.model.attention import MultiHeadAttention, View, overrides
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
@@ -26,6 +28,17 @@ from headtohead.testing.tiny import tiny_data
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
 TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
 SOURCE_WORDS, TARGET_WORDS = 12, 9
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Live tokens of the sentences of one member after another, ``[member][batch]`` each.
+
+    Members beyond those that are listed have the first ones again.
+    """
+
+    source: tuple[tuple[int, ...], ...] = SOURCE_LENGTHS
+    target: tuple[tuple[int, ...], ...] = TARGET_LENGTHS
 
 
 @dataclass(frozen=True)
@@ -58,14 +71,25 @@ class Subject:
         config: The variant; ``testing.tiny_config`` makes small ones from names.
         seeds: One per member.
         data: What stacks are trained on; default: a few pairs of invented words.
+        lengths: Of the sentences that are asked about.
     """
 
     def __init__(
-        self, config: RunConfig, seeds: Sequence[int] = (1, 2), data: PreparedData | None = None
+        self,
+        config: RunConfig,
+        seeds: Sequence[int] = (1, 2),
+        data: PreparedData | None = None,
+        lengths: Lengths | None = None,
     ) -> None:
         self.config = without_dropout(config)
         self.seeds = tuple(seeds)
+        self.lengths = lengths or Lengths()
         self._data = data
+
+    @property
+    def is_shrunk(self) -> bool:
+        """Whether it is made smaller than usual, to show something at the smallest example."""
+        return self.lengths != Lengths()
 
     @cached_property
     def data(self) -> PreparedData:
@@ -84,7 +108,11 @@ class Subject:
     @cached_property
     def model(self) -> Transformer:
         """The stack, in evaluation mode; equal shapes have equal weights."""
-        model = Transformer(self.config, self.seeds, *self.words).double().eval()
+        return self.build(self.seeds)
+
+    def build(self, seeds: Sequence[int]) -> Transformer:
+        """Build such a stack of other members."""
+        model = Transformer(self.config, seeds, *self.words).double().eval()
         generator = torch.Generator().manual_seed(7)
         with torch.no_grad():
             for parameter in model.parameters():
@@ -95,11 +123,16 @@ class Subject:
     @cached_property
     def sentences(self) -> Sentences:
         """Sentences of unequal lengths; no source sentence has a word twice."""
+        return self.draw_sentences(self.lengths)
+
+    def draw_sentences(self, lengths: Lengths) -> Sentences:
+        """Return random sentences of the given lengths."""
         generator = torch.Generator().manual_seed(11)
         first = len(SPECIALS)
         source_words, target_words = self.words
-        sources = torch.tensor(SOURCE_LENGTHS)
-        targets = torch.tensor(TARGET_LENGTHS)
+        members = len(self.seeds)
+        sources = torch.tensor([*islice(cycle(lengths.source), members)])
+        targets = torch.tensor([*islice(cycle(lengths.target), members)])
         shape = (*sources.shape, int(sources.max()))
         ranks = torch.rand(*shape[:-1], source_words - first, generator=generator).argsort(-1)
         target_time = self.only_length or int(targets.max())
@@ -128,13 +161,7 @@ class Subject:
 
     def attention(self, role: str) -> MultiHeadAttention:
         """Return the attention of the first layer of a role."""
-        if role == "encoder":
-            encoder = self.model.encoder[0]
-            assert isinstance(encoder, EncoderLayer)
-            return encoder.attention
-        decoder = self.model.decoder[0]
-        assert isinstance(decoder, DecoderLayer)
-        return decoder.attention if role == "decoder" else decoder.cross
+        return attention_of(self.model, role)
 
     def positional(self, role: str) -> Positional:
         """Return the encoding of a role."""
@@ -202,8 +229,9 @@ class Subject:
         What it promises counts; a masking that promises nothing is taken at its word, its mask.
         """
         masking = self.masking(role)
-        if masking.promises is not None:
-            return f"hides-{what}" in masking.promises
+        promised = masking.promised(role)
+        if promised is not None:
+            return f"hides-{what}" in promised
         places = torch.arange(6)
         lengths = torch.tensor([4])
         kept = full_keep(masking, role, 6, 6, lengths)[0]
@@ -221,9 +249,30 @@ class Subject:
         kept = full_keep(self.masking(role), role, 6, 6, torch.tensor([4]))[0]
         return bool(kept[:, places < 4].all())
 
+    def hears_places(self, role: str) -> bool:
+        """Tell whether a role's style has scores that depend on positions by themselves."""
+        return self.attention(role).style.hears_places
+
+    def is_plain(self, role: str) -> bool:
+        """Tell whether a role's weights are the softmax of its scores, head by head."""
+        style = self.attention(role).style
+        own = ("scores", "mix_scores", "normalise", "mix")
+        return style.projects and not any(overrides(style, Attention, name) for name in own)
+
     def promises(self, role: str, promise: str) -> bool:
         """Tell whether a role's encoding makes a promise."""
         return promise in self.positional(role).promises
+
+
+def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
+    """Return the attention of the first layer of a role."""
+    if role == "encoder":
+        encoder = model.encoder[0]
+        assert isinstance(encoder, EncoderLayer)
+        return encoder.attention
+    decoder = model.decoder[0]
+    assert isinstance(decoder, DecoderLayer)
+    return decoder.attention if role == "decoder" else decoder.cross
 
 
 def full_keep(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headtohead.testing.seen import Seen
+
 State = Literal["holds", "broken", "does not apply"]
 
 EXACT = 1e-9
@@ -25,6 +27,7 @@ class Verdict:
     number: float | None
     reason: str
     because: str | None = None
+    shown: str | None = None
 
     def __str__(self) -> str:
         shown = "" if self.number is None else f" [{self.number:.3g}]"
@@ -32,25 +35,38 @@ class Verdict:
         return f"{self.state}: {self.reason}{shown}{named}"
 
 
-def within(number: float, what: str, bound: float = EXACT) -> Verdict:
+def within(
+    number: float | Seen, what: str, bound: float = EXACT, shown: str | None = None
+) -> Verdict:
     """Return that an invariant holds if ``number`` is at most ``bound``; NaN breaks it."""
+    if isinstance(number, Seen):
+        shown, number = number.where, number.number
     if number <= bound:
         return Verdict("holds", number, what)
-    return Verdict("broken", number, f"expected at most {bound:.0e}: {what}")
+    shown = shown or f"{what} is {number:.3g}"
+    return Verdict("broken", number, f"expected at most {bound:.0e}: {what}", shown=shown)
 
 
-def beyond(number: float, what: str, bound: float = VISIBLE) -> Verdict:
+def beyond(
+    number: float | Seen, what: str, bound: float = VISIBLE, shown: str | None = None
+) -> Verdict:
     """Return that an invariant holds if ``number`` is at least ``bound``: something must change."""
+    if isinstance(number, Seen):
+        shown, number = number.where, number.number
     if number >= bound:
         return Verdict("holds", number, what)
-    return Verdict("broken", number, f"expected at least {bound:.0e}: {what}")
+    shown = shown or f"{what} is {number:.3g}"
+    return Verdict("broken", number, f"expected at least {bound:.0e}: {what}", shown=shown)
 
 
-def outside(reason: str, number: float, predicted: str, bound: float = VISIBLE) -> Verdict:
+def outside(reason: str, number: float | Seen, predicted: str, bound: float = VISIBLE) -> Verdict:
     """Return that a variant is outside the domain, where ``predicted`` must be seen to happen."""
+    if isinstance(number, Seen):
+        number = number.number
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
-    return Verdict("broken", number, f"{reason}, yet it does not happen that {predicted}")
+    told = f"{reason}, yet it does not happen that {predicted}"
+    return Verdict("broken", number, told, shown=told)
 
 
 def does_not_apply(reason: str) -> Verdict:

@@ -19,10 +19,21 @@ from headtohead.tracing.sentences import Sentences
 from headtohead.tracing.steps import Array, Step, as_share
 
 HEAD_STEPS = (
-    "plain_queries", "plain_keys", "queries", "keys", "values", "products", "bias", "scores",
-    "mask", "filled", "weights", "heads",
+    "plain_queries", "plain_keys", "queries", "keys", "values", "products", "bias", "unmixed",
+    "scores", "mask", "filled", "unmixed_weights", "weights", "heads", "finished",
 )  # fmt: skip
 """What an attention hands over head by head, in the order in which it is told."""
+
+READING = ("values", "weights", "heads", "finished")
+"""Those of heads that read, which may be fewer."""
+
+OF_KEYS = ("plain_keys", "keys", "values")
+"""Those with a row for each token that is asked."""
+
+OF_BOTH = (
+    "products", "bias", "unmixed", "scores", "mask", "filled", "unmixed_weights", "weights",
+)  # fmt: skip
+"""Those with a column for each token that is asked."""
 
 LIKELIEST = 10
 """Words shown of a vocabulary that is too wide."""
@@ -189,30 +200,37 @@ class _Teller:
     def _heads(self, place: str, role: str, told: AttentionFormulas) -> None:
         """Tell the inside of an attention, head by head."""
         geometry = told.part.context.geometry
-        for head in range(geometry.heads):
-            self._head(f"{place}.head.{head}", role, told, head)
+        if geometry.reading_heads == geometry.heads:
+            for head in range(geometry.heads):
+                self._head(f"{place}.head.{head}", role, told, head, HEAD_STEPS)
+        else:
+            maps = tuple(name for name in HEAD_STEPS if name not in READING)
+            for head in range(geometry.heads):
+                self._head(f"{place}.map.{head}", role, told, head, maps)
+            for head in range(geometry.reading_heads):
+                self._head(f"{place}.head.{head}", role, told, head, READING)
         if "joined" in self.inside:
             joined = _array(self.inside["joined"])
             self._add(f"{place}.concatenation", joined, role, told.of("concatenation"))
         self.inside = {}
 
-    def _head(self, place: str, role: str, told: AttentionFormulas, head: int) -> None:
+    def _head(
+        self, place: str, role: str, told: AttentionFormulas, head: int, names: Sequence[str]
+    ) -> None:
         geometry = told.part.context.geometry
         group = geometry.heads // geometry.kv_heads
-        of_keys = ("plain_keys", "keys", "values")
         seen = {
-            name: _array(self.inside[name][head // group if name in of_keys else head])
-            for name in HEAD_STEPS
-            if name in self.inside
+            name: _array(self.inside[name][head // group if name in OF_KEYS else head])
+            for name in names
+            if name in self.inside and self.inside[name].shape[-1]
         }
         if "scores" in seen and "mask" not in seen:
             del seen["filled"]
         shown = _by_hand(seen, geometry.scale)
         for name, values in seen.items():
             step = "output" if name == "heads" else name.replace("_", "-")
-            rows = self.keys(role) if name in of_keys else self.tokens(role)
-            by_key = name in ("products", "bias", "scores", "mask", "filled", "weights")
-            columns = self.keys(role) if by_key else ()
+            rows = self.keys(role) if name in OF_KEYS else self.tokens(role)
+            columns = self.keys(role) if name in OF_BOTH else ()
             formula, says = told.of(step)
             example = _line(shown.get(name), rows, columns)
             self.steps.append(
@@ -259,17 +277,23 @@ def _line(cell: Cell | None, rows: Sequence[str], columns: Sequence[str]) -> str
 def _by_hand(seen: dict[str, Array], scale: float) -> dict[str, Cell | None]:
     """Return one cell of each step of a head, computed by hand."""
     shown: dict[str, Cell | None] = {}
-    scores = seen.get("products", seen.get("scores"))
-    if scores is not None:
-        name = "products" if "products" in seen else "scores"
-        shown[name] = examples.product(seen["queries"], seen["keys"], scale, scores)
+    total = "unmixed" if "unmixed" in seen else "scores"
+    first = "products" if "products" in seen else total
+    if first in seen and "queries" in seen:
+        shown[first] = examples.product(seen["queries"], seen["keys"], scale, seen[first])
     if "bias" in seen:
-        last = len(seen["scores"]) - 1
-        shown["scores"] = examples.added(seen["products"], seen["bias"], seen["scores"], last)
+        last = len(seen[total]) - 1
+        shown[total] = examples.added(seen["products"], seen["bias"], seen[total], last)
     filled = seen.get("filled", seen.get("scores"))
-    if filled is not None:
-        shown["weights"] = examples.share(filled, seen["weights"])
-    shown["heads"] = examples.mixture(seen["weights"], seen["values"], seen["heads"])
+    weights = "unmixed_weights" if "unmixed_weights" in seen else "weights"
+    if filled is not None and weights in seen:
+        shown[weights] = (
+            examples.share(filled, seen[weights])
+            or examples.ratio(filled, seen[weights])
+            or examples.logistic(filled, seen[weights])
+        )
+    if "heads" in seen:
+        shown["heads"] = examples.mixture(seen["weights"], seen["values"], seen["heads"])
     return shown
 
 

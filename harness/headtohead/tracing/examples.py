@@ -81,12 +81,33 @@ def product(queries: Array, keys: Array, scale: float, scores: Array) -> Cell | 
 def share(scores: Array, weights: Array) -> Cell | None:
     """Return how the first weight of the last row is made of its row of scores."""
     row = len(scores) - 1
-    live = [float(value) for value in scores[row] if np.isfinite(value) and value > -LARGE]
-    if not live or scores[row, 0] < -LARGE:
+    live = [float(value) for value in scores[row] if _usual(value)]
+    if not live or not _usual(scores[row, 0]):
         return None
     powers = [f"e^{{{number(value)}}}" for value in live]
     value = 1 / sum(math.exp(one - live[0]) for one in live)
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
+
+
+def ratio(scores: Array, weights: Array) -> Cell | None:
+    """Return how the first weight of the last row is its score over the sum of the row."""
+    row = len(scores) - 1
+    live = [float(value) for value in scores[row] if _usual(value)]
+    if not live or not _usual(scores[row, 0]) or not sum(live):
+        return None
+    text = f"{number(live[0])} / ({_sum([number(value) for value in live])})"
+    return _cell(row, 0, text, live[0] / sum(live), weights[row, 0])
+
+
+def logistic(scores: Array, weights: Array) -> Cell | None:
+    """Return how the first weight of the last row is the sigmoid of its score less log n."""
+    row = len(scores) - 1
+    seen = sum(_usual(value) for value in scores[row])
+    if not _usual(scores[row, 0]):
+        return None
+    score = float(scores[row, 0])
+    text = f"1 / (1 + {seen} e^{{{number(-score)}}})"
+    return _cell(row, 0, text, 1 / (1 + seen * math.exp(-score)), weights[row, 0])
 
 
 def mixture(weights: Array, values: Array, out: Array) -> Cell | None:
@@ -125,6 +146,11 @@ def _cell(row: int, column: int, text: str, value: float, cell: float) -> Cell |
     if not _agree(value, float(cell)):
         return None
     return Cell(row, column, f"{text} = {number(float(cell))}")
+
+
+def _usual(score: float) -> bool:
+    """Tell whether a score is that of a key that may be seen."""
+    return bool(np.isfinite(score)) and score > -LARGE
 
 
 def _agree(one: float, other: float) -> bool:

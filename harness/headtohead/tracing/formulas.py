@@ -74,13 +74,16 @@ class AttentionFormulas:
             "queries": (self._turned(asks), "what each token asks for"),
             "keys": (self._turned(found_by), f"what each token is found by{whose}"),
             "values": (self._values, f"what each token hands over{whose}"),
-            "products": (f"Q K^T{self._scale}", "how well each question meets each key"),
+            "products": (self._products, "how well each question meets each key"),
             "bias": (self._encoding, "what the encoding adds: places count by themselves"),
-            "scores": (self._scores, "how well each question meets each key"),
+            "unmixed": (self._scores, "the same before heads are mixed"),
+            "scores": (self._mixed_scores, "how well each question meets each key"),
             "mask": (f"M: masking '{self.masking}'", "1 where a token may look, 0 where not"),
             "filled": (self._filled, "what may not be looked at is to get no weight"),
+            "unmixed-weights": (self._shares, "the shares of each map, before maps are mixed"),
             "weights": (self._weights, "how much each token (row) takes from each other (column)"),
             "output": (self._output, "the values, mixed by the weights"),
+            "finished": (self._style.formula(), "what the style makes of what the head has read"),
             "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
             "projection": self._projection,
             "residual": ("X + O", "what came in is kept, what was computed is added"),
@@ -125,12 +128,27 @@ class AttentionFormulas:
         return f" · {number(geometry.scale)}"
 
     @property
+    def _products(self) -> str:
+        if overrides(self._style, Attention, "scores") or not self.part.context.geometry.key_width:
+            return self._style.formula() or "S: as the style has it"
+        return f"Q K^T{self._scale}"
+
+    @property
+    def _mixed_scores(self) -> str:
+        if overrides(self._style, Attention, "mix_scores"):
+            return self._style.formula() or "S: as the style has it"
+        return self._scores
+
+    @property
     def _scores(self) -> str:
         positional = self.part.positional
         adds = overrides(positional, Positional, "bias") or overrides(
             positional, Positional, "score"
         )
-        return "S = products + B" if adds else f"S = Q K^T{self._scale}"
+        if adds:
+            return "S = products + B"
+        plain = self._products
+        return plain if "=" in plain.split("√")[0] else f"S = {plain}"
 
     @property
     def _filled(self) -> str:
@@ -146,9 +164,13 @@ class AttentionFormulas:
         )
         if own:
             return f"A: {self._style.formula() or 'as the style has it'}"
+        return f"A = {self._shares}"
+
+    @property
+    def _shares(self) -> str:
         if not self._style.projects:
-            return "A = softmax(filled)"
-        return "A = softmax(S)" if self.masking is None else "A = softmax(S')"
+            return "softmax(filled)"
+        return "softmax(S)" if self.masking is None else "softmax(S')"
 
     @property
     def _output(self) -> str:

@@ -20,9 +20,9 @@ MANY = 3
 LEGEND = (
     "Each table is one matrix: a row for each token, with its name. Blue is positive, orange "
     "negative, the fuller the larger, measured by the largest number of the table; shares are "
-    "coloured from 0 to 1. Where a matrix is too wide, … stands for what is left out, and its true "
-    "size is given above it. Grey cells hold −∞ or numbers as large as a billion: masks. Below a "
-    "table, one cell is computed by hand."
+    "coloured from 0 to 1, weights that can be negative from −1. Where a matrix is too wide, … "
+    "stands for what is left out, and its true size is given above it. Grey cells hold −∞ or "
+    "numbers as large as a billion: masks. Below a table, one cell is computed by hand."
 )
 
 SCRIPT = """

@@ -13,8 +13,8 @@ from headtohead.tracing.steps import Array, Step
 MOST_ROWS, MOST_TOKENS, MOST_COORDINATES = 24, 24, 9
 LEVELS = 9
 
-SHARES = ("weights", "probabilities")
-"""Steps whose numbers are shares of one, and are coloured from 0 to 1."""
+SHARES = ("weights", "unmixed weights", "probabilities")
+"""Steps whose numbers are shares of one, and are coloured from 0 to 1; from -1 if some are not."""
 
 
 def matrix_html(step: Step) -> str:
@@ -69,8 +69,9 @@ class _Colours:
 
     def __init__(self, step: Step) -> None:
         self.mask = step.values.dtype == bool
-        self.share = step.title in SHARES
-        self.most = 1.0 if self.share else _largest(step.values)
+        shares = step.title in SHARES
+        self.share = shares and not bool((step.values < 0).any())
+        self.most = 1.0 if shares else _largest(step.values)
 
     def cell(self, value: Array) -> str:
         if self.mask:

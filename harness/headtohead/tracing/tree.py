@@ -37,7 +37,8 @@ class Part:
             return DEAF
         if words[-1] in HEADINGS:
             return HEADINGS[words[-1]]
-        return f"head {words[-1]}" if words[-2:-1] == ["head"] else f"layer {words[-1]}"
+        kind = words[-2] if words[-2:-1] and words[-2] in NUMBERED else "layer"
+        return f"{kind} {words[-1]}"
 
     @property
     def depth(self) -> int:
@@ -64,6 +65,9 @@ class Part:
             yield steps
 
 
+NUMBERED = ("head", "map")
+"""Parts of an attention that have a number: heads, and the maps that a head is mixed of."""
+
 DEAF = "second attention, to the decoder itself"
 
 
@@ -84,7 +88,7 @@ def as_tree(trace: Trace) -> list[Part]:
 
 
 def _paths(place: str) -> list[str]:
-    """Return the paths of a place from the largest part down; ``head`` alone is none."""
+    """Return the paths of a place from the largest part down; ``head`` alone is no part."""
     words = place.split(".")
     paths = [".".join(words[: end + 1]) for end in range(len(words))]
-    return [path for path in paths if not path.endswith(".head")]
+    return [path for path in paths if path.rpartition(".")[2] not in NUMBERED]

@@ -27,9 +27,9 @@ WHITE = 255
 Maps = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 
-# Light to dark, so that no weight is white paper; dark blue to red for signed weights.
+# Light to dark, so that no weight is white paper; negative weights orange, as in the report.
 _SEQUENTIAL = ((247, 251, 255), (158, 202, 225), (66, 146, 198), (8, 81, 156), (8, 29, 70))
-_DIVERGING = ((33, 102, 172), (146, 197, 222), (247, 247, 247), (244, 165, 130), (178, 24, 43))
+_DIVERGING = ((166, 54, 3), (253, 174, 107), (247, 247, 247), (107, 174, 214), (8, 81, 156))
 
 
 def contact_sheet(maps: Maps, *, signed: bool) -> Image.Image:

@@ -112,7 +112,7 @@ def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:
 
 def _write_role(maps: Any, role: str, index: int, probe: dict[str, Any], run: RunDirectory,
                 into: Path, moment: int) -> None:  # fmt: skip
-    signed = bool(probe.get("signed"))
+    signed = probe["weights"][role] == "signed" if "weights" in probe else bool(probe["signed"])
     sheet = contact_sheet(np.asarray(maps), signed=signed)
     write_image(sheet, into / "images", f"attention/{role}", index, moment, run.key)
     queries = probe["source_tokens"] if role == "encoder" else probe["target_tokens"]

@@ -16,7 +16,9 @@ from torch import Tensor
 from headtohead.analysis.attention_maps import head_statistics
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
+from headtohead.families.attention import Attention
 from headtohead.families.entry import ROLES
+from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
 from headtohead.runs import files
@@ -79,17 +81,22 @@ def probe_maps(
     memory = model.encode(source_ids, source_lengths, observe)
     hidden = model.decode(reads, read_lengths, memory, source_lengths, observe)
     difference = float((model.project(hidden)[member] - fused).abs().max())
+    styles = _styles(model)
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
-    record = {
+    record: dict[str, Any] = {
         "source": source,
         "target": target,
         "target_from": target_from,
         "source_tokens": [data.source_vocabulary.label(i) for i in source_ids[0, 0].tolist()],
         "target_tokens": [data.target_vocabulary.label(i) for i in ids],
         "heads": {role: _describe(maps) for role, maps in weights.items()},
-        "signed": any(bool((maps < 0).any()) for maps in weights.values()),
+        "weights": {role: style.weights for role, style in styles.items()},
+        "signed": any(style.weights == "signed" for style in styles.values()),
         "fused_difference": difference,
     }
+    notes = {role: style.map_note for role, style in styles.items() if style.map_note}
+    if notes:
+        record["map_notes"] = notes
     if not model.hears_source:
         record["cross_tokens"] = record["target_tokens"]
     return ProbeMaps(record, weights)
@@ -150,6 +157,17 @@ def summary(maps: Sequence[ProbeMaps]) -> dict[str, float]:
         differences = [probe.record["fused_difference"] for probe in maps]
         metrics["attention/fused_difference"] = max(differences)
     return metrics
+
+
+def _styles(model: Transformer) -> dict[str, Attention]:
+    """Return the attention style of each role."""
+    encoder, decoder = model.encoder[0], model.decoder[0]
+    assert isinstance(encoder, EncoderLayer)
+    assert isinstance(decoder, DecoderLayer)
+    parts = {
+        "encoder": encoder.attention, "decoder": decoder.attention, "cross": decoder.cross,
+    }  # fmt: skip
+    return {role: part.style for role, part in parts.items()}
 
 
 def _describe(maps: np.ndarray) -> list[list[dict[str, float | None]]]:

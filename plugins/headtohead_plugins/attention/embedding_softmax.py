@@ -42,7 +42,7 @@ class EmbeddingSoftmax(Attention):
     projects = False
     # The second line under pre-norm, where the -1e9 stay in the stream and drown the source too.
     breaks = frozenset({
-        "hears-target", "gradients",
+        "hears-target", "gradients", "causality",
         "hears-source", "source-order", "source-mirror", "pad-content", "batch-of-one",
     })  # fmt: skip
 

@@ -24,6 +24,10 @@ class Causal(Masking):
         """Return ``j <= i``, ``[1, query, key]``."""
         return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
 
+    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+        """Return ``j <= i``."""
+        return key <= query
+
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:

@@ -19,6 +19,10 @@ class NoMask(Masking):
     ) -> None:
         """Return None: nothing is masked."""
 
+    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+        """Return True: every pair."""
+        return True
+
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:

@@ -21,6 +21,10 @@ class Padding(Masking):
         live = key_positions[None, None, :] < lengths[:, None, None]
         return live.expand(-1, query_positions.shape[0], -1)
 
+    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+        """Return ``j < length``."""
+        return key < length
+
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:

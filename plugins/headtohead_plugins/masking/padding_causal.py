@@ -26,6 +26,10 @@ class PaddingCausal(Masking):
         live = key_positions[None, None, :] < lengths[:, None, None]
         return causal.unsqueeze(0) & live
 
+    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+        """Return ``j <= i and j < length``."""
+        return key <= query and key < length
+
 
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:

@@ -66,6 +66,14 @@ class Sinusoidal(Positional):
         return options.index
 
     @classmethod
+    def broken_by(cls, options: BaseOptions) -> dict[str, str]:
+        """Return that single precision is no double precision."""
+        assert isinstance(options, SinusoidalOptions)
+        if options.arithmetic == "exact":
+            return {}
+        return {"precision": f"arithmetic: {options.arithmetic}"}
+
+    @classmethod
     def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse cross-attention, which has no embeddings, and batches larger than the table."""
         assert isinstance(options, SinusoidalOptions)

@@ -14,6 +14,14 @@ EXPECTED = {
     "grouped-query": ({"kv_heads": 2}, (4, 2, 6, 6, 6)),
     "free-geometry": ({"key_width": 5, "value_width": 7, "kv_heads": 1}, (4, 1, 5, 7, 5)),
     "embedding-softmax": ({}, (1, 1, 24, 24, 1)),
+    "multi-query": ({}, (4, 1, 6, 6, 6)),
+    "qk-norm": ({}, (4, 4, 6, 6, 1)),
+    "talking-heads": ({}, (4, 4, 6, 6, 6)),
+    "differential": ({}, (4, 4, 6, 12, 6)),
+    "sigmoid": ({}, (4, 4, 6, 6, 6)),
+    "linear": ({}, (4, 4, 6, 6, 1)),
+    "uniform": ({}, (4, 4, 0, 6, 1)),
+    "random": ({}, (4, 4, 0, 6, 1)),
 }
 
 
@@ -33,7 +41,10 @@ def test_geometry_is_the_papers(name):
 
 @pytest.mark.parametrize("name", sorted(name for name, one in STYLES.items() if one.entry.projects))
 def test_projections_count_as_the_catalogue_says(name):
-    """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped."""
+    """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped.
+
+    Half as many where there are neither queries nor keys.
+    """
     d, h = 24, 4
     expected = {
         "split-heads": 4 * d * d,
@@ -41,6 +52,11 @@ def test_projections_count_as_the_catalogue_says(name):
         "independent-heads": 4 * h * d * d,
         "grouped-query": 2 * d * d + 2 * d * 2 * (d // h),
         "free-geometry": d * (h * 5 + 1 * 5 + 1 * 7 + h * 7),
+        "multi-query": 2 * d * d + 2 * d * (d // h),
+        **dict.fromkeys(
+            ("qk-norm", "talking-heads", "differential", "sigmoid", "linear"), 4 * d * d
+        ),
+        **dict.fromkeys(("uniform", "random"), 2 * d * d),
     }
     found = geometry(name, EXPECTED[name][0] if name in EXPECTED else {})
     assert found.parameters(d, bias=False) == expected[name]
@@ -61,6 +77,19 @@ REFUSED = {
         r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
         r"got 8, 4 and 24$",
     ),
+    "differential maps that make no pairs": (
+        "differential", {}, ModelConfig(d_model=15, heads=3),
+        r"^differential needs an even number of heads, and d_model to be a multiple of it, "
+        r"got 3 and 15$",
+    ),
+    **{
+        f"{name} heads that do not divide the width": (
+            name, {}, ModelConfig(d_model=10, heads=4),
+            rf"^{name} needs d_model to be a multiple of heads, got 10 and 4$",
+        )
+        for name in ("multi-query", "qk-norm", "talking-heads", "sigmoid", "linear", "uniform",
+                     "random")
+    },
     "free groups that do not divide the heads": (
         "free-geometry", {"kv_heads": 3}, MODEL,
         r"^free-geometry needs kv_heads to divide heads, got 3 and 4$",

@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from headtohead import plugins
+from headtohead import HeadToHeadError, plugins
+from headtohead.experiment.faults import faults_of
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.model.decoding import is_causal
+from headtohead.testing import Subject, tiny_config
+from headtohead.testing.equality import same_function
 from headtohead.testing.subject import full_keep
 
 DEFINITIONS = {
@@ -11,12 +16,16 @@ DEFINITIONS = {
     "padding": lambda i, j, length: j < length,
     "causal": lambda i, j, length: j <= i,
     "padding-causal": lambda i, j, length: j <= i and j < length,
+    "window": lambda i, j, length: abs(i - j) <= 2 and j < length,
+    "prefix": lambda i, j, length: (j <= i or j < 3) and j < length,
 }
+IN_DECODER = {"window": lambda i, j, length: 0 <= i - j < 2 and j < length}
+OPTIONS = {"window": {"width": 2}, "prefix": {"length": 3}}
 
 
-def masking(name):
+def masking(name, **options):
     entry = plugins.current().masking(name)
-    return entry(entry.Options())
+    return entry(entry.Options(**(options or OPTIONS.get(name, {}))))
 
 
 def test_every_registered_masking_is_defined_here():
@@ -32,10 +41,8 @@ def test_every_registered_masking_is_defined_here():
 def test_mask_equals_its_definition(name, role):
     lengths = [1, 3, 6]
     found = full_keep(masking(name), role, 5, 6, torch.tensor(lengths))
-    expected = [
-        [[DEFINITIONS[name](i, j, length) for j in range(6)] for i in range(5)]
-        for length in lengths
-    ]
+    shows = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
+    expected = [[[shows(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
     assert found.tolist() == expected
 
 
@@ -52,3 +59,67 @@ def test_decoder_mask_of_notebook_1():
     length = (ids != 0).sum().unsqueeze(0)
     keep = full_keep(masking("padding-causal"), "decoder", 5, 5, length)[0]
     assert (~keep).tolist() == printed_masked
+
+
+PROMISED = {
+    "window in the encoder": ("window", {"width": 2}, "encoder", {"hides-padding"}),
+    "window in the decoder": (
+        "window", {"width": 2}, "decoder", {"hides-padding", "hides-future"},
+    ),
+    "prefix of words": ("prefix", {"length": 2}, "decoder", {"hides-padding"}),
+    "prefix of <sos>": (
+        "prefix", {"length": 1}, "decoder", {"hides-padding", "hides-future", "shows-the-rest"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options", "role", "said"), PROMISED.values(), ids=PROMISED)
+def test_promises_follow_role_and_options(name, options, role, said):
+    assert masking(name, **options).promised(role) == said
+
+
+def test_bare_names_mean_padding_where_the_scheme_has_no_say():
+    names = {
+        name: [tiny_config(masking=name).masking.role(role).name
+               for role in ("encoder", "decoder", "cross")]
+        for name in ("window", "prefix")
+    }  # fmt: skip
+    assert names == {
+        "window": ["window", "window", "padding"], "prefix": ["padding", "prefix", "padding"],
+    }  # fmt: skip
+
+
+def test_window_of_two_sentences_is_refused():
+    config = tiny_config(masking={"cross": "window"})
+    assert undefined_reason(config, {}, plugins.current()) == (
+        "window measures distances within one sentence, and cross-attention has two; set "
+        "masking.cross: padding"
+    )
+
+
+def test_window_without_a_key_is_refused():
+    with pytest.raises(HeadToHeadError, match="width"):
+        tiny_config(masking={"name": "window", "width": 0})
+
+
+@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
+@pytest.mark.parametrize("attention", ["split-heads", "differential"])
+@pytest.mark.parametrize(
+    ("reduced", "same"),
+    [({"name": "window", "width": 6}, True), ({"name": "window", "width": 2}, False),
+     ({"name": "prefix", "length": 0}, True), ({"name": "prefix", "length": 1}, True),
+     ({"name": "prefix", "length": 2}, False)],
+)  # fmt: skip
+def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, attention, positional):
+    one = tiny_config(positional, attention, reduced)
+    for other in ("padding-causal", {"encoder": "padding", "decoder": "causal"}):
+        found = same_function(one, tiny_config(positional, attention, other))
+        assert (found.state == "holds") is same
+
+
+def test_a_prefix_of_words_is_named_a_fault_and_decodes_without_a_cache():
+    for length, shown in ((1, False), (2, True)):
+        config = tiny_config(masking={"name": "prefix", "length": length})
+        names = [fault.name for fault in faults_of(config, plugins.current())]
+        assert ("future visible" in names) is shown
+        assert is_causal(Subject(config).model) is not shown

@@ -31,14 +31,20 @@ def test_learned_refuses_data_longer_than_its_table():
     )
 
 
-@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("name", ["sinusoidal", "learned", "shape"])
 def test_encodings_of_embeddings_refuse_cross_attention(name):
     assert reason(tiny_config({"cross": name})) == (
         f"{name} adds to embeddings, which cross-attention has none of; use 'none'"
     )
 
 
-@pytest.mark.parametrize("name", ["none", "sinusoidal", "alibi"])
+UNBOUNDED = [
+    "none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich",
+    "shape",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
 def test_others_are_defined_at_every_width_and_length(name):
     entry = plugins.current().positional(name)
     setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
@@ -72,10 +78,85 @@ def test_options_of_the_table_do_not_matter_to_positions_in_time():
 ACTING = "acts on queries, keys or scores, and EmbeddingSoftmax attention projects none; "
 
 
-@pytest.mark.parametrize(("name", "shown"), [("rotary", "Rotary"), ("alibi", "Alibi")])
+SHOWN = [
+    ("rotary", "Rotary"), ("alibi", "Alibi"), ("t5-relative", "T5Relative"),
+    ("shaw-relative", "ShawRelative"), ("kerple-log", "KerpleLog"), ("sandwich", "Sandwich"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "shown"), SHOWN)
 def test_encodings_of_scores_refuse_a_style_without_scores(name, shown):
     assert reason(tiny_config(name, "embedding-softmax")) == (
         f"{shown} {ACTING}use an encoding that is added to embeddings, or 'none'"
     )
     elsewhere = {"encoder": name, "decoder": "none"}
     assert reason(tiny_config(elsewhere, "embedding-softmax")) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"]
+)
+def test_encodings_of_distances_are_defined_in_every_role(name):
+    assert reason(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), name))) is None
+
+
+def test_t5_refuses_a_largest_distance_without_room_for_logarithmic_buckets():
+    def t5(role, most):
+        return reason(tiny_config({role: {"name": "t5-relative", "max_distance": most}}))
+
+    said = (
+        "t5-relative with 32 buckets has {0} for single distances in the {1}; "
+        "set positional.{1}.max_distance to more than {0}"
+    )
+    assert t5("encoder", 8) == said.format(8, "encoder")
+    assert t5("encoder", 9) is None
+    assert t5("decoder", 16) == said.format(16, "decoder")
+    assert t5("decoder", 17) is None
+    assert t5("cross", 8) == said.format(8, "cross")
+
+
+RANDOMISED = {"name": "randomised", "max_length": 12}
+
+
+def test_randomised_refuses_cross_attention_whose_places_are_of_two_sentences():
+    assert reason(tiny_config({"cross": "randomised"})) == (
+        "randomised draws the places of one sentence, cross-attention has two; use 'none'"
+    )
+
+
+def test_randomised_refuses_fewer_numbers_than_places():
+    assert reason(tiny_config(RANDOMISED | {"numbers": 11})) == (
+        "randomised cannot draw 12 of 11 numbers; set positional.encoder.numbers to at least 12"
+    )
+    assert reason(tiny_config(RANDOMISED | {"numbers": 12})) is None
+
+
+def test_randomised_refuses_data_longer_than_its_places():
+    config = tiny_config(RANDOMISED)
+    assert reason(config, source=12, target=12) is None
+    assert reason(config, source=9, target=13) == (
+        "a target of 13 tokens is longer than the 12 places that randomised has numbers for; "
+        "set positional.decoder.max_length to at least 13"
+    )
+
+
+def test_randomised_refuses_what_its_encoding_refuses():
+    odd = {"d_model": 9, "heads": 3}
+    assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == (
+        "rotary needs an even key width, got 3"
+    )
+    assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rotary", "rotary turns queries and keys, and uniform has none; use another encoding"),
+        ("shaw-relative", "shaw-relative adds to keys, and uniform has none; set its option on: "
+         "values"),
+    ],
+)  # fmt: skip
+def test_encodings_of_queries_refuse_a_style_without_any(name, said):
+    entry = plugins.current().positional(name)
+    setting = Setting(tiny_config("none", "uniform"), "decoder", {})
+    assert entry.undefined_for(entry.Options(), setting) == said

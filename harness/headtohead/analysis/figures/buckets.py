@@ -29,14 +29,31 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
 
     figure = panels_figure(analysis, slugs, draw)
     counts = table.groupby("bucket", sort=False)["n"].first()
+    border = end_of_training(analysis)
     with style.drawing():
         for axes in figure.axes:
             names = [f"{bucket}\nn {int(counts[bucket])}" for bucket in places]
             axes.set_xticks(list(places.values()), names, fontsize=7.5)
-        figure.supxlabel("tokens of the source sentence, and test sentences of that length",
-                         fontsize=9)  # fmt: skip
+            if border is not None:
+                axes.axvline(border, color=style.MUTED, linewidth=1, linestyle="--")
+        beyond = "; right of the line: longer than all of training" * (border is not None)
+        figure.supxlabel("tokens of the source sentence, and test sentences of that length"
+                         f"{beyond}", fontsize=9)  # fmt: skip
         figure.supylabel(readable(analysis.metric), fontsize=9)
     return figure
+
+
+def end_of_training(analysis: Analysis) -> float | None:
+    """Return where training ends among the places of the buckets, between two of them.
+
+    None where no bucket lies beyond it, or one bucket holds lengths on both sides.
+    """
+    longest = analysis.frames.experiment.get("data", {}).get("longest_in_train")
+    table = bucket_scores(analysis)
+    lows = sorted(set(table["low"]))
+    if longest is None or longest + 1 not in lows or longest + 1 == lows[0]:
+        return None
+    return lows.index(longest + 1) - 0.5
 
 
 def bucket_scores(analysis: Analysis) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from torch import Tensor
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import greedy, is_causal
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import moved_logit
 from headtohead.testing.subject import Sentences, Subject, forward
 from headtohead.testing.verdict import Verdict, does_not_apply, outside, within
 
@@ -19,9 +20,8 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     """Cached step-by-step decoding gives the logits of teacher forcing."""
     if subject.only_length is not None:
         return does_not_apply(f"the decoder reads exactly {subject.only_length} tokens at once")
-    stepped = _stepped(subject)
-    live = subject.sentences.live_target
-    number = float((stepped - subject.plain)[live].abs().max())
+    apart = _stepped(subject) - subject.plain
+    number = moved_logit(apart, subject.sentences.live_target, "decoding by steps and not at once")
     if not subject.is_causal:
         return outside("the decoder's mask does not hide the future", number,
                        "teacher forcing differs from decoding")  # fmt: skip
@@ -34,7 +34,8 @@ def greedy_decoding_equals_a_plain_loop(subject: Subject) -> Verdict:
     if subject.only_length is not None:
         return does_not_apply(f"the decoder reads exactly {subject.only_length} tokens at once")
     if is_causal(subject.model) != subject.is_causal:
-        return Verdict("broken", None, "expected a cache exactly where the future is hidden")
+        told = "expected a cache exactly where the future is hidden"
+        return Verdict("broken", None, told, shown=told)
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, WORDS)
     wrong = (_written(found) != plain_greedy(subject, WORDS)).sum()

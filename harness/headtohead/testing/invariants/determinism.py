@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from headtohead.model.transformer import Transformer
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import Seen, moved_logit
 from headtohead.testing.subject import Subject, forward
-from headtohead.testing.verdict import Verdict, within
+from headtohead.testing.verdict import Verdict, within, worst
 
 
 @invariant("determinism")
@@ -16,14 +18,16 @@ def a_seed_decides_everything(subject: Subject) -> Verdict:
     stacked, again = (_start(subject, subject.seeds) for _ in range(2))
     last = len(subject.seeds) - 1
     alone = _start(subject, subject.seeds[last:]).state_dict()
-    differences = [_logits_apart(subject, stacked)]
-    for name, parameter in stacked.state_dict().items():
-        differences.append(float((parameter - again.state_dict()[name]).abs().max()))
-        differences.append(float((parameter[last] - alone[name][0]).abs().max()))
     table = stacked.target_embedding.weight
-    if bool((table[0] == table[1]).all()):
+    if last and bool((table[0] == table[1]).all()):
         return Verdict("broken", 0.0, "two seeds start with the same weights")
-    return within(max(differences), "difference of two builds with one seed", 0.0)
+    verdicts = [_logits(subject, stacked)]
+    for name, value in stacked.state_dict().items():
+        twice, single = again.state_dict()[name], alone[name]
+        told = f"{name}: difference of a member's start in a stack and alone"
+        verdicts.append(_weights(value, twice, f"{name}: difference of two builds with one seed"))
+        verdicts.append(_weights(value[last], single[0], told))
+    return worst(*verdicts)
 
 
 def _start(subject: Subject, seeds: tuple[int, ...]) -> Transformer:
@@ -32,6 +36,15 @@ def _start(subject: Subject, seeds: tuple[int, ...]) -> Transformer:
 
 
 @torch.no_grad()
-def _logits_apart(subject: Subject, model: Transformer) -> float:
+def _logits(subject: Subject, model: Transformer) -> Verdict:
     first, second = (forward(model, subject.sentences) for _ in range(2))
-    return float((first - second).abs().max())
+    live = torch.ones(first.shape[:3], dtype=torch.bool)
+    found = moved_logit(first - second, live, "asking the same again")
+    return within(found, "difference of two builds with one seed", 0.0)
+
+
+def _weights(one: Tensor, other: Tensor, what: str) -> Verdict:
+    if one.shape != other.shape:
+        return Verdict("broken", None, f"{what}: shapes {list(one.shape)} and {list(other.shape)}")
+    number = float((one - other).abs().max()) if one.numel() else 0.0
+    return within(Seen(number, f"{what} is {number:.3g}"), what, 0.0)

@@ -8,8 +8,16 @@ import torch
 from torch import Tensor
 
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import Seen, least, moved_logit
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import Verdict, beyond, does_not_apply, outside, within
+from headtohead.testing.verdict import (
+    Verdict,
+    beyond,
+    does_not_apply,
+    outside,
+    within,
+    worst,
+)
 
 DEAF = "the decoder does not read the encoder"
 
@@ -23,11 +31,15 @@ def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Ve
     if not subject.model.hears_source:
         return does_not_apply(DEAF)
     places = torch.arange(subject.sentences.source.shape[-1])
+    if len(places) < LEAST_WORDS:
+        return does_not_apply("the source is too short to have an order")
     places[:2] = places[:2].flip(0)
-    moved = _moved(subject, places.expand_as(subject.sentences.source))
-    if _blind(subject, "order-blind"):
-        return within(float(moved.max()), "change of logits by reordering a bag of words")
-    return beyond(_least(subject, moved), "least change of logits by exchanging two source words")
+    asked = _Asked(subject, places.expand_as(subject.sentences.source), "exchanging words 0 and 1")
+    blind = asked.blind("order-blind")
+    return _judge(
+        asked, blind, "change of logits by reordering a bag of words",
+        "least change of logits by exchanging two source words",
+    )  # fmt: skip
 
 
 @invariant("source-mirror")
@@ -35,35 +47,89 @@ def mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric(subject: Su
     """Reversing the source changes logits, except exactly where distance alone is told."""
     if not subject.model.hears_source:
         return does_not_apply(DEAF)
+    places = torch.arange(subject.sentences.source.shape[-1])
+    if len(places) < LEAST_WORDS:
+        return does_not_apply("the source is too short to have an order")
+    places = places.expand_as(subject.sentences.source)
     lengths = subject.sentences.source_lengths.unsqueeze(-1)
-    places = torch.arange(subject.sentences.source.shape[-1]).expand_as(subject.sentences.source)
-    moved = _moved(subject, torch.where(places < lengths, lengths - 1 - places, places))
-    most = float(moved[subject.sentences.live_target].max())
-    if _blind(subject, "order-blind"):
-        return within(most, "change of logits by reversing a bag of words")
-    if _blind(subject, "mirror-blind") and not subject.hides("padding", "encoder"):
+    places = torch.where(places < lengths, lengths - 1 - places, places)
+    asked = _Asked(subject, places, "reversing the source")
+    order_blind = asked.blind("order-blind")
+    blind = asked.blind("mirror-blind") | order_blind
+    if bool((blind & ~order_blind).any()) and not subject.hides("padding", "encoder"):
         what = "reversing the words, and not the padding, changes live logits"
-        return outside("the encoder sees padding", most, what)
-    if _blind(subject, "mirror-blind"):
-        return within(most, "change of live logits by reversing the source")
-    return beyond(_least(subject, moved), "least change of logits by reversing the source")
+        return outside("the encoder sees padding", asked.most(blind), what)
+    return _judge(
+        asked, blind, "change of live logits by reversing the source",
+        "least change of logits by reversing the source",
+    )  # fmt: skip
 
 
-def _moved(subject: Subject, places: Tensor) -> Tensor:
-    """Return how much logits move when source words are taken from other places."""
-    source = subject.sentences.source.gather(-1, places)
-    logits = subject.logits(replace(subject.sentences, source=source))
-    return (logits - subject.plain).abs().amax(-1)
+def _judge(asked: _Asked, blind: Tensor, unmoved: str, moved: str) -> Verdict:
+    verdicts = []
+    if bool(blind.any()):
+        verdicts.append(within(asked.most(blind), unmoved))
+    if not bool(blind.all()):
+        verdicts.append(beyond(asked.least(~blind), moved))
+    return worst(*verdicts)
 
 
-def _least(subject: Subject, moved: Tensor) -> float:
-    sentences = subject.sentences
-    long = sentences.source_lengths.unsqueeze(-1) >= LEAST_WORDS
-    return float(moved.where(sentences.live_target & long, torch.inf).min())
+class _Asked:
+    """How logits moved when the words of every source were taken from other places.
+
+    Args:
+        subject: Who is asked.
+        places: Where each word is taken from, ``[member, batch, time]``.
+        doing: The same in words.
+    """
+
+    def __init__(self, subject: Subject, places: Tensor, doing: str) -> None:
+        source = subject.sentences.source.gather(-1, places)
+        logits = subject.logits(replace(subject.sentences, source=source))
+        self.subject, self.places, self.doing = subject, places, doing
+        self.moved = (logits - subject.plain).abs()
+
+    def blind(self, promise: str) -> Tensor:
+        """Return the sentences of which neither encoding, scores nor masks tell the difference.
+
+        ``[member, batch]``. An encoding that tells nothing tells no directions either.
+        """
+        subject = self.subject
+        encoding = subject.promises("encoder", promise) or subject.promises(
+            "encoder", "order-blind"
+        )
+        silent = (
+            encoding
+            and subject.promises("cross", "order-blind")
+            and not (subject.hears_places("encoder") or subject.hears_places("cross"))
+        )
+        if not silent:
+            return torch.zeros(self.places.shape[:2], dtype=torch.bool)
+        own, read = subject.keep("encoder"), subject.keep("cross")
+        return (_taken(_taken(own, self.places, -1), self.places, -2) == own).all(-1).all(-1) & (
+            _taken(read, self.places, -1) == read
+        ).all(-1).all(-1)
+
+    def most(self, which: Tensor) -> Seen:
+        """Return the largest change of a live logit among some sentences."""
+        live = self.subject.sentences.live_target & which.unsqueeze(-1)
+        return moved_logit(self.moved, live, self.doing)
+
+    def least(self, which: Tensor) -> Seen:
+        """Return the least change at a live place, of some sentences that are long enough."""
+        sentences = self.subject.sentences
+        long = which & (sentences.source_lengths >= LEAST_WORDS)
+        return least(
+            self.moved.amax(-1).where(sentences.live_target & long.unsqueeze(-1), torch.inf),
+            ("member", "sentence", "place"),
+            lambda at: (
+                f"{self.doing} moves the logits at place {at['place']} of sentence "
+                f"{at['sentence']} of member {at['member']} at most"
+            ),
+        )
 
 
-def _blind(subject: Subject, promise: str) -> bool:
-    """Tell whether neither positions nor masks give more away than the promise says."""
-    cross = subject.promises("cross", "order-blind")
-    masks = subject.sees_all("encoder") and subject.sees_all("cross")
-    return subject.promises("encoder", promise) and cross and masks
+def _taken(keep: Tensor, places: Tensor, axis: int) -> Tensor:
+    """Return a mask ``[member, batch, query, key]`` with one axis taken from other places."""
+    index = places.unsqueeze(-2 if axis == -1 else -1).expand_as(keep)
+    return keep.gather(axis, index)

@@ -1,4 +1,4 @@
-"""Relative encodings: only differences of positions count."""
+"""Relative encodings: only differences of positions count, near the start and far from it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from torch import Tensor
 
 from headtohead.families.entry import ROLES
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import Seen, largest, worst_of
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, outside, within, worst
 
-SHIFT = 3
+SHIFTS = (3, 1000)
 
 
 @invariant("joint-shift")
@@ -24,27 +25,37 @@ def _check(subject: Subject, role: str) -> Verdict:
     positional = subject.positional(role)
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
+    if subject.hears_places(role):
+        return does_not_apply(f"{role}: the style has positions of its own")
     limit = type(positional).limit(positional.options)
-    if limit is not None and limit < SHIFT + max(subject.times(role)):
+    shifts = [one for one in SHIFTS if limit is None or limit >= one + max(subject.times(role))]
+    if not shifts:
         return does_not_apply(f"{role}: {limit} positions are too few to shift")
-    number = _moved(subject, role)
-    what = f"{role}: change of the output by a joint shift"
     if subject.promises(role, "relative"):
-        return within(number, what)
-    return outside(f"{role}: the encoding does not promise to be relative", number,
-                   "a joint shift changes the output", EXACT)  # fmt: skip
+        number = worst_of([_moved(subject, role, shift) for shift in shifts])
+        return within(number, f"{role}: change of the output by a joint shift")
+    return outside(
+        f"{role}: the encoding does not promise to be relative",
+        _moved(subject, role, SHIFTS[0]), "a joint shift changes the output", EXACT,
+    )  # fmt: skip
 
 
 @torch.no_grad()
-def _moved(subject: Subject, role: str) -> float:
+def _moved(subject: Subject, role: str, shift: int) -> Seen:
     attention, keep = subject.attention(role), subject.keep(role)
     x, memory = subject.activations(role)
     here = attention(x, memory, subject.view(role, keep=keep))
-    there = attention(x, memory, subject.view(role, SHIFT, keep))
+    there = attention(x, memory, subject.view(role, shift, keep))
+    moved = largest(
+        (here - there).abs(), ("member", "sentence", "place", "coordinate"),
+        lambda at: f"{role}: moving all positions by {shift} moves coordinate {at['coordinate']} "
+        f"of what place {at['place']} of sentence {at['sentence']} reads",
+    )  # fmt: skip
     places = torch.arange(subject.times(role)[0]).unsqueeze(0)
     positional = subject.positional(role)
-    embedded = positional.embed(places, role), positional.embed(places + SHIFT, role)
-    return max(float((here - there).abs().max()), _apart(*embedded))
+    embedded = _apart(positional.embed(places, role), positional.embed(places + shift, role))
+    told = f"{role}: moving all positions by {shift} moves what is added to embeddings"
+    return worst_of([moved, Seen(embedded, f"{told} by {embedded:.3g}")])
 
 
 def _apart(one: Tensor | None, other: Tensor | None) -> float:

@@ -6,6 +6,7 @@ import torch
 
 from headtohead.testing.changing import each_word_changed
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import Seen, least, worst_of
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, beyond
 
@@ -15,12 +16,12 @@ def every_target_token_reaches_the_logits_it_is_shown_to(subject: Subject) -> Ve
     """Changing a target token changes the logits of every token that the decoder shows it to."""
     rows = range(subject.sentences.source.shape[1])
     return beyond(
-        min(_heard(subject, row) for row in rows),
+        worst_of([_heard(subject, row) for row in rows], largest_first=False),
         "least change of the logits of a token by one that it sees",
     )
 
 
-def _heard(subject: Subject, row: int) -> float:
+def _heard(subject: Subject, row: int) -> Seen:
     """Return the least that a live token of a sentence moves the logits of one that sees it."""
     plain, changed = each_word_changed(subject, row, "target")
     moved = (subject.logits(plain) - subject.logits(changed)).abs().amax(-1)
@@ -28,4 +29,11 @@ def _heard(subject: Subject, row: int) -> float:
     # [member, key, query]: each copy of the sentence has another token changed.
     shown = subject.keep("decoder")[:, row].transpose(-2, -1)
     both = shown & live.unsqueeze(-1) & live.unsqueeze(-2)
-    return float(moved.where(both, torch.inf).min())
+    return least(
+        moved.where(both, torch.inf),
+        ("member", "token", "place"),
+        lambda at: (
+            f"changing target token {at['token']} of sentence {row} moves the logits at "
+            f"place {at['place']} of member {at['member']} at most"
+        ),
+    )

@@ -1,66 +1,88 @@
-"""The weights that are shown are the weights that act."""
+"""The weights that are shown are the weights that act, and are what the style says they are."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from headtohead.families.attention import Attention
 from headtohead.families.entry import ROLES
-from headtohead.families.positional import Positional
-from headtohead.model.attention import overrides
 from headtohead.testing.invariant import invariant
+from headtohead.testing.seen import largest
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, does_not_apply, within, worst
+
+ROW = ("member", "sentence", "head", "query")
 
 
 @invariant("rows-sum-to-one")
 def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
-    """Every row of softmax weights that keeps a key sums to one and has no negative weight."""
-    roles = [
-        role for role in ROLES if not overrides(subject.attention(role).style, Attention, "mix")
-    ]
+    """Every row of weights that keeps a key sums to one if it is to, and is negative nowhere."""
+    roles = [role for role in ROLES if subject.attention(role).style.weights != "signed"]
     if not roles:
-        return does_not_apply("the style mixes the weights of its heads")
+        return does_not_apply("weights are of either sign, by the style's own word")
     return worst(*(_rows(subject, role) for role in roles))
 
 
 @invariant("weights-act")
 def weights_times_values_are_the_output(subject: Subject) -> Verdict:
-    """The weights that are shown, times the values, give the output of the attention."""
+    """The weights that are shown, times the values, give the output of the attention.
+
+    Behind them stand what an encoding adds to values, the style's ``finish`` and the projection.
+    """
     return worst(*(_act(subject, role) for role in ROLES))
 
 
 def _rows(subject: Subject, role: str) -> Verdict:
     seen, _ = _record(subject, role)
     weights = seen["weights"]
-    if bool((weights < 0).any()):
-        return Verdict("broken", float(weights.min()), f"{role}: a weight is negative")
+    below = largest(
+        -weights, (*ROW, "key"),
+        lambda at: f"{role}: {_place(at)} gives key {at['key']} a weight below zero,",
+    )  # fmt: skip
+    if not below.number <= 0:
+        return Verdict("broken", -below.number, f"{role}: a weight is negative", shown=below.where)
+    if subject.attention(role).style.weights == "positive":
+        return Verdict("holds", 0.0, f"{role}: no weight is negative")
     alive = subject.keep(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
+    off = ((weights.sum(-1) - 1) * alive).abs()
     return within(
-        float((weights.sum(-1) - 1)[alive].abs().max()), f"{role}: distance of row sums from one"
+        largest(off, ROW, lambda at: f"{role}: weights of {_place(at)} sum to something off one"),
+        f"{role}: distance of row sums from one",
     )
+
+
+def _place(at: dict[str, int]) -> str:
+    return f"query {at['query']} in head {at['head']} of sentence {at['sentence']}"
 
 
 @torch.no_grad()
 def _act(subject: Subject, role: str) -> Verdict:
-    if overrides(subject.positional(role), Positional, "values"):
-        return does_not_apply(f"{role}: the encoding adds values of its own to the output")
     seen, output = _record(subject, role)
-    attention = subject.attention(role)
-    geometry = attention.context.geometry
-    group = geometry.heads // geometry.kv_heads
+    attention, view = subject.attention(role), subject.view(role, keep=subject.keep(role))
+    group = seen["weights"].shape[2] // seen["values"].shape[2]
     heads = [
         seen["weights"][:, :, head] @ seen["values"][:, :, head // group]
-        for head in range(geometry.heads)
+        for head in range(seen["weights"].shape[2])
     ]
-    expected = torch.cat(heads, dim=-1)
+    read = torch.stack(heads, dim=2)
     if attention.style.projects:
-        expected = attention.output(expected.flatten(1, 2)).view(output.shape)
+        added = subject.positional(role).values(
+            seen["weights"], view.query_positions, view.key_positions, role,
+            attention.context.layer or 0,
+        )  # fmt: skip
+        finished = attention.style.finish(read if added is None else read + added)
+        joined = torch.cat(list(finished.unbind(2)), dim=-1).flatten(1, 2)
+        expected = attention.output(joined).view(output.shape)
+    else:
+        expected = torch.cat(heads, dim=-1)
     return within(
-        float((output - expected).abs().max()),
+        largest(
+            (output - expected).abs(), ("member", "sentence", "query", "coordinate"),
+            lambda at: f"{role}: what query {at['query']} of sentence {at['sentence']} reads is "
+            "not its weights times the values: it is off",
+        ),
         f"{role}: difference of output and weights times values",
-    )
+    )  # fmt: skip
 
 
 @torch.no_grad()

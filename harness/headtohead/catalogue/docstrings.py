@@ -1,0 +1,47 @@
+"""What the file of an entry says about itself: idea, paper, departures."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass
+
+LABELS = ("Paper", "Papers", "Source", "Departs from the paper", "Departs from the notebook")
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+
+
+@dataclass(frozen=True)
+class About:
+    """The docstring of an entry's file, part by part; empty where it has none."""
+
+    idea: str
+    paper: str
+    departs: str
+
+
+def about(entry: type) -> About:
+    """Read the file in which an entry is defined."""
+    text = inspect.getdoc(sys.modules.get(entry.__module__)) or inspect.getdoc(entry) or ""
+    parts: dict[str, list[str]] = {"idea": []}
+    here = "idea"
+    for line in text.replace("``", "`").splitlines():
+        label = next((one for one in LABELS if line.startswith(f"{one}:")), None)
+        if label is not None:
+            here = label.split()[0]
+            line = line.removeprefix(f"{label}:")
+        parts.setdefault(here, []).append(line.strip())
+    joined = {name: _flowing(lines) for name, lines in parts.items()}
+    paper = joined.get("Paper") or joined.get("Papers") or joined.get("Source", "")
+    return About(joined["idea"], paper, joined.get("Departs", ""))
+
+
+def linked(text: str) -> str:
+    """Return a text with each arXiv number as a link, in Markdown."""
+    return ARXIV.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
+
+
+def _flowing(lines: list[str]) -> str:
+    """Join the lines of each paragraph."""
+    paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
+    return "\n\n".join(" ".join(one.split()) for one in paragraphs if one.strip())

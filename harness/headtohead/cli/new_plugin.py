@@ -1,0 +1,32 @@
+"""``h2h new-plugin``: a package of one's own, with a plugin that works and its test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import plugin_option
+
+
+@click.command()
+@click.argument("family")
+@click.argument("name")
+@click.option("--folder", type=click.Path(path_type=Path), metavar="FOLDER",
+              help="Where to write it; it must not exist yet. Default: NAME.")  # fmt: skip
+@plugin_option
+def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Path, ...]) -> None:
+    """Write a package that registers NAME in FAMILY: positional, attention, masking or dataset.
+
+    The plugin in it is small and works; replace its idea by yours. Beside it stand its test, which
+    asks every invariant, a pyproject.toml that pip installs, a README, and an experiment that
+    compares it.
+    """
+    from headtohead import plugins
+    from headtohead.scaffold import write_package
+
+    folder = folder or Path(name)
+    written = write_package(family, name, folder, plugins.use_files(plugin_files))
+    for path in written:
+        click.echo(f"wrote {path}")
+    click.echo(f"\nnext:\n  cd {folder}\n  pip install --no-build-isolation -e .\n  pytest")

@@ -1,0 +1,87 @@
+"""Queries and keys of fixed length: scores are cosines times a learned scale per head.
+
+Paper: A. Henry et al. "Query-Key Normalization for Transformers". Findings of EMNLP 2020,
+arXiv:2010.04245, section 3: softmax(g · q̂ k̂ᵀ), g learned from log2(L² - L), with L the length of a
+long sentence. With ``norm: rms``: M. Dehghani et al. "Scaling Vision Transformers to 22 Billion
+Parameters". ICML 2023, arXiv:2302.05442, section 2: softmax(norm(q) norm(k)ᵀ / √d_k).
+Departs from the papers: one g for each head of each layer, where the first has one for a layer and
+the second a gain for each coordinate; L is an option, not measured.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Options as BaseOptions
+
+
+class QkNormOptions(BaseOptions):
+    """The norm, and where the learned scale starts."""
+
+    norm: Literal["unit", "rms"] = Field(
+        "unit", description="unit: length 1, no other scale; rms: root mean square 1, over √d_k"
+    )
+    length: int = Field(
+        16, ge=3, description="L of the start log2(L² - L) under norm: unit; rms starts at 1"
+    )
+
+
+def unit(x: Tensor) -> Tensor:
+    """Return ``x`` with vectors of length 1 along the last axis.
+
+    >>> unit(torch.tensor([3.0, 4.0]))
+    tensor([0.6000, 0.8000])
+    """
+    return torch.nn.functional.normalize(x, dim=-1)
+
+
+class QkNorm(Attention):
+    """Split heads whose scores depend on the directions of queries and keys alone."""
+
+    Options = QkNormOptions
+
+    @classmethod
+    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
+        """Return heads of width d_model / heads; unit vectors are not scaled by their width."""
+        assert isinstance(options, QkNormOptions)
+        if model.d_model % model.heads:
+            raise HeadToHeadError(
+                "qk-norm needs d_model to be a multiple of heads, "
+                f"got {model.d_model} and {model.heads}"
+            )
+        width = model.d_model // model.heads
+        scale = 1.0 if options.norm == "unit" else width**-0.5
+        return Geometry(model.heads, model.heads, width, width, scale)
+
+    def build(self) -> None:
+        """Make the scale of each head."""
+        assert isinstance(self.options, QkNormOptions)
+        start = math.log2(self.options.length**2 - self.options.length)
+        self.is_unit = self.options.norm == "unit"
+        mean = start if self.is_unit else 1.0
+        self.gain = self.parameter(self.context.geometry.heads, std=0.0, mean=mean)
+
+    @classmethod
+    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
+        """Return one per head."""
+        return int(context.geometry.heads)
+
+    def formula(self) -> str:
+        """Return what queries and keys become."""
+        norm = "|x|" if self.is_unit else "rms(x)"
+        return f"x / {norm} for x = q, k; queries times g_h"
+
+    def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalise both; the scale goes with the queries."""
+        root = 1.0 if self.is_unit else q.shape[-1] ** 0.5
+        return unit(q) * root * self.gain[:, None, :, None, None], unit(k) * root
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    """Register ``qk-norm``."""
+    return {"qk-norm": QkNorm}

@@ -1,0 +1,110 @@
+"""A matrix of scores for each head, drawn once, by place alone: content has no say.
+
+Paper: Y. Tay et al. "Synthesizer: Rethinking Self-Attention for Transformer Models". ICML 2021,
+arXiv:2005.00743, section 3.2: softmax(R) V with R random, trained or left as it is.
+A negative control. There are no queries and no keys; places beyond R are an error.
+Departs from the paper: used in the decoder and in cross-attention too, where the mask cuts R.
+"""
+
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import (
+    Attention,
+    Geometry,
+    HeadToHeadError,
+    ModelConfig,
+    Positional,
+    hookimpl,
+)
+from headtohead import Options as BaseOptions
+
+
+class RandomOptions(BaseOptions):
+    """Size and start of the matrix, and whether it learns."""
+
+    max_length: int = Field(64, ge=1, description="places in R, boundary tokens counted")
+    trained: bool = Field(True, description="whether R learns, or stays as it was drawn")
+    std: float = Field(1.0, gt=0, description="standard deviation of the drawn R")
+
+
+class Random(Attention):
+    """Heads of width d_model / heads whose scores are R[query place, key place]."""
+
+    Options = RandomOptions
+    hears_places = True
+
+    @classmethod
+    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
+        """Return heads without keys."""
+        if model.d_model % model.heads:
+            raise HeadToHeadError(
+                "random needs d_model to be a multiple of heads, "
+                f"got {model.d_model} and {model.heads}"
+            )
+        return Geometry(model.heads, model.heads, 0, model.d_model // model.heads, 1.0)
+
+    @classmethod
+    def limit(cls, options: BaseOptions) -> int:
+        """Return the size of R."""
+        assert isinstance(options, RandomOptions)
+        return options.max_length
+
+    @classmethod
+    def refusal(cls, encoding: type[Positional]) -> str | None:
+        """Refuse what acts on queries, of which there are none, and what renames places."""
+        if encoding.rotate is not Positional.rotate or encoding.score is not Positional.score:
+            return (
+                f"{encoding.__name__} acts on queries, and random attention has none; use an "
+                "encoding that is added to embeddings or to scores, or 'none'"
+            )
+        if encoding.draw is not Positional.draw:
+            return (
+                f"{encoding.__name__} draws the places it trains on, and random attention has a "
+                "score for each pair of true ones; use an encoding that takes places as they are"
+            )
+        return None
+
+    def build(self) -> None:
+        """Draw R."""
+        assert isinstance(self.options, RandomOptions)
+        length = self.options.max_length
+        drawn = self.parameter(self.context.geometry.heads, length, length, std=self.options.std)
+        if self.options.trained:
+            self.table = drawn
+        else:
+            self.register_buffer("table", drawn.detach())
+
+    @classmethod
+    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
+        """Return heads · max_length², or none where R does not learn."""
+        return int(context.geometry.heads * options.max_length**2) if options.trained else 0
+
+    def formula(self) -> str:
+        """Return where scores come from."""
+        return "S = R_h[i, j], i and j: places of query and key"
+
+    def scores(
+        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        """Look the pairs of places up."""
+        table: Tensor = self.table
+        # Places start at 0 and grow: only the one query of a cached step has to be looked at.
+        asked = query_positions.shape[-1]
+        if asked == 1 and not query_positions.is_meta:
+            asked = int(query_positions[0, 0]) + 1
+        longest = max(asked, key_positions.shape[-1])
+        if longest > table.shape[-1]:
+            role = self.context.role
+            raise HeadToHeadError(
+                f"position {longest} is beyond the random table of {table.shape[-1]}; "
+                f"set attention.{role}.max_length higher"
+            )
+        seen = table[:, :, query_positions[0]][..., key_positions[0]]
+        return seen.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    """Register ``random``."""
+    return {"random": Random}

@@ -1,0 +1,52 @@
+"""Every key alike: the mean of the values that a query may see, whatever they say.
+
+The negative control of "attention matters". Fixed patterns in the place of attention are studied in
+A. Raganato, Y. Scherrer, J. Tiedemann. "Fixed Encoder Self-Attention Patterns in Transformer-Based
+Machine Translation". Findings of EMNLP 2020, arXiv:2002.10260, section 3.
+There are no queries and no keys, so half of the weights of split heads. All heads have one pattern,
+unless an encoding adds to the scores, which then are that encoding alone, still without content.
+"""
+
+from headtohead import (
+    Attention,
+    Geometry,
+    HeadToHeadError,
+    ModelConfig,
+    Options,
+    Positional,
+    hookimpl,
+)
+
+
+class Uniform(Attention):
+    """Heads of width d_model / heads that average; scores are 0 without an encoding."""
+
+    @classmethod
+    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
+        """Return heads without keys."""
+        if model.d_model % model.heads:
+            raise HeadToHeadError(
+                "uniform needs d_model to be a multiple of heads, "
+                f"got {model.d_model} and {model.heads}"
+            )
+        return Geometry(model.heads, model.heads, 0, model.d_model // model.heads, 1.0)
+
+    @classmethod
+    def refusal(cls, encoding: type[Positional]) -> str | None:
+        """Refuse what acts on queries, of which there are none."""
+        if encoding.rotate is Positional.rotate and encoding.score is Positional.score:
+            return None
+        return (
+            f"{encoding.__name__} acts on queries, and uniform attention has none; use an encoding "
+            "that is added to embeddings or to scores, or 'none'"
+        )
+
+    def formula(self) -> str:
+        """Return the scores, which an encoding may add to."""
+        return "S = 0: each key that a query may see weighs alike"
+
+
+@hookimpl
+def register_attentions() -> dict[str, type[Attention]]:
+    """Register ``uniform``."""
+    return {"uniform": Uniform}

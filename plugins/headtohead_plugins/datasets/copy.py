@@ -1,0 +1,36 @@
+"""copy: the target is the source, symbol by symbol.
+
+Source: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.1, which trains on
+lengths up to 20 and tests beyond them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from headtohead import Corpus, Dataset, hookimpl
+from headtohead import Options as BaseOptions
+from headtohead.data import SymbolOptions, symbol_corpus
+
+CITATION = "Graves et al. 2014, Neural Turing Machines, section 4.1"
+
+
+class Copy(Dataset):
+    """Seeded sequences of symbols, to be repeated."""
+
+    Options: ClassVar[type[BaseOptions]] = SymbolOptions
+    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Draw sequences; the answer is the sequence itself."""
+        assert isinstance(options, SymbolOptions)
+        return symbol_corpus("copy", options, split, list, citation=CITATION)
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    """Register ``copy``."""
+    return {"copy": Copy}

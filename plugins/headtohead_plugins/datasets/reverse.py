@@ -1,0 +1,40 @@
+"""reverse: the target is the source from its end to its beginning.
+
+Source: Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:1506.02516,
+section 4 (sequence reversal). With ``distinct`` and ``all_orders`` an encoder that is told nothing
+of order cannot pass 1/n! exact match on n symbols: all n! orders of a set are one bag to it, and it
+has one answer for them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from headtohead import Corpus, Dataset, hookimpl
+from headtohead import Options as BaseOptions
+from headtohead.data import SymbolOptions, symbol_corpus
+
+CITATION = "Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory"
+
+
+class Reverse(Dataset):
+    """Seeded sequences of symbols, to be reversed."""
+
+    Options: ClassVar[type[BaseOptions]] = SymbolOptions
+    splits: ClassVar[tuple[str, ...]] = ("iid", "length")
+    normalise: ClassVar[str] = "none"
+
+    @classmethod
+    def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
+        """Draw sequences; the answer is read from behind."""
+        assert isinstance(options, SymbolOptions)
+        return symbol_corpus(
+            "reverse", options, split, lambda symbols: symbols[::-1], citation=CITATION
+        )
+
+
+@hookimpl
+def register_datasets() -> dict[str, type[Dataset]]:
+    """Register ``reverse``."""
+    return {"reverse": Reverse}

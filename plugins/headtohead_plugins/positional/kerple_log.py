@@ -1,0 +1,70 @@
+"""A penalty that grows with the logarithm of distance, learned by each head.
+
+Paper: T.-C. Chi, T.-H. Fan, P. J. Ramadge, A. I. Rudnicky. "KERPLE: Kernelized Relative Positional
+Embedding for Length Extrapolation". NeurIPS 2022, arXiv:2205.09921, section 4, the logarithmic
+variant: -r1 · log(1 + r2 · |i - j|) with r1, r2 > 0. As in the authors' code, all layers share the
+numbers, which start uniformly in (0, 2) and (0, 1).
+Departs from the paper: softplus keeps r1 and r2 positive, where that code clamps them at 0.01, and
+the encoder sees both sides; it then hears distances and no directions, as with ``alibi``.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from headtohead import Options as BaseOptions
+from headtohead import Positional, hookimpl
+
+
+class KerpleOptions(BaseOptions):
+    """Who shares the numbers."""
+
+    layers: Literal["shared", "own"] = Field(
+        "shared", description="one pair of numbers a head, or one for each head of each layer"
+    )
+
+
+class KerpleLog(Positional):
+    """Two trained numbers per head: how much a distance costs, and how soon."""
+
+    Options = KerpleOptions
+    promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+
+    def build(self) -> None:
+        """Draw r1 and r2, each stored as what softplus turns into it."""
+        self.r1, self.r2 = self._positive(2.0), self._positive(1.0)
+
+    def _positive(self, most: float) -> nn.Parameter:
+        """Draw ``[member, layer or 1, head]`` uniformly from (0, most)."""
+        shape = (_sets(self.options, self.context), self.context.geometry.heads)
+        share = torch.special.ndtr(self.parameter(*shape).detach())
+        return nn.Parameter((most * share).clamp(min=0.01).expm1().log())
+
+    @classmethod
+    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
+        """Return 2 · heads, times layers if each has its own."""
+        return int(2 * _sets(options, context) * context.geometry.heads)
+
+    def formula(self) -> str:
+        """Return the penalty."""
+        return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained by each head"
+
+    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
+        """Return the penalties, ``[member, batch or 1, head, query, key]``."""
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+        own = layer if self.r1.shape[1] > 1 else 0
+        r1, r2 = (softplus(r[:, own])[:, None, :, None, None] for r in (self.r1, self.r2))
+        return -r1 * torch.log1p(r2 * distance[:, None])
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    """Register ``kerple-log``."""
+    return {"kerple-log": KerpleLog}
+
+
+def _sets(options, context) -> int:  # type: ignore[no-untyped-def]
+    return int(context.layers) if options.layers == "own" else 1

@@ -1,0 +1,57 @@
+"""The similarity of two sinusoids, added to the scores: it falls with the logarithm of distance.
+
+Paper: T.-C. Chi, T.-H. Fan, A. I. Rudnicky, P. J. Ramadge. "Dissecting Transformer Length
+Extrapolation via the Lens of Receptive Field Analysis". ACL 2023, arXiv:2212.10356, section on
+Sandwich: sum_k cos((i - j) / 10000^(2k/w)), k = 0..w/2 - 1, which is the inner product of rows i
+and j of the sinusoidal table of width w, divided by 8n/h in head n of h; w = 128 in every model.
+Departs from the paper: w/2 is subtracted, so that the bias is 0 at distance 0, which a softmax does
+not see; the encoder sees both sides, and then hears distances and no directions.
+"""
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import Options as BaseOptions
+from headtohead import Positional, hookimpl
+
+
+class SandwichOptions(BaseOptions):
+    """Width of the sinusoids."""
+
+    width: int = Field(128, ge=2, multiple_of=2, description="width of the sinusoidal table")
+
+
+def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, width: int) -> Tensor:
+    """Return the biases, ``[1, batch or 1, head, query, key]``, in float64."""
+    apart = (query_positions[:, :, None] - key_positions[:, None, :]).double()
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=apart.device)
+    falls = (apart.unsqueeze(-1) * 10000.0 ** (-even / width)).cos().sum(-1) - width / 2
+    ratios = torch.arange(1, heads + 1, dtype=torch.float64, device=apart.device) * 8 / heads
+    return (falls[:, None] / ratios[:, None, None]).unsqueeze(0)
+
+
+class Sandwich(Positional):
+    """Inner products of sinusoids: they fall with distance, though not at every step."""
+
+    Options = SandwichOptions
+    promises = frozenset({"relative", "mirror-blind"})
+
+    def formula(self) -> str:
+        """Return the similarity, compressed by head."""
+        assert isinstance(self.options, SandwichOptions)
+        width = self.options.width
+        waves = f"Σ_k cos((i − j) / 10000^{{2k/{width}}}) − {width // 2}"
+        return f"B[i, j] = ({waves}) / (8n/h) in head n of h"
+
+    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
+        """Return the biases, equal for every member and layer."""
+        assert isinstance(self.options, SandwichOptions)
+        sizes = (self.context.geometry.heads, self.options.width)
+        return self.remember(similarities, query_positions, key_positions, *sizes)
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    """Register ``sandwich``."""
+    return {"sandwich": Sandwich}

@@ -1,0 +1,106 @@
+"""A trained vector per clipped distance, added to keys and to values.
+
+Paper: P. Shaw, J. Uszkoreit, A. Vaswani. "Self-Attention with Relative Position Representations".
+NAACL 2018, arXiv:1803.02155, sections 3.1 to 3.3: with c = clip(j - i, -k, k), scores are
+q_i · (k_j + a^K_c) / sqrt(d_k) and outputs sum_j w_ij (v_j + a^V_c). The heads of a layer share the
+vectors (section 3.3); each having its own is the base model of section 4.1, with k = 16.
+Departs from the paper: defined in cross-attention too, where the paper has no positions.
+"""
+
+from math import prod
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from headtohead import Options as BaseOptions
+from headtohead import Positional, Setting, find_geometry, hookimpl
+
+
+class ShawOptions(BaseOptions):
+    """Reach and place of the vectors."""
+
+    clip: int = Field(16, ge=1, description="distance in tokens from which on all are one")
+    on: Literal["both", "keys", "values"] = Field("both", description="what the vectors join")
+    heads: Literal["shared", "own"] = Field("shared", description="one set a layer, or one a head")
+
+
+def find_rows(query_positions: Tensor, key_positions: Tensor, clip: int) -> Tensor:
+    """Return ``clip(j - i, -k, k) + k``, ``[1, batch or 1, 1, query, key]``."""
+    apart = key_positions[:, None, :] - query_positions[:, :, None]
+    return (apart.clamp(-clip, clip) + clip)[None, :, None]
+
+
+class ShawRelative(Positional):
+    """Trained tables ``[layer, head or 1, 2k + 1, width]`` for keys and values."""
+
+    Options = ShawOptions
+    promises = frozenset({"relative"})
+
+    def build(self) -> None:
+        """Draw the tables that the options ask for, each with a variance of 1 / width."""
+        keys, values = _shapes(self.options, self.context)
+        self.on_keys = self.parameter(*keys, std=keys[-1] ** -0.5) if keys else None
+        self.on_values = self.parameter(*values, std=values[-1] ** -0.5) if values else None
+
+    @classmethod
+    def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
+        """Return layers · heads or 1 · (2k + 1) · width, of keys and values together."""
+        return sum(prod(shape) for shape in _shapes(options, context) if shape)
+
+    @classmethod
+    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Refuse vectors on keys where there are none."""
+        assert isinstance(options, ShawOptions)
+        if options.on == "values" or find_geometry(setting.config, setting.role).key_width:
+            return None
+        name = setting.config.attention.role(setting.role).name
+        return f"shaw-relative adds to keys, and {name} has none; set its option on: values"
+
+    def formula(self) -> str:
+        """Return both sums, or the one that the options ask for."""
+        assert isinstance(self.options, ShawOptions)
+        keys = "S[i, j] = scale · q_i · (k_j + a^K_c)"
+        values = "out_i = Σ_j w_{ij} · (v_j + a^V_c)"
+        shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
+        return f"{shown}, c = clip(j − i, ±{self.options.clip})"
+
+    def score(
+        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
+        """Return scaled products of queries with the vectors on keys."""
+        if self.on_keys is None:
+            return None
+        table = self.on_keys[:, None, layer]
+        products = q @ table.transpose(-2, -1) * self.context.geometry.scale
+        rows = self._rows(query_positions, key_positions)
+        return products.gather(-1, rows.expand(*products.shape[:3], -1, -1))
+
+    def values(
+        self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
+    ) -> Tensor | None:
+        """Return the weighted sum of the vectors on values."""
+        if self.on_values is None:
+            return None
+        rows = self._rows(query_positions, key_positions).expand_as(weights)
+        table = self.on_values[:, None, layer]
+        received = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
+        return received.scatter_add(-1, rows, weights) @ table
+
+    def _rows(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
+        assert isinstance(self.options, ShawOptions)
+        return self.remember(find_rows, query_positions, key_positions, self.options.clip)
+
+
+@hookimpl
+def register_positionals() -> dict[str, type[Positional]]:
+    """Register ``shaw-relative``."""
+    return {"shaw-relative": ShawRelative}
+
+
+def _shapes(options, context) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
+    """Return the shapes of the tables on keys and on values, ``()`` for one that is not there."""
+    geometry, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
+    keys = (context.layers, geometry.heads if own else 1, rows, geometry.key_width)
+    values = (context.layers, geometry.reading_heads if own else 1, rows, geometry.value_width)
+    return () if options.on == "values" else keys, () if options.on == "keys" else values

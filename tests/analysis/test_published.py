@@ -1,0 +1,222 @@
+"""Planted claims: every verdict where it is due, and none where the runs cannot bear it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from headtohead.analysis.frames import Frames, load_frames
+from headtohead.analysis.published import Finding, findings
+
+Plant = Callable[..., Frames]
+
+CLAIM: dict[str, Any] = {
+    "says": "Rotary is better.", "variant": "rotary", "against": "sinusoidal",
+    "metric": "test/exact_match", "against_metric": None, "lengths": None, "against_lengths": None,
+    "published": {"variant": 25.8, "against": 12.5, "where": "BLEU, table 3"},
+    "expect": "higher", "by": 0.0, "margin": None, "limit": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def plant(made: ModuleType, tmp_path: Path) -> Plant:
+    """Write a study of three variants with these claims; ``gaps`` are seeds' differences."""
+
+    def write(
+        *claims: Mapping[str, Any], gap: float = 0.0, spread: float = 0.004, seeds: int = 6,
+        states: Mapping[tuple[str, int], str] | None = None,
+        score: Callable[[Mapping[str, Any], int], float] | None = None,
+    ) -> Frames:  # fmt: skip
+        wobble = np.random.default_rng(3).normal(0, spread, size=50)
+
+        def planted(axes: Mapping[str, Any], seed: int) -> float:
+            base = 0.5 + 0.02 * (seed % 3)
+            return base + (gap + wobble[seed] if axes["positional"] == "rotary" else 0.0)
+
+        study = made.Study(
+            name="claims",
+            axes={"positional": ["sinusoidal", "rotary", "none"]},
+            seeds=tuple(range(1, seeds + 1)),
+            score=score or planted,
+            states=states or {},
+            maps=False,
+            one_at_a_time=True,
+        )
+        folder = made.write_study(tmp_path, study)
+        file = folder / "experiment.json"
+        content = json.loads(file.read_text())
+        content["published"] = {
+            "source": "A. Author 2018", "setup": {}, "differences": [],
+            "claims": [CLAIM | dict(one) for one in claims],
+        }  # fmt: skip
+        file.write_text(json.dumps(content))
+        return load_frames(folder)
+
+    return write
+
+
+def one(frames: Frames, **options: Any) -> Finding:
+    found = findings(frames, **options)
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("claim", "gap", "verdict"),
+    [
+        ({}, 0.1, "agrees"),
+        ({}, -0.1, "disagrees"),
+        ({}, 0.0, "cannot tell"),
+        ({"expect": "lower"}, -0.1, "agrees"),
+        ({"expect": "lower"}, 0.1, "disagrees"),
+        ({"by": 0.05}, 0.1, "agrees"),
+        ({"by": 0.05}, 0.02, "disagrees"),
+        ({"by": 0.05}, 0.05, "cannot tell"),
+        ({"expect": "equal", "margin": 0.05}, 0.0, "agrees"),
+        ({"expect": "equal", "margin": 0.05}, 0.1, "disagrees"),
+        ({"expect": "equal", "margin": 0.05}, -0.1, "disagrees"),
+        ({"expect": "equal", "margin": 0.05}, 0.05, "cannot tell"),
+        ({"expect": "equal", "margin": 0.001}, 0.0, "cannot tell"),
+        ({"expect": "at-most", "against": None, "limit": 0.9}, 0.0, "agrees"),
+        ({"expect": "at-most", "against": None, "limit": 0.53}, 0.0, "disagrees"),
+    ],
+)
+def test_every_verdict_is_given_where_it_was_planted(
+    claim: dict[str, Any], gap: float, verdict: str, plant: Plant
+) -> None:
+    assert one(plant(claim, gap=gap)).verdict == verdict
+
+
+def test_a_real_difference_hidden_in_noise_cannot_be_told(plant: Plant) -> None:
+    assert one(plant({}, gap=0.01, spread=0.2)).verdict == "cannot tell"
+
+
+def test_a_difference_in_the_right_direction_that_is_too_small_is_called_that(plant: Plant) -> None:
+    found = one(plant({"by": 0.05}, gap=0.02))
+    assert found.reason == "in the expected direction, but by less than 0.05"
+
+
+def test_the_interval_is_that_of_a_paired_t_test_shared_among_the_claims(plant: Plant) -> None:
+    frames = plant({}, {"expect": "equal", "margin": 0.2}, gap=0.03)
+    ours = [frames.scores("rotary", "test/exact_match")[seed] for seed in range(1, 7)]
+    theirs = [frames.scores("sinusoidal", "test/exact_match")[seed] for seed in range(1, 7)]
+    expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
+    for found in findings(frames):
+        assert found.difference is not None
+        assert found.confidence == pytest.approx(0.975)
+        assert found.difference.low == pytest.approx(expected.low, abs=1e-9)
+        assert found.difference.high == pytest.approx(expected.high, abs=1e-9)
+
+
+def test_a_bound_is_broken_by_a_single_run(plant: Plant) -> None:
+    def score(axes: Mapping[str, Any], seed: int) -> float:
+        return 0.2 if axes["positional"] == "rotary" and seed == 4 else 0.04
+
+    claim = {"expect": "at-most", "against": None, "limit": 1 / 24}
+    assert one(plant(claim, score=score)).verdict == "disagrees"
+
+
+def test_a_run_exactly_at_the_bound_does_not_break_it(plant: Plant) -> None:
+    claim = {"expect": "at-most", "against": None, "limit": 1 / 24}
+    assert one(plant(claim, score=lambda axes, seed: 1 / 24)).verdict == "agrees"
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(3, "cannot tell"), (6, "agrees")])
+def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(
+    seeds: int, verdict: str, plant: Plant
+) -> None:
+    """Each seed differs by exactly 0.4: a t-test has nothing to go by, a sign test needs six."""
+    frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
+    found = one(frames)
+    assert found.verdict == verdict
+    assert ("too few" in found.reason) == (seeds == 3)
+
+
+@pytest.mark.parametrize("claim", [{}, {"expect": "equal", "margin": 0.9}])
+def test_one_seed_tells_nothing(claim: dict[str, Any], plant: Plant) -> None:
+    found = one(plant(claim, seeds=1, gap=0.3))
+    assert (found.verdict, found.reason) == ("cannot tell", "one seed")
+
+
+def test_missing_seeds_withhold_the_verdict_until_partial_is_allowed(plant: Plant) -> None:
+    frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
+    found = one(frames)
+    assert found.verdict == "cannot tell"
+    assert found.reason == "rotary: 1 diverged of 6 seeds"
+    assert one(frames, allow_partial=True).verdict == "agrees"
+
+
+def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> None:
+    found = one(plant({"metric": "heads/cross/only-one/loss", "against_metric":
+                       "heads/encoder/only-one/loss", "against": "rotary"}))  # fmt: skip
+    assert found.verdict == "cannot tell"
+    assert found.reason == "heads are not yet masked: h2h heads claims, then h2h report"
+
+
+def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path) -> None:
+    frames = plant({"metric": "heads/cross/only-one/loss", "against_metric":
+                    "heads/encoder/only-one/loss", "against": "rotary"})  # fmt: skip
+    for number, run in enumerate(frames.rows("rotary").index):
+        metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number,
+                   "heads/encoder/only-one/loss": 0.1 + 0.02 * number}  # fmt: skip
+        (frames.path(run) / "heads.json").write_text(json.dumps({"metrics": metrics}))
+    found = one(load_frames(frames.directory))
+    assert found.verdict == "agrees"
+    assert found.difference is not None
+    assert found.difference.mean == pytest.approx(0.8 - 0.01 * 2.5)
+
+
+def test_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
+    """Buckets are 1-5, 6-8, 9-11 and 12-14 with 88, 97, 45 and 20 sentences."""
+    frames = plant({"variant": "sinusoidal", "against": "sinusoidal", "expect": "lower",
+                    "lengths": [9, 14], "against_lengths": [1, 8]})  # fmt: skip
+    found = one(frames)
+    table = frames.buckets[frames.buckets["run"] == frames.rows("sinusoidal").index[0]]
+    scores = dict(zip(table["low"], table["exact_match"], strict=True))
+    long = (45 * scores[9] + 20 * scores[12]) / 65
+    short = (88 * scores[1] + 97 * scores[6]) / 185
+    assert found.difference is not None
+    assert found.difference.mean == pytest.approx(long - short)
+    assert found.verdict == "agrees"
+
+
+def test_losses_of_different_data_are_not_held_against_each_other(plant: Plant) -> None:
+    frames = plant({"metric": "test/loss", "expect": "lower"}, gap=0.2)
+    runs = frames.runs.copy()
+    runs.loc[runs["variant"] == "rotary", "fingerprint"] = "cd" * 32
+    found = one(replace(frames, runs=runs))
+    assert found.verdict == "cannot tell"
+    assert found.reason == "the two sides were not trained and tested on the same data"
+
+
+def test_an_experiment_without_claims_has_no_findings(quickstart: Path) -> None:
+    assert findings(load_frames(quickstart)) == ()
+
+
+def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> None:
+    """2,000 simulated studies of eight seeds, on the edge of each rule: at most 5 % decide."""
+    from headtohead.analysis import published
+
+    random = np.random.default_rng(11)
+    wrong = {"higher": 0, "equal": 0}
+    for _ in range(2000):
+        theirs = random.normal(0.5, 0.05, size=8)
+        nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
+        claim = CLAIM | {"by": 0.0}
+        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != (
+            "cannot tell"
+        )
+        edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
+        both = (edge[0], edge[1])
+        difference = published.statistics.paired(*both, confidence=0.95)
+        wrong["equal"] += published._equal(both, difference, 0.05, 0.05)[0] == "agrees"
+    assert wrong["higher"] / 2000 < 0.065
+    assert wrong["equal"] / 2000 < 0.065

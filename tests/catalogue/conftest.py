@@ -1,0 +1,32 @@
+"""The catalogue, made once for all tests of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import torch
+
+from headtohead.catalogue.__main__ import built_in_and
+from headtohead.catalogue.content import Section
+from headtohead.catalogue.writing import files_of
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def made() -> list[Section]:
+    """Every section of the built-in entries."""
+    return built_in_and([])
+
+
+@pytest.fixture(scope="session")
+def files(made: list[Section]) -> Mapping[str, str]:
+    """Every file of the catalogue by its path."""
+    return files_of(made)

@@ -1,0 +1,102 @@
+"""An entry of a plugin file appears in the catalogue by being registered, whatever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headtohead.catalogue.__main__ import main
+from headtohead.catalogue.content import Section, sections
+from headtohead.catalogue.writing import files_of
+from headtohead.plugins import load_registry
+from headtohead.scaffold import FAMILIES, write_package
+
+ODD = '''
+"""Counts that no polynomial gives, a formula that is missing, no docstring of a class."""
+
+from headtohead import Attention, Geometry, hookimpl
+
+
+class Odd(Attention):
+    weights = "signed"
+
+    @classmethod
+    def geometry(cls, options, model):
+        return Geometry(model.heads, model.heads, 4, 4, 0.5)
+
+    def build(self):
+        heads = self.context.geometry.heads
+        self.numbers = self.parameter(2**heads)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return 2**context.geometry.heads
+
+    def normalise(self, scores, keep):
+        return scores.clamp(-1, 1) if keep is None else scores.clamp(-1, 1).masked_fill(~keep, 0)
+
+
+@hookimpl
+def register_attentions():
+    return {"odd": Odd}
+'''
+
+
+def sections_with(
+    path: Path, family: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, Section]:
+    registry = load_registry([path])
+    monkeypatch.setattr("headtohead.plugins._current", registry)
+    plain = [("positional", "alibi"), ("attention", "linear"), ("masking", "causal")]
+    chosen = [registry.find(*one) for one in [*plain, (family, name)]]
+    return {one.name: one for one in sections(registry, chosen)}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_new_entry_has_a_section_and_pictures(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]
+    found = sections_with(path, family, "my-idea", monkeypatch)
+    mine = found["my-idea"]
+    files = files_of(list(found.values()))
+    assert "## my-idea" in files[f"{family}.md"]
+    assert f"pictures/{family}-my-idea.svg" in files["index.md"]
+    assert f'id="{family}-my-idea"' in files["index.html"]
+    facts = dict(mine.facts)
+    if family == "positional":
+        assert facts["parameters, one role, all its layers"] == "Lh"
+        assert any("`linear`" in line for line in mine.refused)
+        assert any("`my-idea`" in line for line in found["linear"].refused)
+    elif family == "attention":
+        assert facts["parameters, one attention"] == "4d² + h"
+    elif family == "masking":
+        assert facts["roles"] == "encoder, decoder"
+    else:
+        assert {pair[0] for pair in mine.pairs} == {"grouped", "length", "row"}
+    assert mine.pictures or mine.pairs
+
+
+def test_an_odd_entry_is_shown_as_far_as_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "odd.py"
+    path.write_text(ODD, "utf-8")
+    odd = sections_with(path, "attention", "odd", monkeypatch)["odd"]
+    facts = dict(odd.facts)
+    assert facts["parameters, one attention"] == "no polynomial"
+    assert facts["with biases"] == "+ d + 12h"
+    assert "signed: weights may be negative" in odd.promises
+    assert any('fill="#d55e00"' in svg or "−1" in svg for _, _, svg in odd.pictures)
+
+
+def test_a_plugin_file_that_is_missing_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "nowhere.py"
+    assert main([str(tmp_path / "out"), "--plugin", str(missing)]) == 2
+    assert capsys.readouterr().err == (
+        f"headtohead.catalogue: plugin file '{missing}' does not exist\n"
+    )
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,111 @@
+"""h2h heads on runs that were really trained: written beside the run, read by the report."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from headtohead.cli import main
+
+STUDY = {
+    "question": "Which attention needs its heads?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 200},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
+        "train": {"steps": 6, "batch_tokens": 128, "lr": 0.01},
+        "evaluate": {"alone": False, "test_limit": 5, "max_length": 4},
+    },
+    "baseline": {"positional": "sinusoidal"},
+    "seeds": 2,
+    "published": {
+        "source": "Michel et al. 2019",
+        "claims": [
+            {"says": "Cross-attention loses most.", "variant": {},
+             "metric": "heads/cross/only-one/loss",
+             "against_metric": "heads/encoder/only-one/loss",
+             "published": {"where": "table 2"}, "expect": "higher"},
+        ],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("heads")
+    (made / "tiny.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+    done = call(made, "run", str(made / "tiny.yaml"), "--no-tracking", "--reports",
+                str(made / "reports"))  # fmt: skip
+    assert done.exit_code == 0, done.output
+    return made
+
+
+def call(folder, command, *arguments):
+    environment = {"H2H_CACHE": str(folder / "cache"), "H2H_RUNS": str(folder / "runs")}
+    return CliRunner().invoke(main, [command, *arguments], env=environment)
+
+
+def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(folder):
+    markdown = folder / "reports" / "tiny" / "report.md"
+    assert "heads are not yet masked: h2h heads tiny, then h2h report" in markdown.read_text()
+    done = call(folder, "heads", "tiny", "--format", "json")
+    assert done.exit_code == 0, done.output
+    files = sorted((folder / "runs" / "tiny").glob("*/heads.json"))
+    assert len(files) == 2
+    written = [json.loads(file.read_text()) for file in files]
+    assert json.loads(done.stdout) == written
+    for record in written:
+        assert len(record["heads"]) == 3 * 2
+        assert all(head["entropy"] >= 0 and head["distance"] >= 0 for head in record["heads"])
+        assert record["metrics"].keys() >= {"heads/cross/only-one/bleu"}
+    assert call(folder, "report", "tiny", "--reports", str(folder / "reports")).exit_code == 0
+    assert "not yet masked" not in markdown.read_text()
+    means = [record["metrics"]["heads/cross/only-one/loss"] for record in written]
+    mean = f"{sum(means) / 2:.3f}".replace("-", "−")
+    assert f"| {mean} against" in markdown.read_text()
+
+
+def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twice(folder):
+    (name,) = (path.name for path in (folder / "runs" / "tiny").glob("*-s1-*"))
+    call(folder, "heads", name[:-4], "--no-decode", "--again")
+    file = folder / "runs" / "tiny" / name / "heads.json"
+    assert set(json.loads(file.read_text())["whole"]) == {"loss"}
+    file.write_text(file.read_text().replace('"format": 1', '"format": 1, "kept": true'))
+    shown = call(folder, "heads", name)
+    assert "encoder" in shown.output
+    assert '"kept": true' in file.read_text()
+    call(folder, "heads", name, "--again")
+    assert "bleu" in json.loads(file.read_text())["whole"]
+
+
+def test_what_has_no_finished_run_is_bad_input(folder):
+    planned = folder / "runs" / "planned"
+    planned.mkdir()
+    (planned / "experiment.json").write_text(json.dumps(
+        {"name": "planned", "question": "Which?", "variants": [], "runs": []}))  # fmt: skip
+    done = call(folder, "heads", "planned")
+    assert done.exit_code == 2
+    assert done.output == (
+        "h2h: no run of 'planned' is done; heads are masked in trained models: h2h run first\n"
+    )
+    unknown = call(folder, "heads", "nothing")
+    assert unknown.exit_code == 2
+    assert unknown.output.startswith("h2h: no run 'nothing' in ")
+
+
+def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
+    """As a checkpoint that was imported: words, but no splits."""
+    from dataclasses import replace
+
+    from headtohead.errors import HeadToHeadError
+    from headtohead.runs.heads import _measured
+    from headtohead.runs.loaded import load
+
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
+    run = load(path)
+    bare = replace(run, words=replace(run.data, splits={}))
+    with pytest.raises(HeadToHeadError, match="was imported without sentences; heads are masked"):
+        _measured(bare, True)

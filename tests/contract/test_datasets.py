@@ -1,0 +1,23 @@
+"""What is taken for granted of every dataset that needs no file."""
+
+import pytest
+
+from headtohead import plugins
+from headtohead.testing.contracts import DatasetContract
+
+REGISTRY = plugins.current()
+MADE = sorted(
+    name
+    for name, one in REGISTRY.entries["dataset"].items()
+    if "file" not in one.entry.Options.model_fields
+)
+
+
+class TestMadeDatasets(DatasetContract):
+    @pytest.fixture(params=MADE)
+    def name(self, request):
+        return request.param
+
+
+def test_there_are_such_datasets():
+    assert {"toy-grammar", "copy", "reverse", "sort", "lookup", "addition"} <= set(MADE)

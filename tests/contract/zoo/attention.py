@@ -1,0 +1,449 @@
+"""Attention styles with one fault each. The docstring names it; ``caught_by`` who must see it."""
+
+import re
+from typing import ClassVar
+
+import torch
+from torch.nn import functional
+
+from headtohead import Attention, Geometry, hookimpl
+from headtohead_plugins.attention.random import Random
+from headtohead_plugins.attention.sigmoid import Sigmoid
+from headtohead_plugins.attention.split_heads import SplitHeads
+from headtohead_plugins.attention.uniform import Uniform
+
+
+class LeakingMembers(SplitHeads):
+    """member of a stack leaking into its neighbour"""
+
+    caught_by = ("members", "stacking")
+
+    def transform(self, q, k):
+        return q + 1e-3 * q.roll(1, dims=0), k
+
+
+class LeakingSentences(SplitHeads):
+    """batch-dependent output: a sentence hears its neighbour"""
+
+    caught_by = ("batch-of-one",)
+
+    def transform(self, q, k):
+        return q + 1e-3 * q.roll(1, dims=1), k
+
+
+class BatchNormalised(SplitHeads):
+    """queries normalised over the batch"""
+
+    caught_by = ("batch-of-one",)
+    beside: ClassVar = {"masking": "none"}
+
+    def transform(self, q, k):
+        return q - q.mean(1, keepdim=True), k
+
+
+class OverQueries(SplitHeads):
+    """normalised over the wrong axis: queries"""
+
+    caught_by = ("rows-sum-to-one", "causality")
+
+    def normalise(self, scores, keep):
+        return torch.softmax(scores, dim=-2)
+
+
+class OverHeads(SplitHeads):
+    """normalised over the wrong axis: heads"""
+
+    caught_by = ("rows-sum-to-one",)
+
+    def normalise(self, scores, keep):
+        return torch.softmax(scores, dim=2).nan_to_num()
+
+
+class NegativeWeights(SplitHeads):
+    """negative weights that are not announced"""
+
+    caught_by = ("rows-sum-to-one",)
+
+    def normalise(self, scores, keep):
+        weights = super().normalise(scores, keep)
+        return 2 * weights - weights.roll(1, dims=-1)
+
+
+class Selfish(SplitHeads):
+    """every token reads itself alone"""
+
+    caught_by = ("shown-is-read", "hears-target")
+
+    def normalise(self, scores, keep):
+        weights = super().normalise(scores, keep)
+        queries, keys = scores.shape[-2:]
+        alone = torch.eye(queries, dtype=scores.dtype, device=scores.device)
+        return alone + 0 * weights if queries == keys else weights
+
+
+class Unscaled(SplitHeads):
+    """scale missing, on both paths alike"""
+
+    caught_by = ("temperature",)
+
+    @classmethod
+    def geometry(cls, options, model):
+        width = model.d_model // model.heads
+        return Geometry(model.heads, model.heads, width, width, 1.0)
+
+
+class DoublyScaled(SplitHeads):
+    """scale doubled: 1 / d_k"""
+
+    caught_by = ("temperature",)
+
+    @classmethod
+    def geometry(cls, options, model):
+        width = model.d_model // model.heads
+        return Geometry(model.heads, model.heads, width, width, 1 / width)
+
+
+class ScaledByModel(SplitHeads):
+    """scale of the model's width in place of the head's"""
+
+    seen = "hand-written attentions that divide by sqrt(d_model)"
+    caught_by = ("temperature",)
+
+    @classmethod
+    def geometry(cls, options, model):
+        width = model.d_model // model.heads
+        return Geometry(model.heads, model.heads, width, width, model.d_model**-0.5)
+
+
+class UnscaledScores(SplitHeads):
+    """scores of its own that forget the scale"""
+
+    caught_by = ("temperature",)
+
+    def scores(self, q, k, query_positions, key_positions):
+        return q @ k.transpose(-2, -1)
+
+
+class MaskedToZero(SplitHeads):
+    """masked scores set to 0 in place of -inf"""
+
+    caught_by = ("masked-keys", "causality", "pad-content")
+
+    def normalise(self, scores, keep):
+        return torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
+
+
+class MaskedAfterwards(SplitHeads):
+    """weights masked after the softmax, and not normalised again"""
+
+    caught_by = ("rows-sum-to-one",)
+
+    def normalise(self, scores, keep):
+        weights = torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
+        return weights if keep is None else weights * keep
+
+
+class NotANumber(SplitHeads):
+    """softmax of a row that keeps no key: not a number"""
+
+    seen = "explicit softmax over -inf"
+    caught_by = ("masked-rows",)
+
+    def normalise(self, scores, keep):
+        return torch.softmax(scores, dim=-1)
+
+
+class Overflowing(SplitHeads):
+    """softmax without subtracting the largest score"""
+
+    caught_by = ("finite",)
+
+    def normalise(self, scores, keep):
+        powers = scores.exp()
+        return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+class AlwaysDropping(SplitHeads):
+    """dropout in evaluation"""
+
+    caught_by = ("determinism", "stateless")
+
+    def mix(self, weights):
+        return functional.dropout(weights, 0.1, training=True)
+
+
+class DetachedWeights(SplitHeads):
+    """no gradient reaches queries and keys"""
+
+    caught_by = ("gradients",)
+
+    def mix(self, weights):
+        return weights.detach()
+
+
+class HalfDetached(SplitHeads):
+    """part of the gradient cut off: that of the softmax's denominator"""
+
+    caught_by = ("derivative",)
+
+    def normalise(self, scores, keep):
+        weights = super().normalise(scores, keep)
+        return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (
+            weights.detach() - weights
+        )
+
+
+class SinkInPlace(SplitHeads):
+    """in-place change of inputs: the mask"""
+
+    caught_by = ("stateless",)
+
+    def normalise(self, scores, keep):
+        if keep is not None:
+            keep[..., 0] = True
+        return super().normalise(scores, keep)
+
+
+class NormOverTime(SplitHeads):
+    """what heads read normalised over time"""
+
+    caught_by = ("causality", "pad-columns")
+
+    def finish(self, heads):
+        return heads - heads.mean(-2, keepdim=True)
+
+
+class QueriesLate(SplitHeads):
+    """queries off by one place"""
+
+    caught_by = ("causality", "cached-decoding")
+
+    def transform(self, q, k):
+        return q.roll(1, dims=-2), k
+
+
+class KeysLate(SplitHeads):
+    """keys off by one place against their values"""
+
+    caught_by = ("shown-is-read", "cached-decoding")
+
+    def transform(self, q, k):
+        return q, k.roll(1, dims=-2)
+
+
+class Gain(SplitHeads):
+    """a gain for each head, sound"""
+
+    def build(self):
+        self.gain = self.parameter(self.context.geometry.heads, std=0.1, mean=1.0)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads)
+
+    def transform(self, q, k):
+        return q * self.gain[:, None, :, None, None], k
+
+
+class MiscountedGain(Gain):
+    """wrong parameter count: members counted too"""
+
+    caught_by = ("parameter-count",)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads * context.members)
+
+
+class IdleGain(Gain):
+    """parameter never used"""
+
+    caught_by = ("gradients",)
+
+    def transform(self, q, k):
+        return q, k
+
+
+class FirstHeadsGain(Gain):
+    """a gain for each head, and every head has the first"""
+
+    caught_by = ("gradients",)
+
+    def transform(self, q, k):
+        return q * self.gain[:, :1, None, None, None].transpose(1, 2), k
+
+
+class AverageGain(Gain):
+    """gain averaged over members"""
+
+    caught_by = ("members",)
+
+    def transform(self, q, k):
+        return q * self.gain.mean(0)[:, None, None], k
+
+
+class UnseededGain(Gain):
+    """drawn from torch's own stream"""
+
+    caught_by = ("determinism", "stateless")
+
+    def build(self):
+        device = "meta" if self.context.generators[0] is None else "cpu"
+        shape = (self.context.members, self.context.geometry.heads)
+        self.gain = torch.nn.Parameter(1 + 0.1 * torch.randn(shape, device=device))
+
+
+class SingleConstant(SplitHeads):
+    """float32 constant in a float64 model"""
+
+    caught_by = ("precision",)
+
+    def mix_scores(self, scores):
+        return scores * torch.tensor(0.9, device=scores.device)
+
+
+class SingleScores(SplitHeads):
+    """scores taken to float32 and back"""
+
+    seen = "softmax in float32 whatever the model's precision"
+    caught_by = ("precision",)
+
+    def mix_scores(self, scores):
+        return scores.float().to(scores.dtype)
+
+
+class Doubles(SplitHeads):
+    """a float64 constant that a float32 model cannot multiply"""
+
+    caught_by = ("any-device",)
+
+    def mix_scores(self, scores):
+        return scores * torch.full((1,), 0.9, dtype=torch.float64, device=scores.device)
+
+
+class LeftBehind(SplitHeads):
+    """a constant that is not moved with the model's device"""
+
+    caught_by = ("any-device",)
+
+    def mix_scores(self, scores):
+        heads = self.context.geometry.heads
+        return scores * torch.linspace(0.9, 1.1, heads).to(scores.dtype)[:, None, None]
+
+
+class WrongShortcut(SplitHeads):
+    """a path without weights that forgets the mask"""
+
+    caught_by = ("parity",)
+
+    def normalise(self, scores, keep):
+        kept = scores if keep is None else torch.where(keep, scores, 0.0)
+        return kept / scores.shape[-1]
+
+    weights = "signed"
+
+    def shortcut(self, q, k, v, keep):
+        read = q @ (k.transpose(-2, -1) @ v)
+        return read * self.context.geometry.scale / k.shape[-2]
+
+
+class UnannouncedSigmoid(Sigmoid):
+    """claims that its weights are a distribution"""
+
+    caught_by = ("rows-sum-to-one",)
+    weights = "distribution"
+
+
+class UnannouncedPlaces(Random):
+    """hears places and does not say so"""
+
+    caught_by = ("places-act", "source-order")
+    beside: ClassVar = {"positional": "none"}
+    hears_places = False
+
+
+class ClampedRandom(Random):
+    """table clamped instead of refused"""
+
+    caught_by = ("limit",)
+
+    def scores(self, q, k, query_positions, key_positions):
+        most = self.table.shape[-1] - 1
+        rows, columns = query_positions.clamp(max=most)[0], key_positions.clamp(max=most)[0]
+        return self.table[:, :, rows][..., columns].unsqueeze(1)
+
+
+class DropsBias(Uniform):
+    """an encoding's bias silently dropped"""
+
+    caught_by = ("places-act",)
+    beside: ClassVar = {"positional": "alibi"}
+
+    def normalise(self, scores, keep):
+        return super().normalise(torch.where(scores.isinf(), scores, 0.0), keep)
+
+
+class RunningMean(SplitHeads):
+    """statistics that go on running in evaluation"""
+
+    caught_by = ("stateless",)
+
+    def build(self):
+        shape = (self.context.members, self.context.geometry.key_width)
+        device = "meta" if self.context.generators[0] is None else "cpu"
+        self.register_buffer("mean", torch.zeros(shape, device=device))
+
+    def transform(self, q, k):
+        mean = k.detach().flatten(1, 3).mean(1)
+        self.mean.lerp_(mean, 0.1)
+        return q, k - self.mean[:, None, None, None]
+
+
+class FirstKeys(SplitHeads):
+    """state that leaks between calls: the first sentence's keys"""
+
+    caught_by = ("stateless",)
+
+    def transform(self, q, k):
+        known = getattr(self, "known", None)
+        if known is None or known.shape != k.shape:
+            self.known = known = k.detach()
+        return q, 0.9 * k + 0.1 * known
+
+
+class SoftmaxTwice(SplitHeads):
+    """softmax of the softmax"""
+
+    caught_by = ("masked-keys",)
+
+    def normalise(self, scores, keep):
+        return torch.softmax(super().normalise(scores, keep), dim=-1)
+
+
+class Relu(SplitHeads):
+    """weights that leave a shown key unread"""
+
+    caught_by = ("shown-is-read",)
+
+    def normalise(self, scores, keep):
+        weights = super().normalise(scores, keep)
+        kept = torch.where(weights >= weights.amax(-1, keepdim=True), weights, 0.0)
+        return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+class WrongFinish(SplitHeads):
+    """heads normalised across members"""
+
+    caught_by = ("members",)
+
+    def finish(self, heads):
+        return heads / heads.abs().amax(0, keepdim=True).clamp(min=1e-3)
+
+
+@hookimpl
+def register_attentions():
+    return {
+        re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(): one
+        for one in list(globals().values())
+        if isinstance(one, type) and issubclass(one, Attention) and "caught_by" in vars(one)
+    }

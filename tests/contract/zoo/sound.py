@@ -1,0 +1,222 @@
+"""Unusual entries without any fault: no invariant may raise an alarm over them."""
+
+from typing import ClassVar
+
+import torch
+from torch.nn import functional
+
+from headtohead import Attention, Masking, Positional, hookimpl
+from headtohead_plugins.attention.split_heads import SplitHeads
+from headtohead_plugins.positional.learned import Learned
+from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
+
+
+class Cosine(SplitHeads):
+    """cosines times a learned temperature"""
+
+    def build(self):
+        self.heat = self.parameter(self.context.geometry.heads, std=0.1, mean=3.0)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads)
+
+    def transform(self, q, k):
+        heat = self.heat[:, None, :, None, None]
+        return functional.normalize(q, dim=-1) * heat, functional.normalize(k, dim=-1)
+
+
+class Gaussian(SplitHeads):
+    """scores by distance of query and key"""
+
+    def scores(self, q, k, query_positions, key_positions):
+        apart = q.unsqueeze(-2) - k.unsqueeze(-3)
+        return -apart.square().sum(-1) * self.context.geometry.scale
+
+
+class AdditiveScores(SplitHeads):
+    """Bahdanau's: v · tanh(q + k)"""
+
+    def build(self):
+        self.v = self.parameter(self.context.geometry.key_width)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.key_width)
+
+    def scores(self, q, k, query_positions, key_positions):
+        both = (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh()
+        return (both * self.v[:, None, None, None, None]).sum(-1)
+
+
+class OffByOneSoftmax(SplitHeads):
+    """exp over one plus the sum: a row may be quiet"""
+
+    weights = "positive"
+
+    def normalise(self, scores, keep):
+        top = scores.amax(-1, keepdim=True).clamp(min=0.0)
+        powers = (scores - top).exp()
+        return powers / (powers.sum(-1, keepdim=True) + (-top).exp())
+
+
+class Unscaled(SplitHeads):
+    """T5's: no scale, said so"""
+
+    temperature = None
+
+    @classmethod
+    def geometry(cls, options, model):
+        from dataclasses import replace
+
+        return replace(super().geometry(options, model), scale=1.0)
+
+
+class Gated(SplitHeads):
+    """a gate on what each head reads"""
+
+    def build(self):
+        self.gate = self.parameter(self.context.geometry.heads)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads)
+
+    def finish(self, heads):
+        return heads * self.gate.sigmoid()[:, None, :, None, None]
+
+
+class Capped(SplitHeads):
+    """scores softly capped at 30, as Gemma 2's"""
+
+    def mix_scores(self, scores):
+        return 30.0 * torch.tanh(scores / 30.0)
+
+
+class LearnedSlopes(Positional):
+    """a trained slope per head"""
+
+    promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+
+    def build(self):
+        self.raw = self.parameter(self.context.geometry.heads)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads)
+
+    def bias(self, query_positions, key_positions, role, layer):
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs()
+        rate = functional.softplus(self.raw)[:, None, :, None, None]
+        return -rate * distance[:, None]
+
+
+class TrainedTable(Positional):
+    """a table of 16 places without undefined_for"""
+
+    def build(self):
+        self.table = self.parameter(16, self.context.d_model, std=0.5)
+
+    @classmethod
+    def limit(cls, options):
+        return 16
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(16 * context.d_model)
+
+    def embed(self, positions, role):
+        return self.table[:, positions]
+
+
+class ScaledSinusoids(Sinusoidal):
+    """sinusoids times a trained number"""
+
+    def build(self):
+        self.size = self.parameter(1, std=0.1, mean=1.0)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return 1
+
+    def embed(self, positions, role):
+        table = sinusoids(positions, self.context.d_model)
+        return self.size[:, :, None, None] * table
+
+
+class DirectionAware(Positional):
+    """linear in the signed distance"""
+
+    promises = frozenset({"relative"})
+
+    def build(self):
+        self.rates = self.parameter(2, self.context.geometry.heads)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(2 * context.geometry.heads)
+
+    def bias(self, query_positions, key_positions, role, layer):
+        apart = key_positions[:, None, :] - query_positions[:, :, None]
+        ahead, behind = self.rates[:, :, None, :, None, None].unbind(1)
+        return ahead * apart.clamp(min=0)[:, None] + behind * apart.clamp(max=0)[:, None]
+
+
+class WellStarted(Learned):
+    """a learned table that starts at the sinusoids"""
+
+    def build(self):
+        super().build()
+        start = sinusoids(torch.arange(128, device=self.table.device), self.context.d_model)
+        self.table.data.copy_(start.expand_as(self.table))
+
+
+class Dilated(Masking):
+    """every second key, the query itself among them"""
+
+    bare: ClassVar = {"cross": "padding"}
+
+    def promised(self, role):
+        return frozenset({"hides-padding"} | ({"hides-future"} if role == "decoder" else set()))
+
+    def keep(self, role, query_positions, key_positions, lengths):
+        apart = query_positions[:, None] - key_positions[None, :]
+        kept = apart % 2 == 0
+        if role == "decoder":
+            kept = kept & (apart >= 0)
+        return kept.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+
+
+class Blocks(Masking):
+    """blocks of four, and promises nothing"""
+
+    bare: ClassVar = {"cross": "padding", "decoder": "padding-causal"}
+
+    def keep(self, role, query_positions, key_positions, lengths):
+        same = query_positions[:, None] // 4 == key_positions[None, :] // 4
+        return same.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+
+
+SOUND = {
+    "attention": (Cosine, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated, Capped),
+    "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
+    "masking": (Dilated, Blocks),
+}
+
+
+@hookimpl
+def register_attentions():
+    return {f"sound-{one.__name__.lower()}": one for one in SOUND["attention"]}
+
+
+@hookimpl
+def register_positionals():
+    return {f"sound-{one.__name__.lower()}": one for one in SOUND["positional"]}
+
+
+@hookimpl
+def register_maskings():
+    return {f"sound-{one.__name__.lower()}": one for one in SOUND["masking"]}
+
+
+assert issubclass(Cosine, Attention)

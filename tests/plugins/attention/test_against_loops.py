@@ -1,0 +1,259 @@
+"""Every style against its paper's formula in loops over Python floats, forward, map and output.
+
+The loops know the weights of the projections and nothing of the code under test. They are asked
+under several masks, one with rows that keep no key, and under every fill.
+"""
+
+import math
+
+import pytest
+import torch
+
+from headtohead.model.attention import View
+from headtohead.testing.subject import Subject, filled
+from headtohead.testing.tiny import tiny_config
+
+HEADS, WIDTH = 4, 16
+SIZE = WIDTH // HEADS
+
+STYLES = {
+    "multi-query": "multi-query",
+    "qk-norm": "qk-norm",
+    "qk-norm by root mean square": {"name": "qk-norm", "norm": "rms"},
+    "talking-heads": {"name": "talking-heads", "start": "random"},
+    "differential": "differential",
+    "sigmoid": "sigmoid",
+    "linear": "linear",
+    "uniform": "uniform",
+    "random": {"name": "random", "max_length": 9},
+    "random, not trained": {"name": "random", "max_length": 9, "trained": False},
+}
+MASKS = ("nothing masked", "padding-causal", "padding", "window", "prefix", "rows without a key")
+CLOSE = {"-inf": 1e-12, "-1e9": 1e-12, "additive": 1e-6}
+"""Subtracting 1e9 leaves seven digits of a float64 score, in rows where every key is masked."""
+
+
+def subject_of(style, role, fill="-inf"):
+    subject = Subject(tiny_config("none", style, fill=fill))
+    return subject, subject.attention(role)
+
+
+def mask_of(name, role, subject):
+    """Return ``[member, batch, query, key]`` or None."""
+    if name == "nothing masked":
+        return None
+    if name == "rows without a key":
+        generator = torch.Generator().manual_seed(3)
+        keep = torch.rand(2, 3, *subject.times(role), generator=generator) < 0.5
+        keep[:, 0, 1] = False
+        return keep
+    width = {"window": {"width": 2}, "prefix": {"length": 2}}.get(name, {})
+    role_only = "decoder" if name in ("window", "prefix", "padding-causal") else role
+    other = Subject(tiny_config(masking={role_only: {"name": name, **width}}))
+    return other.keep(role)
+
+
+@pytest.mark.parametrize("fill", CLOSE)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES.keys())
+def test_style_is_its_formula_in_loops(style, mask, fill):
+    for role in ("decoder", "cross"):
+        subject, attention = subject_of(style, role, fill)
+        keep = mask_of(mask, role, subject)
+        x, memory = subject.activations(role)
+        view = subject.view(role, keep=keep)
+        seen = {}
+        with filled(subject.model, fill), torch.no_grad():
+            found = attention(x, memory, view)
+            attention(x, memory, view, None, seen.__setitem__)
+        for member, row in ((0, 0), (1, 2)):
+            sees = None if keep is None else keep[member, row].tolist()
+            told = Loops(attention, member, sees, fill)
+            read = (x if memory is None else memory)[member, row].tolist()
+            maps, out = told.attend(x[member, row].tolist(), read)
+            same(seen["weights"][member, row], maps, CLOSE[fill])
+            same(found[member, row], out, CLOSE[fill])
+
+
+def same(found, expected, close):
+    expected = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(found, expected, rtol=0, atol=close)
+
+
+class Loops:
+    """One sentence of one member, in lists."""
+
+    def __init__(self, attention, member, keep, fill):
+        self.name = type(attention.style).__name__
+        self.options = attention.style.options
+        self.layer = attention.context.layer
+        self.keep, self.fill = keep, fill
+        self.weights = {name: one[member].tolist() for name, one in attention.state_dict().items()}
+
+    def attend(self, x, read):
+        q, k, v = self.projected(x, read)
+        maps = getattr(self, self.name)(q, k)
+        width = len(v[0][0])
+        heads = [
+            [[sum(w * v[self.value(head)][j][c] for j, w in enumerate(row)) for c in range(width)]
+             for row in matrix]
+            for head, matrix in enumerate(maps)
+        ]  # fmt: skip
+        if self.name == "Differential":
+            heads = self.finished(heads)
+        joined = [[c for head in heads for c in head[i]] for i in range(len(x))]
+        return maps, affine(joined, self.weights, "output", 0, WIDTH)
+
+    def value(self, head):
+        return 0 if self.name == "MultiQuery" else head
+
+    def projected(self, x, read):
+        """Return queries, keys and values, ``[head][time][width]``."""
+        counts = {"MultiQuery": (HEADS, 1, 1), "Differential": (HEADS, HEADS, HEADS // 2),
+                  "Uniform": (0, 0, HEADS), "Random": (0, 0, HEADS)}  # fmt: skip
+        heads = counts.get(self.name, (HEADS,) * 3)
+        widths = (SIZE, SIZE, 2 * SIZE if self.name == "Differential" else SIZE)
+        found, start = [], 0
+        for place, (count, width) in enumerate(zip(heads, widths, strict=True)):
+            if "queries_keys_values.weight" in self.weights:
+                part, side, first = "queries_keys_values", x, start
+            else:
+                part, side = ("queries", x) if place == 0 else ("keys_values", read)
+                first = 0 if place < 2 else heads[1] * widths[1]
+            start += count * width
+            found.append([affine(side, self.weights, part, first + head * width, width)
+                          for head in range(count)])  # fmt: skip
+        self.queries, self.keys = len(x), len(read)
+        return found
+
+    # -- styles ----------------------------------------------------------------------------------
+
+    def MultiQuery(self, q, k):
+        return [self.softmax(products(one, k[0], SIZE**-0.5)) for one in q]
+
+    def QkNorm(self, q, k):
+        maps = []
+        for head in range(HEADS):
+            gain = self.weights["style.gain"][head]
+            asks, keys = ([self.shrunk(row) for row in one[head]] for one in (q, k))
+            scale = gain if self.options.norm == "unit" else gain / math.sqrt(SIZE)
+            maps.append(self.softmax(products(asks, keys, scale)))
+        return maps
+
+    def shrunk(self, row):
+        squares = sum(value * value for value in row)
+        size = math.sqrt(squares if self.options.norm == "unit" else squares / len(row))
+        return [value / size for value in row]
+
+    def TalkingHeads(self, q, k):
+        plain = [products(q[head], k[head], SIZE**-0.5) for head in range(HEADS)]
+        logits = mixed(plain, self.weights["style.before"])
+        return mixed([self.softmax(one) for one in logits], self.weights["style.behind"])
+
+    def Differential(self, q, k):
+        first, second = ([self.softmax(products(q[head], k[head], SIZE**-0.5))
+                          for head in range(start, HEADS, 2)] for start in (0, 1))  # fmt: skip
+        q1, k1, q2, k2 = self.weights["style.vectors"]
+        share = math.exp(dot(q1, k1)) - math.exp(dot(q2, k2)) + self.first_share()
+        return [[[a - share * b for a, b in zip(*rows, strict=True)]
+                 for rows in zip(*pair, strict=True)]
+                for pair in zip(first, second, strict=True)]  # fmt: skip
+
+    def first_share(self):
+        return 0.8 - 0.6 * math.exp(-0.3 * self.layer)
+
+    def finished(self, heads):
+        gain = self.weights["style.gain"]
+        return [[[value / math.sqrt(sum(c * c for c in row) / len(row) + 1e-5) * g
+                  * (1 - self.first_share()) for value, g in zip(row, gain, strict=True)]
+                 for row in head] for head in heads]  # fmt: skip
+
+    def Sigmoid(self, q, k):
+        maps = []
+        for head in range(HEADS):
+            scores = products(q[head], k[head], SIZE**-0.5)
+            rows = []
+            for i, row in enumerate(scores):
+                seen = [self.sees(i, j) for j in range(len(row))]
+                rows.append([1 / (1 + sum(seen) * math.exp(-score)) if one else 0.0
+                             for score, one in zip(row, seen, strict=True)])  # fmt: skip
+            maps.append(rows)
+        return maps
+
+    def Linear(self, q, k):
+        def feature(row):
+            return [value + 1 if value > 0 else math.exp(value) for value in row]
+
+        maps = []
+        for head in range(HEADS):
+            asks, keys = ([feature(row) for row in one[head]] for one in (q, k))
+            rows = [[dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)]
+                    for i, ask in enumerate(asks)]  # fmt: skip
+            maps.append([[one / (sum(row) or 1.0) for one in row] for row in rows])
+        return maps
+
+    def Uniform(self, q, k):
+        return [self.softmax([[0.0] * self.keys for _ in range(self.queries)])] * HEADS
+
+    def Random(self, q, k):
+        table = self.weights["style.table"]
+        return [self.softmax([[table[head][i][j] for j in range(self.keys)]
+                              for i in range(self.queries)]) for head in range(HEADS)]  # fmt: skip
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def sees(self, query, key):
+        return self.keep is None or self.keep[query][key]
+
+    def softmax(self, scores):
+        """Return the weights of one head, masked as ``fill`` says."""
+        rows = []
+        for i, row in enumerate(scores):
+            put = [score if self.sees(i, j) else self.masked(score) for j, score in enumerate(row)]
+            most = max(put)
+            powers = [0.0 if most == -math.inf else math.exp(one - most) for one in put]
+            rows.append([one / (sum(powers) or 1.0) for one in powers])
+        return rows
+
+    def masked(self, score):
+        return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.fill]
+
+
+def affine(x, weights, part, first, width):
+    weight, bias = weights[f"{part}.weight"], weights[f"{part}.bias"][0]
+    return [[sum(value * weight[c][o] for c, value in enumerate(row)) + bias[o]
+             for o in range(first, first + width)] for row in x]  # fmt: skip
+
+
+def products(asks, keys, scale):
+    return [[dot(ask, key) * scale for key in keys] for ask in asks]
+
+
+def mixed(maps, matrix):
+    """Return ``[to][query][key]`` of ``[from][query][key]`` and ``[from][to]``."""
+    return [[[sum(maps[f][i][j] * matrix[f][t] for f in range(HEADS))
+              for j in range(len(maps[0][0]))] for i in range(len(maps[0]))]
+            for t in range(HEADS)]  # fmt: skip
+
+
+def dot(one, other):
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("time", [1, 31, 32, 33, 64, 97])
+def test_sums_over_blocks_are_the_causal_sum(time):
+    """Linear attention over more keys than a block holds, some of them padding."""
+    subject = Subject(tiny_config("none", "linear", "padding-causal"))
+    attention = subject.attention("decoder")
+    generator = torch.Generator().manual_seed(time)
+    x = torch.randn(2, 1, time, WIDTH, generator=generator, dtype=torch.float64)
+    place = torch.arange(time)
+    live = place < max(1, time - 3)
+    keep = (place[None, :] <= place[:, None]) & live
+    view = View(place[None], place[None], keep[None, None, None].expand(2, 1, 1, -1, -1))
+    with torch.no_grad():
+        found = attention(x, None, view)
+        _, expected = Loops(attention, 1, keep.tolist(), "-inf").attend(
+            x[1, 0].tolist(), x[1, 0].tolist()
+        )
+    same(found[1, 0], expected, 1e-11)

@@ -1,0 +1,183 @@
+"""Styles against implementations that others published and that PyPI has.
+
+x-transformers takes its softmax in float32 (except under qk_norm), hence the looser bound. It
+departs from the papers in three places, which are tested so that nobody copies them: scores before
+talking heads are added to the mixed ones, its sigmoid has no bias, and its groups of query heads
+are interleaved. transformers has differential attention only as part of DiffLlama: with other pairs
+of heads and without a gain.
+"""
+
+import math
+import warnings
+
+import pytest
+import torch
+from transformers import DiffLlamaConfig
+from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
+
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script, at import
+    from x_transformers.x_transformers import Attention
+
+HEADS, WIDTH, SIZE = 4, 16, 4
+DOUBLE, SINGLE = 1e-12, 1e-6
+
+
+def ours(style):
+    """Return a style in the encoder, its masks, input, output and the weights of each member."""
+    subject = Subject(tiny_config("none", style, bias=False))
+    attention, keep = subject.attention("encoder"), subject.keep("encoder")
+    x, _ = subject.activations("encoder")
+    with torch.no_grad():
+        found = attention(x, None, subject.view("encoder", keep=keep))
+    return attention, keep, x, found
+
+
+def theirs(attention, member, kv_heads=HEADS, **choices):
+    """Return x-transformers' attention with the projections of one member."""
+    module = Attention(WIDTH, dim_head=SIZE, heads=HEADS, kv_heads=kv_heads, **choices).double()
+    weights = attention.state_dict()
+    widths = [WIDTH, kv_heads * SIZE, kv_heads * SIZE]
+    parts = weights["queries_keys_values.weight"][member].split(widths, dim=-1)
+    with torch.no_grad():
+        for name, part in zip(("to_q", "to_k", "to_v"), parts, strict=True):
+            getattr(module, name).weight.copy_(part.T)
+        module.to_out.weight.copy_(weights["output.weight"][member].T)
+    return module
+
+
+def differences(module_of, style):
+    """Return the largest difference of any member at places that are no padding."""
+    attention, keep, x, found = ours(style)
+    return max(
+        apart(module_of(attention, member), x[member], keep[member][:, 0], found[member])
+        for member in range(2)
+    )
+
+
+def apart(module, x, live, found):
+    """Return the largest difference at live places; theirs puts zeros where padding asks."""
+    with torch.no_grad():
+        return float((module(x, mask=live) - found)[live].abs().max())
+
+
+def with_heads(before, behind, **choices):
+    """Return x-transformers' talking heads with the given mixtures of a member's own."""
+
+    def module_of(attention, member):
+        module = theirs(attention, member, pre_talking_heads=True, post_talking_heads=True)
+        style = attention.style
+        with torch.no_grad():
+            for conv, matrix in (
+                (module.attend.pre_softmax_talking_heads, before(style.before[member])),
+                (module.attend.post_softmax_talking_heads, behind(style.behind[member])),
+            ):
+                conv.weight.copy_(matrix.T[:, :, None, None])
+        return module
+
+    return module_of
+
+
+def test_multi_query_is_theirs_with_one_key_and_value_head():
+    assert differences(lambda a, m: theirs(a, m, kv_heads=1), "multi-query") < SINGLE
+
+
+def test_qk_norm_is_theirs_where_the_learned_scale_is_their_fixed_one():
+    subject = Subject(tiny_config("none", "qk-norm", bias=False))
+    attention, keep = subject.attention("encoder"), subject.keep("encoder")
+    x, _ = subject.activations("encoder")
+    with torch.no_grad():
+        attention.style.gain.fill_(10.0)
+        found = attention(x, None, subject.view("encoder", keep=keep))
+        for member in range(2):
+            module = theirs(attention, member, qk_norm=True, qk_norm_scale=10)
+            assert apart(module, x[member], keep[member][:, 0], found[member]) < DOUBLE
+
+
+def test_qk_norm_by_root_mean_square_is_theirs_with_one_gain_for_a_head():
+    def module_of(attention, member):
+        module = theirs(attention, member, qk_rmsnorm=True)
+        with torch.no_grad():
+            # Theirs starts at 0 and is added to 1.
+            gain = attention.style.gain[member] - 1
+            module.q_rmsnorm.gamma.copy_(gain[:, None, None].expand(-1, 1, SIZE))
+        return module
+
+    assert differences(module_of, {"name": "qk-norm", "norm": "rms"}) < SINGLE
+
+
+def test_talking_heads_are_theirs_once_the_scores_they_add_are_taken_away():
+    style = {"name": "talking-heads", "start": "random"}
+    eye = torch.eye(HEADS, dtype=torch.float64)
+    fixed = with_heads(lambda matrix: matrix - eye, lambda matrix: matrix)
+    as_written = with_heads(lambda matrix: matrix, lambda matrix: matrix)
+    assert differences(fixed, style) < SINGLE
+    assert differences(as_written, style) > 1e-2
+
+
+def test_sigmoid_is_theirs_but_for_the_bias_that_theirs_lacks():
+    attention, keep, x, found = ours("sigmoid")
+    for member in range(2):
+        module = theirs(attention, member, sigmoid=True)
+        live = keep[member][:, 0]
+        bias = -live.sum(-1).double().log()[:, None, None, None]
+        assert apart(module, x[member], live, found[member]) > 1e-2
+        module.attend.attn_fn = lambda scores, bias=bias: torch.sigmoid(scores + bias)
+        assert apart(module, x[member], live, found[member]) < DOUBLE
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_groups_of_theirs_are_interleaved(interleaved):
+    """Their query head i reads key head i mod groups; the paper's groups are neighbours."""
+    style = {"name": "grouped-query", "kv_heads": 2}
+    order = torch.arange(HEADS).view(2, 2).T.flatten() if interleaved else torch.arange(HEADS)
+    places = (order[:, None] * SIZE + torch.arange(SIZE)).flatten()
+
+    def module_of(attention, member):
+        module = theirs(attention, member, kv_heads=2)
+        with torch.no_grad():
+            module.to_q.weight.copy_(module.to_q.weight[places])
+            module.to_out.weight.copy_(module.to_out.weight[:, places])
+        return module
+
+    found = differences(module_of, style)
+    assert found < SINGLE if interleaved else found > 1e-2
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
+    """Theirs pairs map i with map i + h/2 and splits values likewise; its gain is 1."""
+    subject = Subject(tiny_config("none", "differential", bias=False))
+    attention = subject.model.decoder[layer].attention
+    assert attention.context.layer == layer
+    x, keep = subject.activations("decoder")[0], subject.keep("decoder")
+    halves = torch.arange(HEADS).view(-1, 2).T.flatten()
+    places = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
+    with torch.no_grad():
+        attention.style.gain.fill_(1.0)
+        found = attention(x, None, subject.view("decoder", keep=keep))
+    weights = attention.state_dict()
+    for member in range(2):
+        config = DiffLlamaConfig(
+            hidden_size=WIDTH, num_attention_heads=HEADS, num_key_value_heads=HEADS,
+            rms_norm_eps=1e-5, attn_implementation="eager",
+        )  # fmt: skip
+        module = DiffLlamaAttention(config, layer).double()
+        q, k, v = weights["queries_keys_values.weight"][member].split(WIDTH, dim=-1)
+        with torch.no_grad():
+            module.q_proj.weight.copy_(q.T[places])
+            module.k_proj.weight.copy_(k.T[places])
+            # Value head i of ours is as wide as two of theirs: i, and i + h/2.
+            module.v_proj.weight.copy_(v.T[places])
+            module.o_proj.weight.copy_(weights["output.weight"][member].T)
+            for name, vector in zip(("q1", "k1", "q2", "k2"),
+                                    attention.style.vectors[member], strict=True):  # fmt: skip
+                getattr(module, f"lambda_{name}").copy_(vector)
+            turned = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
+            hidden = torch.zeros(keep[member].shape).double()
+            hidden = hidden.masked_fill(~keep[member], -math.inf)[:, None]
+            expected, _ = module(x[member], turned, hidden)
+        torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)

@@ -1,0 +1,245 @@
+"""What styles start as, reduce to, refuse and cost, and how they decode."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from headtohead import HeadToHeadError, plugins
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.model.counting import count
+from headtohead.model.decoding import greedy
+from headtohead.testing.equality import same_function
+from headtohead.testing.invariants import INVARIANTS
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead_plugins.attention import linear
+
+NEW = (
+    "multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform",
+    "random",
+)  # fmt: skip
+REGISTRY = plugins.current()
+INVARIANT = {one.name: one for one in INVARIANTS}
+
+# -- reductions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
+def test_multi_query_is_grouped_query_with_one_group(positional):
+    one = tiny_config(positional, "multi-query")
+    other = tiny_config(positional, {"name": "grouped-query", "kv_heads": 1})
+    assert same_function(one, other).state == "holds"
+
+
+@pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
+@pytest.mark.parametrize(("shift", "same"), [(0, True), (1, False)])
+def test_talking_heads_that_say_nothing_are_split_heads(positional, shift, same):
+    """With the heads moved by one, scores and weights belong to other values."""
+    talking = tiny_config(positional, "talking-heads")
+    names = [name for name in Subject(talking).model.state_dict() if ".style." in name]
+    assert len(names) == 2 * (1 + 2 * 2)
+    matrix = torch.eye(4, dtype=torch.float64).roll(shift, 0).expand(2, 4, 4)
+
+    def carry(weights):
+        return {**weights, **dict.fromkeys(names, matrix)}
+
+    verdict = same_function(tiny_config(positional, "split-heads"), talking, carry)
+    assert (verdict.state == "holds") is same
+
+
+@pytest.mark.parametrize(("one", "other", "heads"), [
+    ("independent-heads", "single-head", 1),
+    ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4),
+])  # fmt: skip
+@pytest.mark.parametrize("masking", [{"name": "window", "width": 2}, {"name": "prefix"}])
+def test_geometries_reduce_under_every_masking(one, other, heads, masking):
+    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (one, other))
+    assert same_function(*configs).state == "holds"
+
+
+# -- starts --------------------------------------------------------------------------------------
+
+
+def style(choice, role="encoder", layer=0, **model):
+    built = Subject(tiny_config("none", choice, **model))
+    fresh = type(built.model)(built.config, built.seeds, *built.words)
+    stack = fresh.encoder if role == "encoder" else fresh.decoder
+    return stack[layer].attention.style
+
+
+def test_learned_scale_starts_where_the_paper_starts_it():
+    assert style({"name": "qk-norm", "length": 10}).gain.eq(math.log2(90)).all()
+    assert style({"name": "qk-norm", "norm": "rms"}).gain.eq(1).all()
+
+
+def test_talking_heads_start_as_split_heads_or_as_the_authors_draw_them():
+    still = style("talking-heads")
+    assert still.before.eq(torch.eye(4)).all()
+    assert still.behind.eq(torch.eye(4)).all()
+    drawn = style({"name": "talking-heads", "start": "random"}, d_model=128, heads=64)
+    assert abs(float(drawn.before.detach().std()) - 64**-0.5) < 0.005
+    assert not drawn.before[0].eq(drawn.before[1]).any()
+
+
+@pytest.mark.parametrize(("layer", "share"), [(0, 0.2), (1, 0.8 - 0.6 * math.exp(-0.3))])
+def test_share_of_the_second_map_starts_at_what_the_layer_says(layer, share):
+    found = style("differential", "decoder", layer)
+    assert found.start == pytest.approx(share, abs=1e-12)
+    assert (found.share() - share).abs().max() < 0.25
+    assert found.gain.eq(1).all()
+
+
+def test_weights_of_a_differential_head_sum_to_one_less_its_share():
+    subject = Subject(tiny_config("none", "differential"))
+    attention, seen = subject.attention("encoder"), {}
+    x, _ = subject.activations("encoder")
+    attention(x, None, subject.view("encoder"), None, seen.__setitem__)
+    expected = (1 - attention.style.share())[:, None, None, None].expand(2, 3, 2, 6)
+    torch.testing.assert_close(seen["weights"].sum(-1), expected, rtol=0, atol=1e-12)
+    assert seen["weights"].shape == (2, 3, 2, 6, 6)
+    assert bool((seen["weights"] < 0).any())
+
+
+def test_random_matrix_learns_or_stays_as_it_was_drawn():
+    trained = style("random")
+    assert [name for name, _ in trained.named_parameters()] == ["table"]
+    fixed = style({"name": "random", "trained": False, "max_length": 300, "std": 0.5})
+    assert not list(fixed.parameters())
+    assert fixed.state_dict()["table"].shape == (2, 4, 300, 300)
+    assert abs(float(fixed.table.std()) - 0.5) < 0.01
+    assert not fixed.table[0].eq(fixed.table[1]).any()
+
+
+def test_uniform_without_an_encoding_is_a_mean_and_with_one_is_the_encodings():
+    for positional, expected in (
+        ("none", torch.full((6,), 1 / 6, dtype=torch.float64)),
+        ("alibi", (-(2.0**-2) * torch.arange(6, dtype=torch.float64)).softmax(-1)),
+    ):
+        subject, seen = Subject(tiny_config(positional, "uniform")), {}
+        x, _ = subject.activations("encoder")
+        subject.attention("encoder")(x, None, subject.view("encoder"), None, seen.__setitem__)
+        torch.testing.assert_close(seen["weights"][1, 2, 0, 0], expected, rtol=0, atol=1e-12)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+ON_QUERIES = "acts on queries, and {} attention has none; use an encoding that is added to"
+REFUSED = {
+    ("rotary", "uniform"): ON_QUERIES.format("uniform"),
+    ("rotary", "random"): ON_QUERIES.format("random"),
+    ("alibi", "linear"): "acts on the matrix of scores, which linear attention never makes",
+    ("rotary", "linear"): "turns queries and keys, whose products linear attention does not take",
+}
+
+
+@pytest.mark.parametrize(("positional", "attention"), REFUSED)
+def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, attention):
+    config = tiny_config(positional, attention)
+    reason = undefined_reason(config, {}, REGISTRY)
+    assert reason is not None
+    assert REFUSED[positional, attention] in reason
+    assert reason.startswith(REGISTRY.positional(positional).__name__)
+
+
+@pytest.mark.parametrize(("positional", "attention"), list(itertools.product(
+    ["none", "sinusoidal", "learned", "rotary", "alibi"], NEW)))  # fmt: skip
+def test_everything_else_is_defined(positional, attention):
+    refused = REGISTRY.attention(attention).refusal(REGISTRY.positional(positional))
+    assert (refused is not None) is ((positional, attention) in REFUSED)
+
+
+def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
+    config = tiny_config("none", {"name": "random", "max_length": 7})
+    assert undefined_reason(config, {"source": 7, "target": 7}, REGISTRY) is None
+    assert undefined_reason(config, {"source": 8, "target": 7}, REGISTRY) == (
+        "random has 7 positions and the longest source has 8 tokens"
+    )
+    model = Subject(config).model
+    ids, lengths = torch.ones(2, 1, 8, dtype=torch.long), torch.full((2, 1), 8)
+    with pytest.raises(HeadToHeadError, match=r"^position 8 is beyond the random table of 7; set "
+                       r"attention\.encoder\.max_length higher$"):  # fmt: skip
+        model(ids, lengths, ids, lengths)
+
+
+def test_decoding_ends_where_the_random_matrix_ends():
+    subject = Subject(tiny_config("none", {"name": "random", "max_length": 7}))
+    read = subject.sentences
+    assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
+    model = subject.model
+    memory = model.encode(read.source, read.source_lengths)
+    with pytest.raises(HeadToHeadError, match="position 8 is beyond the random table of 7"):
+        model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches(memory, 9))
+
+
+# -- decoding, costs, masks ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "causal", {"name": "window", "width": 2}])
+@pytest.mark.parametrize("attention", NEW)
+def test_decoding_with_a_cache_is_reading_at_once(attention, masking):
+    subject = Subject(tiny_config("sinusoidal", attention, masking))
+    for name in ("cached-decoding", "greedy-decoding"):
+        assert INVARIANT[name](subject).state == "holds"
+
+
+def costs(attention, heads=4, time=40.0, **choices):
+    return count(tiny_config("none", attention, heads=heads, d_model=32, **choices),
+                 50, 50, time, time)  # fmt: skip
+
+
+def test_parameters_of_styles_differ_from_split_heads_by_their_closed_forms():
+    split, d, h = costs("split-heads").total, 32, 4
+    attentions = 1 + 2 * 2
+    beyond = {
+        "multi-query": -(2 * d + 2) * (d - d // h),
+        "qk-norm": h,
+        "talking-heads": 2 * h * h,
+        "differential": 6 * (d // h),
+        "sigmoid": 0,
+        "linear": 0,
+        "uniform": -2 * d * (d + 1),
+        "random": h * 64 * 64 - 2 * d * (d + 1),
+    }
+    assert {name: costs(name).total - split for name in beyond} == {
+        name: attentions * one for name, one in beyond.items()
+    }
+
+
+def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
+    """Per token, of one pass: the part that grows with time, for twice the time."""
+    for name, growing in (("split-heads", True), ("sigmoid", True), ("linear", False)):
+        short, long, longer = (costs(name, time=t).flops_per_token for t in (96.0, 192.0, 384.0))
+        assert (long - short > 1000) is growing
+        if growing:
+            assert (longer - long) / (long - short) == pytest.approx(2.0, rel=1e-6)
+        else:
+            assert longer == pytest.approx(long, rel=0.02)
+
+
+def test_content_free_styles_cost_no_scores():
+    """Two products of 40 keys a token and head are left: reading values, and the projections."""
+    split, uniform = costs("split-heads"), costs("uniform")
+    queries_and_keys = 2 * 2 * 32 * 32
+    scores = 2 * 40 * 32
+    attentions = 1 + 2 * 2
+    assert split.flops_per_token - uniform.flops_per_token == attentions * (
+        queries_and_keys + scores
+    )
+    assert uniform.inner_width == 0
+
+
+def test_masks_are_told_apart_once_for_all_layers(monkeypatch):
+    looked = []
+    monkeypatch.setattr(linear, "_look", lambda keep, own=linear._look: (
+        looked.append(own(keep)) or looked[-1]))  # fmt: skip
+    for masking, expected in (
+        ("padding-causal", ["same", "prefix", "same"]),
+        ("none", []),
+        ({"name": "window", "width": 1}, ["other", "other", "same"]),
+        ({"name": "prefix", "length": 2}, ["same", "other", "same"]),
+    ):
+        looked.clear()
+        Subject(tiny_config("none", "linear", masking)).logits()
+        assert looked == expected

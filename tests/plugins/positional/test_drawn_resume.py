@@ -1,0 +1,71 @@
+"""Encodings that draw: a training that is cut off goes on with the draws that it would have had."""
+
+import pytest
+import torch
+
+from headtohead.data import cache_root, prepare
+from headtohead.experiment.resolve import resolve
+from headtohead.plugins import current
+from headtohead.training import checkpoint
+from headtohead.training.loop import StackTraining
+
+DRAWING = {
+    "shape": "shape",
+    "randomised": "randomised",
+    "randomised rotary": {"name": "randomised", "of": "rotary"},
+    "randomised alibi": {"name": "randomised", "of": "alibi"},
+    "one of each": {"encoder": "shape", "decoder": "randomised"},
+}
+
+
+def training(positional, path=None):
+    config = resolve(
+        {
+            "positional": positional,
+            "data": {"dataset": "toy-grammar", "size": 200},
+            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
+            "train": {"steps": 10, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 5},
+        },
+        current(),
+    )
+    data = prepare(config.data, cache_root())
+    return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), path)
+
+
+def cut_off(positional, path, at):
+    first = training(positional, path)
+    with pytest.raises(TimeoutError):
+        first.run(lambda: at - first.progress.step)
+
+
+def same(one, other):
+    states = (stack.model.state_dict() for stack in (one, other))
+    return all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
+
+
+@pytest.mark.parametrize("positional", DRAWING.values(), ids=DRAWING.keys())
+def test_resumed_training_is_bit_equal_to_an_undisturbed_one(positional, tmp_path):
+    whole, path = training(positional), tmp_path / "resume.safetensors"
+    whole.run()
+    cut_off(positional, path, 6)
+    rest = training(positional, path)
+    rest.run()
+    assert rest.progress.step == 10
+    assert same(whole, rest)
+    assert whole.progress.members == rest.progress.members
+
+
+def test_resume_that_forgets_how_far_the_draws_had_come_is_seen(tmp_path):
+    """The planted fault: the comparison above must be able to fail."""
+    whole, path = training("shape"), tmp_path / "resume.safetensors"
+    whole.run()
+    cut_off("shape", path, 6)
+    tensors, state = checkpoint.load(path)
+    counts = [name for name in tensors if name.endswith("draws.state")]
+    assert len(counts) == 2, "one for each side"
+    for name in counts:
+        tensors[name][:, 1] = 0
+    checkpoint.save(path, tensors, state)
+    rest = training("shape", path)
+    rest.run()
+    assert not torch.equal(whole.model.words.weight, rest.model.words.weight)

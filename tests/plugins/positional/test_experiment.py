@@ -1,0 +1,93 @@
+"""Every entry beyond the first five in one experiment: planned, trained, decoded and with maps."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file
+
+SMALL = """
+question: Do the encodings train?
+base:
+  data: {dataset: toy-grammar, limit: 300}
+  model: {d_model: 16, heads: 2, layers: 2, d_ff: 16, dropout: 0.0}
+  train: {steps: 6, batch_tokens: 256, lr: 1.0e-2}
+  evaluate: {alone: false, test_limit: 6, max_length: 8}
+baseline: {positional: t5-relative, attention: split-heads, masking: padding-causal}
+design:
+  - one_at_a_time:
+      positional:
+        - shaw-relative
+        - kerple-log
+        - {encoder: kerple-log, decoder: fire}
+        - sandwich
+        - shape
+        - randomised
+        - {name: randomised, of: rotary}
+        - {name: randomised, of: alibi}
+        - fire
+seeds: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("experiment")
+    (folder / "encodings.yaml").write_text(SMALL, encoding="utf-8")
+    return folder
+
+
+def h2h(folder, *command):
+    return subprocess.run(
+        [sys.executable, "-c", "from headtohead.cli import main; main()", *command], cwd=folder,
+        capture_output=True, text=True, check=False, timeout=280,
+        env=os.environ | {"H2H_CACHE": str(folder / "cache"), "COLUMNS": "400"},
+    )  # fmt: skip
+
+
+def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reason(folder):
+    done = h2h(folder, "plan", "encodings.yaml")
+    assert done.returncode == 0, done.stderr
+    for name in ("t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape", "randomised"):
+        assert name in done.stdout
+    said = " ".join(done.stdout.split())
+    assert "fire divides a distance by the query's own place" in said
+    assert "for the encoder use another encoding" in said
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    done = h2h(folder, "run", "encodings.yaml", "--no-tracking")
+    assert done.returncode == 0, done.stderr
+    return folder / "runs" / "encodings"
+
+
+def test_every_entry_trains_decodes_and_leaves_maps(trained):
+    runs = [path.parent for path in trained.glob("*/status.json")]
+    assert len(runs) == 18
+    for run in runs:
+        status = json.loads((run / "status.json").read_text("utf-8"))
+        assert (status["state"], status["step"]) == ("DONE", 6), run.name
+        maps = load_file(run / "attention" / "maps.safetensors")
+        assert {name.rpartition("/")[2] for name in maps} == {"encoder", "decoder", "cross"}
+        assert all(weights.isfinite().all() for weights in maps.values()), run.name
+        translations = (run / "translations.tsv").read_text("utf-8").splitlines()
+        assert len(translations) == 1 + 6
+
+
+FORMULAS = {
+    "shaw-relative": "a^K_c",
+    "kerple-log-fire": "ψ(max(L, i))",
+    "randomised-of-alibi": "told sorted random numbers of 1..2048",
+}
+
+
+@pytest.mark.parametrize("variant", FORMULAS)
+def test_trained_run_is_traced_with_the_formula_of_its_encoding(folder, trained, variant):
+    (run,) = trained.glob(f"*{variant}*-s1-*")
+    sentence = (run / "translations.tsv").read_text("utf-8").splitlines()[1].split("\t")[0]
+    done = h2h(folder, "trace", run.name, sentence)
+    assert done.returncode == 0, done.stderr
+    assert FORMULAS[variant] in done.stdout

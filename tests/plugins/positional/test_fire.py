@@ -1,0 +1,111 @@
+"""FIRE against loops over Python floats, and where it is not defined."""
+
+import math
+
+import pytest
+import torch
+
+from headtohead import plugins
+from headtohead.experiment.undefined import undefined_reason
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+HIDDEN = 3
+
+
+def fire(**options):
+    decoder = {"name": "fire", "hidden": HIDDEN, **options}
+    return Subject(tiny_config({"encoder": "none", "decoder": decoder}))
+
+
+def network(part, member, own, share):
+    """One hidden layer with ReLU, one output per head."""
+    inner, outer = part.inner[member, own].tolist(), part.outer[member, own].tolist()
+    hidden = [max(0.0, share * inner[0][u] + inner[1][u]) for u in range(HIDDEN)]
+    return [sum(hidden[u] * outer[u][head] for u in range(HIDDEN)) for head in range(4)]
+
+
+@pytest.mark.parametrize("layers", ["own", "shared"])
+@pytest.mark.parametrize("layer", [0, 1])
+@torch.no_grad()
+def test_biases_equal_the_function_of_the_share_of_the_way(layers, layer):
+    part = fire(layers=layers, threshold=3.0).positional("decoder")
+    places = torch.arange(9)[None]
+    found = part.bias(places, places, "decoder", layer)
+    assert found.shape == (2, 1, 4, 9, 9)
+    for member in range(2):
+        own = layer if layers == "own" else 0
+        c = abs(float(part.c[member, own]))
+        threshold = abs(float(part.multiple[member, own])) * 3.0
+        assert 1 < threshold < 8, "some places are before it and some behind"
+        for i in range(9):
+            for j in range(i + 1):
+                psi = [math.log(c * x + 1) for x in (i - j, max(i, threshold))]
+                expected = network(part, member, own, psi[0] / (psi[1] + 1e-6))
+                value = found[member, 0, :, i, j].tolist()
+                assert value == pytest.approx(expected, abs=1e-12)
+
+
+def test_start_is_the_authors_but_for_the_threshold():
+    subject = fire()
+    fresh = type(subject.model)(subject.config, [1], 5, 5).positionals["decoder"]
+    assert fresh.c.tolist() == [pytest.approx([0.1, 0.1])]
+    assert fresh.multiple.tolist() == [[1.0, 1.0]]
+    assert fresh.options.threshold == 4.0
+
+
+def test_before_the_threshold_distances_count_and_behind_it_shares_of_the_way():
+    part = fire(threshold=8.0).positional("decoder")
+    with torch.no_grad():
+        part.multiple.fill_(1.0)
+
+    def at(i, j):
+        return part.bias(torch.tensor([[i]]), torch.tensor([[j]]), "decoder", 0)
+
+    torch.testing.assert_close(at(3, 1), at(7, 5), rtol=0, atol=0)
+    assert not torch.isclose(at(9, 7), at(29, 27)).any()
+    # Where psi is a logarithm of large numbers, a start of the sentence is one at any length.
+    torch.testing.assert_close(at(9, 0), at(5000, 0), rtol=0, atol=1e-5)
+
+
+def test_later_keys_leave_no_trace_in_value_or_gradient():
+    subject = fire()
+    part, places = subject.positional("decoder"), torch.arange(5)[None]
+    with torch.no_grad():
+        part.c.fill_(1.0)  # log(1 - 1) and log(1 - 2) are no numbers
+    assert part.bias(places, places, "decoder", 0).isfinite().all()
+    loss = subject.model(*vars(subject.sentences).values()).square().sum()
+    loss.backward()
+    for name, parameter in part.named_parameters():
+        assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad.flatten(1).abs().amax(-1) > 0).all(), name
+
+
+def reason(positional, masking="padding-causal", **model):
+    return undefined_reason(
+        tiny_config(positional, masking=masking, **model), {}, plugins.current()
+    )
+
+
+BEHIND = (
+    "fire divides a distance by the query's own place, which means something only where keys are "
+    "behind the query; for the {} use another encoding"
+)
+
+
+def test_encoder_and_cross_attention_are_refused_with_the_reason():
+    assert reason("fire") == BEHIND.format("encoder")
+    assert reason({"cross": "fire"}) == BEHIND.format("cross")
+    assert reason({"encoder": "alibi", "decoder": "fire"}) is None
+
+
+@pytest.mark.parametrize("masking", ["none", "padding", "prefix"])
+def test_decoders_that_see_later_tokens_are_refused(masking):
+    assert reason({"encoder": "none", "decoder": "fire"}, masking) == (
+        f"fire needs a causal decoder, and masking {masking} shows it later tokens"
+    )
+
+
+@pytest.mark.parametrize("masking", ["causal", "window", {"name": "prefix", "length": 0}])
+def test_decoders_that_see_what_is_behind_are_not(masking):
+    assert reason({"encoder": "none", "decoder": "fire"}, masking) is None

@@ -1,0 +1,187 @@
+"""Every encoding that a package on PyPI has too, against that package.
+
+Where one computes in float32, the tolerance is that of float32; where one has another convention,
+the test says which and undoes it.
+"""
+
+import math
+import warnings
+
+import pytest
+import torch
+from transformers import MarianConfig, Wav2Vec2BertConfig
+from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+from transformers.models.t5.configuration_t5 import T5Config
+from transformers.models.t5.modeling_t5 import T5Attention
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
+
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+with warnings.catch_warnings():
+    # x-transformers 2.31 decorates with torch.jit.script, which torch 2.13 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import x_transformers.x_transformers as lucidrains
+    from rotary_embedding_torch import RotaryEmbedding
+
+SINGLE = 1e-5
+"""Largest difference where the package computes in float32, from numbers of order one."""
+
+PLACES = torch.arange(40)[None]
+
+
+def part(name, role="encoder", heads=4, d_model=16, **options):
+    config = tiny_config({"name": name, **options}, heads=heads, d_model=d_model)
+    return Subject(config).positional(role)
+
+
+def random(*shape):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder"])
+def test_t5_relative_is_that_of_transformers(role):
+    """Equal to the last digit, at distances up to 700, and for one cached step."""
+    own = part("t5-relative", role)
+    config = T5Config(d_model=16, d_kv=4, num_heads=4, is_decoder=role == "decoder")
+    theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
+    places = torch.arange(700)[None]
+    with torch.no_grad():
+        for member in range(2):
+            theirs.relative_attention_bias.weight.copy_(own.table[member].T)
+            found = own.bias(places, places, role, 0)[member]
+            assert torch.equal(found, theirs.compute_bias(700, 700))
+            step = own.bias(torch.tensor([[699]]), places, role, 0)[member]
+            assert torch.equal(step, theirs.compute_bias(1, 700, past_seen_tokens=699))
+
+
+@pytest.mark.parametrize("role", ["encoder", "decoder"])
+def test_t5_relative_is_that_of_x_transformers_without_its_scale(role):
+    """It multiplies biases by sqrt(d_k), to undo a scale that comes later: here that is 1."""
+    own = part("t5-relative", role)
+    theirs = lucidrains.RelativePositionBias(1.0, causal=role == "decoder", heads=4).double()
+    with torch.no_grad():
+        theirs.relative_attention_bias.weight.copy_(own.table[1].T)
+        assert torch.equal(own.bias(PLACES, PLACES, role, 0)[1, 0], theirs(40, 40))
+
+
+def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
+    """``relative_key`` of Wav2Vec2-BERT: outputs within 1e-12 in float64, clip 3, heads sharing."""
+    subject = Subject(tiny_config({"name": "shaw-relative", "on": "keys", "clip": 3}))
+    attention, own = subject.attention("encoder"), subject.positional("encoder")
+    config = Wav2Vec2BertConfig(
+        hidden_size=16, num_attention_heads=4, position_embeddings_type="relative_key",
+        left_max_position_embeddings=3, right_max_position_embeddings=3, attention_dropout=0.0,
+        attn_implementation="eager",
+    )  # fmt: skip
+    theirs = Wav2Vec2BertSelfAttention(config).double().eval()
+    x = random(2, 1, 9, 16)
+    for member in range(2):
+        joint = attention.queries_keys_values
+        with torch.no_grad():
+            parts = zip(
+                (theirs.linear_q, theirs.linear_k, theirs.linear_v),
+                joint.weight[member].split(16, dim=-1),
+                joint.bias[member, 0].split(16),
+                strict=True,
+            )
+            for linear, weight, bias in (
+                *parts,
+                (theirs.linear_out, attention.output.weight[member], attention.output.bias[member]),
+            ):
+                linear.weight.copy_(weight.T)
+                linear.bias.copy_(bias.flatten())
+            theirs.distance_embedding.weight.copy_(own.on_keys[member, 0, 0])
+            places = torch.arange(9)[None]
+            view = type(subject.view("encoder"))(places, places, None)
+            found = attention(x, None, view)[member]
+            torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", range(1, 17))
+def test_alibi_is_that_of_x_transformers(heads):
+    """Slopes exactly, for any number of heads; its biases are symmetric as in our encoder."""
+    theirs = lucidrains.AlibiPositionalBias(heads)
+    found = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "encoder", 0)
+    torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12])
+def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
+    """Bloom adds slope · j, not -slope · (i - j): to a softmax over what is behind, the same.
+
+    In an encoder it would not be: there it prefers the end of the sentence to what is near.
+    """
+    theirs = build_alibi_tensor(torch.ones(1, 40), heads, torch.float64).view(heads, 1, 40)
+    ours = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "decoder", 0)[0, 0]
+    theirs = theirs.expand_as(ours)
+    later = torch.ones(40, 40).triu(1).bool()
+    weights = [one.masked_fill(later, -torch.inf).softmax(-1) for one in (theirs, ours)]
+    torch.testing.assert_close(*weights, rtol=0, atol=SINGLE)
+    assert (theirs.argmax(-1) == 39).all()
+    assert torch.equal(ours.argmax(-1), PLACES.expand(heads, -1))
+
+
+@pytest.mark.parametrize("theta", [10000.0, 50.0])
+def test_rotary_is_that_of_rotary_embedding_torch(theta):
+    theirs = RotaryEmbedding(8, theta=theta)
+    x = random(1, 2, 3, 40, 8)
+    own = part("rotary", heads=2, theta=theta)
+    found = own.rotate(x, PLACES, "encoder")
+    # Frequencies are float32: at place 39 an angle is off by some 39 · 6e-8.
+    torch.testing.assert_close(found[0], theirs.rotate_queries_or_keys(x[0]), rtol=0, atol=SINGLE)
+
+
+def test_rotary_is_that_of_x_transformers():
+    freqs, scale = lucidrains.RotaryEmbedding(8)(PLACES[0])
+    x = random(1, 2, 2, 40, 8)
+    expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
+    found = part("rotary", heads=2).rotate(x, PLACES, "encoder")
+    torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
+
+
+def halves(table):
+    """Bring ``sin, cos, sin, cos, ...`` to all sines and then all cosines."""
+    return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
+
+
+def test_sinusoidal_is_that_of_x_transformers_in_another_order():
+    """It has all sines, then all cosines, and a trained factor that starts at 1 / sqrt(d)."""
+    theirs = lucidrains.ScaledSinusoidalEmbedding(16)
+    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    expected = theirs(torch.empty(1, 40, 16)).double() * 4
+    torch.testing.assert_close(halves(own), expected, rtol=0, atol=SINGLE)
+    assert (own - expected).abs().max() > 1, "without undoing the order they differ"
+
+
+def test_sinusoidal_is_that_of_transformers_in_another_order():
+    """Marian, a translator: float64 rounded to float32, hence within 1e-7."""
+    config = MarianConfig(d_model=16)
+    theirs = MarianSinusoidalPositionalEmbedding(40, config.d_model)
+    with torch.no_grad():
+        theirs.weight.copy_(theirs.create_weight())
+    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    torch.testing.assert_close(halves(own), theirs.weight.double(), rtol=0, atol=1e-7)
+
+
+def test_sandwich_is_the_inner_product_of_x_transformers_sinusoids():
+    theirs = lucidrains.ScaledSinusoidalEmbedding(128)
+    rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(128)
+    ratios = torch.arange(1, 5)[:, None, None] * 2.0
+    expected = (rows @ rows.T - 64) / ratios
+    found = part("sandwich").bias(PLACES, PLACES, "encoder", 0)[0, 0]
+    # 128 products of float32 numbers, each off by up to 40 · 6e-8 in its angle.
+    torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
+
+
+def test_learned_is_that_of_torch_and_of_x_transformers_without_its_scale():
+    """x-transformers multiplies the table by 1 / sqrt(d)."""
+    own = part("learned", max_length=40)
+    table = torch.nn.Embedding.from_pretrained(own.table[1].detach())
+    theirs = lucidrains.AbsolutePositionalEmbedding(16, 40).double()
+    with torch.no_grad():
+        theirs.emb.weight.copy_(own.table[1])
+        found = own.embed(PLACES, "encoder")[1, 0]
+        assert torch.equal(found, table(PLACES[0]))
+        torch.testing.assert_close(found, theirs(random(1, 40, 16)) * 4, rtol=0, atol=1e-15)

@@ -1,0 +1,117 @@
+"""Randomised positions: how they are drawn, who is told them, and what evaluation tells."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+import torch
+
+from headtohead import HeadToHeadError
+from headtohead.model.transformer import Transformer
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead_plugins.positional.alibi import slopes
+from headtohead_plugins.positional.randomised import subset
+
+ALL = ["sinusoidal", "rotary", "alibi"]
+
+
+def randomised(**options):
+    return tiny_config({"name": "randomised", **options})
+
+
+def part(training=False, **options):
+    model = Transformer(randomised(**options), [1, 2], 12, 9).double().train(training)
+    return model.positionals["decoder"]
+
+
+@pytest.mark.parametrize(("most", "count"), [(5, 2), (6, 5), (4, 1)])
+def test_every_subset_is_drawn_as_often(most, count):
+    drawn = subset(most, count, 12_000, torch.Generator().manual_seed(3)).tolist()
+    found = Counter(map(tuple, drawn))
+    every = list(combinations(range(1, most + 1), count))
+    assert set(found) == set(every)
+    expected = len(drawn) / len(every)
+    surplus = sum((found[one] - expected) ** 2 / expected for one in every)
+    # Mean of the chi-squared distribution plus five standard deviations.
+    freedom = len(every) - 1
+    assert surplus < freedom + 5 * (2 * freedom) ** 0.5
+
+
+def test_all_numbers_are_one_subset():
+    drawn = subset(9, 9, 3, torch.Generator().manual_seed(1))
+    assert torch.equal(drawn, torch.arange(1, 10).expand(3, 9))
+
+
+def test_training_tells_sorted_numbers_anew_for_each_sentence_step_and_member():
+    own = part(numbers=1000)
+    first, second = own.draw(30, 12), own.draw(30, 12)
+    assert first.shape == (2, 30, 12)
+    assert (first.diff(dim=-1) > 0).all()
+    assert first.min() >= 1
+    assert first.max() <= 1000
+    for one, other in ((first, second), (first[0], first[1]), (first[:, :1], first[:, 1:])):
+        assert not (one == other).all(-1).any()
+
+
+@pytest.mark.parametrize("of", ALL)
+def test_training_hands_the_numbers_to_the_encoding(of):
+    own, plain = part(True, of=of), Subject(tiny_config(of)).positional("decoder")
+    drawn = own.draw(3, 5).flatten(0, 1)
+    x = torch.randn(1, 6, 4, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    for hook, *arguments in (("embed", drawn), ("rotate", x, drawn), ("bias", drawn, drawn)):
+        more = ("decoder", 0) if hook == "bias" else ("decoder",)
+        found = getattr(own, hook)(*arguments, *more)
+        expected = getattr(plain, hook)(*arguments, *more)
+        assert (found is None) is (expected is None)
+        assert found is None or torch.equal(found, expected)
+
+
+def test_alibi_counts_the_gaps_between_the_numbers():
+    own = part(True, of="alibi")
+    drawn = own.draw(1, 4).flatten(0, 1)
+    found = own.bias(drawn, drawn, "decoder", 0)
+    for row in range(2):
+        for head, slope in enumerate(slopes(4)):
+            for i, one in enumerate(drawn[row].tolist()):
+                for j, other in enumerate(drawn[row].tolist()):
+                    assert found[0, row, head, i, j].item() == -slope * abs(one - other)
+
+
+def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
+    own, other = part(), part(of="rotary")
+    told = own.told.tolist()
+    assert told == sorted(set(told)) == other.told.tolist()
+    assert len(told) == 32
+    assert 1 <= told[0] <= told[-1] <= 2048
+    long, short = (own.embed(torch.arange(n)[None], "decoder") for n in (20, 7))
+    assert torch.equal(long[:, :, :7], short)
+    step = own.embed(torch.tensor([[6]]), "decoder")
+    assert torch.equal(step[:, :, 0], short[:, :, 6])
+    numbers = torch.tensor(told)[None, :7]
+    expected = Subject(tiny_config("sinusoidal")).positional("decoder").embed(numbers, "decoder")
+    assert torch.equal(short, expected)
+
+
+@pytest.mark.parametrize("of", ALL)
+def test_evaluation_is_the_same_twice_and_draws_nothing(of):
+    subject = Subject(randomised(of=of))
+    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    assert torch.equal(subject.logits(), subject.logits())
+    for name, value in subject.model.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_numbers_of_a_member_are_the_same_alone_and_in_a_stack():
+    models = [Transformer(randomised(), seeds, 12, 9) for seeds in ((2,), (1, 2))]
+    alone, stacked = (model.positionals["encoder"] for model in models)
+    for _ in range(3):
+        assert torch.equal(alone.draw(4, 5)[0], stacked.draw(4, 5)[1])
+
+
+def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
+    own = part(max_length=6)
+    assert own.limit(own.options) == 6
+    with pytest.raises(HeadToHeadError, match=r"^position 7 is beyond the 6 that evaluation has "
+                       r"numbers for; set positional\.decoder\.max_length higher$"):  # fmt: skip
+        own.embed(torch.arange(7)[None], "decoder")

@@ -1,0 +1,95 @@
+"""SHAPE: offsets of training, and the plain sinusoids that evaluation has."""
+
+import math
+
+import pytest
+import torch
+
+from headtohead.model.transformer import Transformer
+from headtohead.testing.equality import same_function, same_training
+from headtohead.testing.subject import Subject, forward
+from headtohead.testing.tiny import tiny_config
+
+
+def built(seeds=(1, 2), **options):
+    config = tiny_config({"name": "shape", **options})
+    return Transformer(config, seeds, 12, 9).double()
+
+
+def wave(place, i, width=16):
+    angle = place / 10000 ** ((i - i % 2) / width)
+    return math.sin(angle) if i % 2 == 0 else math.cos(angle)
+
+
+def test_offsets_are_one_per_sentence_and_anew_in_every_step():
+    part = built().positionals["encoder"]
+    first, second = part.draw(50, 7), part.draw(50, 7)
+    assert first.shape == (2, 50, 7)
+    assert torch.equal(first - first[..., :1], torch.arange(7).expand(2, 50, 7))
+    for one, other in ((first, second), (first[:1], first[1:])):
+        assert (one[..., 0] != other[..., 0]).float().mean() > 0.9
+
+
+def test_offsets_are_uniform_from_zero_to_the_largest_shift():
+    part = built(max_shift=3).positionals["decoder"]
+    shifts = torch.stack([part.draw(100, 1)[0, :, 0] for _ in range(10)])
+    counts = torch.bincount(shifts.flatten(), minlength=4)
+    assert len(counts) == 4, "3 is drawn and 4 is not"
+    # The chi-squared distribution of 3 degrees of freedom is above 16.3 once in a thousand.
+    assert ((counts - 250.0).square() / 250).sum() < 16.3
+
+
+def test_encoder_and_decoder_draw_apart():
+    model = built()
+    drawn = [model.positionals[role].draw(40, 1) for role in ("encoder", "decoder")]
+    assert (drawn[0] != drawn[1]).float().mean() > 0.9
+
+
+def test_training_embeds_the_shifted_rows():
+    model = built().train()
+    source = torch.tensor([[[4, 5, 6], [7, 8, 9]], [[5, 6, 7], [8, 9, 10]]])
+    told = {}
+    part = model.positionals["encoder"]
+    plain = part.draw
+
+    def listen(batch, time):
+        told["drawn"] = plain(batch, time)
+        return told["drawn"]
+
+    part.draw = listen
+    model.encode(source, torch.full((2, 2), 3), lambda role, layer, name, x: told.update({name: x}))
+    added = told["positions"].view(2, 2, 3, 16)
+    for member in range(2):
+        for row in range(2):
+            for place in range(3):
+                p = int(told["drawn"][member, row, place])
+                assert p > 0
+                expected = [wave(p, i) for i in range(16)]
+                found = added[member, row, place].tolist()
+                assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_evaluation_is_that_of_sinusoids_and_draws_nothing():
+    shape, plain = tiny_config("shape"), tiny_config("sinusoidal")
+
+    def without_draws(weights):
+        return {name: value for name, value in weights.items() if "draws" not in name}
+
+    assert same_function(shape, plain, without_draws).state == "holds"
+    subject = Subject(shape)
+    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    forward(subject.model, subject.sentences)
+    assert all(torch.equal(value, before[name])
+               for name, value in subject.model.state_dict().items())  # fmt: skip
+
+
+def test_without_room_to_shift_it_trains_as_itself_twice_and_with_room_otherwise():
+    still, free = tiny_config({"name": "shape", "max_shift": 0}), tiny_config("shape")
+    assert same_training(still, still).state == "holds"
+    assert same_training(still, free).state == "broken"
+
+
+def test_offsets_of_a_member_are_the_same_alone_and_in_a_stack():
+    alone, stacked = (built(seeds).positionals["encoder"] for seeds in ((2,), (1, 2)))
+    for _ in range(3):
+        assert torch.equal(alone.draw(4, 5)[0], stacked.draw(4, 5)[1])

@@ -1,0 +1,92 @@
+"""Packages written by the command and installed as their READMEs say, without a network."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from headtohead.plugins import current
+from headtohead.scaffold import FAMILIES, write_package
+
+Completed = subprocess.CompletedProcess[str]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A Python that sees headtohead and has the written packages installed."""
+
+    python: Path
+    packages: dict[str, Path]
+
+    def call(self, folder: Path, *arguments: str) -> Completed:
+        """Run Python in a folder."""
+        return subprocess.run(
+            [self.python, *arguments], cwd=folder, capture_output=True, text=True, check=False,
+            timeout=280,
+            env=os.environ | {"H2H_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def h2h(self, folder: Path, *arguments: str) -> Completed:
+        """Run the command line in a folder."""
+        return self.call(folder, "-m", "headtohead.cli", *arguments)
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """A package of each family, installed as editable."""
+    folder = tmp_path_factory.mktemp("scaffold")
+    packages = {family: folder / f"my-{family}" for family in FAMILIES}
+    for family, package in packages.items():
+        write_package(family, package.name, package, current())
+    python = environment(folder / "environment")
+    editable = [word for package in packages.values() for word in ("-e", str(package))]
+    done = pip(python, "--no-build-isolation", *editable)
+    assert done.returncode == 0, done.stderr
+    return Installation(python, packages)
+
+
+def environment(folder: Path) -> Path:
+    """Make an environment that sees the packages of this one, and return its Python."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    site = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    ours = sysconfig.get_path("purelib")
+    # Not a bare path: .pth files of what is installed there as editable have to be read too.
+    (Path(site) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
+    return python
+
+
+def pip(python: Path, *arguments: str) -> Completed:
+    """Install with the pip of this environment into another, without a network."""
+    return subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check",
+         "install", "--quiet", "--no-index", *arguments],
+        capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+
+
+Invoke = Callable[..., Completed]
+
+
+@pytest.fixture
+def h2h(tmp_path: Path) -> Invoke:
+    """Run the command line of this environment in an empty folder."""
+
+    def call(*arguments: str) -> Completed:
+        return subprocess.run(
+            [sys.executable, "-m", "headtohead.cli", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+
+    return call

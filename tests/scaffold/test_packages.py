@@ -1,0 +1,114 @@
+"""A package written by ``h2h new-plugin`` works at once: installed, listed, tested and planned."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headtohead.scaffold import FAMILIES
+
+pytestmark = pytest.mark.timeout(300)
+MODEL = ("positional", "attention", "masking")
+
+
+def blocks(package: Path, kind: str) -> list[str]:
+    text = (package / "README.md").read_text("utf-8")
+    return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_its_tests_pass(installation, family: str) -> None:
+    package = installation.packages[family]
+    done = installation.call(package, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout
+    passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
+    assert passed is not None, done.stdout
+    assert int(passed.group(1)) >= (8 if family == "dataset" else 20)
+
+
+def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path) -> None:
+    listed = installation.h2h(tmp_path, "plugins").stdout
+    for family in FAMILIES:
+        assert re.search(
+            rf"^{family} +my-{family} .* h2h_my_{family} \(h2h-my-{family} 0\.1\)$",
+            listed, re.MULTILINE,
+        ), listed  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_its_experiment_plans_and_names_it(installation, family: str) -> None:
+    package = installation.packages[family]
+    done = installation.h2h(package, "plan", "experiment.yaml", "--set", "data.limit=300")
+    assert done.returncode == 0, done.stderr
+    assert f"my-{family}" in done.stdout
+    assert "2 stacks" in done.stdout or "3 stacks" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("family", MODEL)
+def test_its_entry_trains(installation, family: str) -> None:
+    package = installation.packages[family]
+    small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.alone=false"]
+    sets = [word for one in small for word in ("--set", one)]
+    done = installation.h2h(
+        package, "run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets
+    )
+    assert done.returncode == 0, done.stderr
+    results = (package / "reports" / "experiment" / "index.html").read_text("utf-8")
+    assert f"my-{family}" in results
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_command_of_its_readme_exists(installation, family: str) -> None:
+    package = installation.packages[family]
+    (shell,) = blocks(package, "sh")
+    commands = [line.split("#")[0].split() for line in shell.splitlines()]
+    assert [words[:2] for words in commands] == [
+        ["pip", "install"], ["h2h", "plugins"], ["pytest"],
+        ["h2h", "data" if family == "dataset" else "check"], ["h2h", "plan"], ["h2h", "run"],
+    ]  # fmt: skip
+    described = installation.h2h(package, *commands[1][1:])
+    assert described.returncode == 0, described.stderr
+    assert described.stdout.startswith(f"my-{family} ({family})")
+    if family == "dataset":
+        shown = installation.h2h(package, *commands[3][1:])
+        assert shown.returncode == 0, shown.stderr
+
+
+def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> None:
+    assert h2h("new-plugin", "masking", "dilated").returncode == 0
+    name = "masking/dilated"
+    done = h2h("check", name, "--plugin", "dilated/h2h_dilated.py")
+    assert done.returncode == 0, done.stdout
+    assert name in done.stdout
+    assert re.search(r"^mask-promise +holds", done.stdout, re.MULTILINE), done.stdout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_package_is_whole_without_an_editable_install(
+    installation, family: str, tmp_path: Path
+) -> None:
+    """A wheel holds the module and the entry point, and no test."""
+    package = installation.packages[family]
+    build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
+    done = installation.call(package, "-c", build)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    listed = installation.call(tmp_path, "-m", "zipfile", "-l", wheel.name).stdout
+    assert f"h2h_my_{family}.py" in listed
+    assert "test_" not in listed
+    assert "entry_points.txt" in listed
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_file_has_a_place_left_to_fill(installation, family: str) -> None:
+    for path in installation.packages[family].iterdir():
+        if path.is_file():
+            text = path.read_text("utf-8")
+            assert "$" not in text, path
+            assert "my-idea" not in text, path
+            assert "MyIdea" not in text, path
+    content = (installation.packages[family] / "experiment.yaml").read_text("utf-8")
+    assert yaml.safe_load(content)["question"].endswith("?")

@@ -1,0 +1,138 @@
+"""Masked heads: the same as heads whose output is set to zero on its way, scored by hand."""
+
+import pytest
+import torch
+
+from headtohead.errors import UndefinedError
+from headtohead.model.transformer import Transformer
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.evaluate import greedy_writer, teacher_forced, token_losses
+from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
+from headtohead.training.tensors import SplitTensors
+
+
+@pytest.fixture(scope="module")
+def data():
+    return tiny_data()
+
+
+def model_of(data, **choices):
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(tiny_config(**choices), [1], *words).double().eval()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+def loss_with_outputs_zeroed(model, data, attention, heads):
+    """Zero what the heads read just before the output projection, and average over words."""
+    width = attention.context.geometry.value_width
+
+    def zero(module, arguments):
+        joined = arguments[0].clone()
+        for head in heads:
+            joined[..., head * width : (head + 1) * width] = 0.0
+        return (joined,)
+
+    handle = attention.output.register_forward_pre_hook(zero)
+    losses, words = 0.0, 0
+    with torch.no_grad():
+        for source, target in zip(
+            data.splits["test"].source, data.splits["test"].target, strict=True
+        ):
+            source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
+            reads, writes = target[..., :-1], target[..., 1:]
+            lengths = [torch.full((1, 1), one.shape[-1]) for one in (source, reads)]
+            logits = model(source, lengths[0], reads, lengths[1])
+            losses += float(token_losses(logits, writes.long()).sum())
+            words += writes.numel()
+    handle.remove()
+    return losses / words
+
+
+CHOICES = [
+    {"attention": "split-heads"},
+    {"attention": "independent-heads", "positional": "rotary"},
+    {"attention": {"name": "grouped-query", "kv_heads": 2}, "positional": "alibi"},
+    {"attention": {"name": "free-geometry", "key_width": 3, "value_width": 5}},
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES, ids=str)
+def test_masking_a_head_is_zeroing_what_it_reads(choices, data):
+    model = model_of(data, **choices)
+    found = head_effects(model, data, None)
+    layers = attentions(model)
+    assert len(found.heads) == 5 * 4
+    whole = loss_with_outputs_zeroed(model, data, layers[0], [])
+    assert found.whole["loss"] == pytest.approx(whole, abs=1e-6)
+    for one in found.heads:
+        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) ==
+                         (one.role, one.layer))  # fmt: skip
+        alone = loss_with_outputs_zeroed(model, data, attention, [one.head])
+        others = [head for head in range(4) if head != one.head]
+        only = loss_with_outputs_zeroed(model, data, attention, others)
+        assert one.without_one["loss"] == pytest.approx(alone - whole, abs=1e-6)
+        assert one.only_one["loss"] == pytest.approx(only - whole, abs=1e-6)
+
+
+def test_heads_are_told_by_role_layer_and_number(data):
+    found = head_effects(model_of(data), data, None)
+    names = [(one.role, one.layer, one.head) for one in found.heads]
+    assert len(set(names)) == len(names) == 20
+    assert {(role, layer) for role, layer, _ in names} == {
+        ("encoder", 0), ("decoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1),
+    }  # fmt: skip
+
+
+def test_the_model_itself_is_left_as_it_was(data):
+    model = model_of(data)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    head_effects(model, data, None)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_masking_every_head_of_a_layer_leaves_its_bias_alone(data):
+    """Heads 0 to 3 masked: the branch adds its bias and nothing that depends on the input."""
+    model = model_of(data)
+    stack = masked(model, data, [(0, ()), (0, (0, 1, 2, 3))])
+    seen = []
+    attentions(stack)[0].output.register_forward_hook(lambda *given: seen.append(given[2]))
+    tensors = SplitTensors.of(data.splits["test"], torch.device("cpu"))
+    teacher_forced(stack, tensors, tensors.padded_batches(3))
+    for output in seen:
+        assert output[0].std(dim=0).max() > 1e-3
+        assert torch.allclose(output[1], attentions(model)[0].output.bias[0].expand_as(output[1]))
+
+
+def test_translations_are_scored_with_heads_masked_too(data):
+    model = model_of(data)
+    write = greedy_writer(data.target_vocabulary, 8)
+    found = head_effects(model, data, write)
+    assert set(found.whole) == {"loss", "bleu", "exact_match"}
+    assert any(one.only_one["bleu"] for one in found.heads)
+    assert len(found.metrics()) == 3 * 2 * 3
+
+
+def effect(role, layer, head, without, only):
+    return HeadEffect(role, layer, head, {"loss": without}, {"loss": only})
+
+
+def test_a_role_is_summed_up_by_its_mean_head_and_its_best_lonely_head():
+    found = HeadEffects({"loss": 1.0}, (
+        effect("cross", 0, 0, 0.1, 0.9), effect("cross", 0, 1, 0.3, 0.5),
+        effect("cross", 1, 0, 0.2, 0.1), effect("cross", 1, 1, 0.2, 0.7),
+        effect("encoder", 0, 0, 0.01, 0.04), effect("encoder", 0, 1, 0.03, 0.02),
+    ))  # fmt: skip
+    assert found.metrics() == pytest.approx({
+        "heads/cross/without-one/loss": 0.2, "heads/cross/only-one/loss": 0.3,
+        "heads/encoder/without-one/loss": 0.02, "heads/encoder/only-one/loss": 0.02,
+    })  # fmt: skip
+
+
+def test_a_style_without_projections_has_no_heads_to_mask(data):
+    model = model_of(data, attention="embedding-softmax", heads=4)
+    with pytest.raises(UndefinedError, match="no output projection to mask heads in"):
+        head_effects(model, data, None)

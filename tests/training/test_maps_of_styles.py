@@ -1,0 +1,106 @@
+"""Maps of styles other than the softmax: their heads, their signs, and where they are shown."""
+
+import numpy as np
+import pytest
+import torch
+
+from headtohead.analysis.attention_maps import load_maps
+from headtohead.display.maps import maps_html
+from headtohead.model.transformer import Transformer
+from headtohead.reporting.attention import Gallery, Shown, panel_svg, payload
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead.tracking.pictures import contact_sheet
+from headtohead.training.maps import probe_maps, write_maps
+
+ROLES = ("encoder", "decoder", "cross")
+
+
+def maps_of(attention, positional="sinusoidal"):
+    subject = Subject(tiny_config(positional, attention))
+    data = subject.data
+    sizes = len(data.source_vocabulary), len(data.target_vocabulary)
+    model = Transformer(subject.config, (1, 2), *sizes).double().eval()
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            moved = torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
+            parameter.add_(0.3 * moved)
+    return probe_maps(model, 1, data, "ba da fa", "fao dao bao", 6)
+
+
+KINDS = {
+    "split-heads": ("distribution", 4), "multi-query": ("distribution", 4),
+    "talking-heads": ("signed", 4), "differential": ("signed", 2), "sigmoid": ("positive", 4),
+    "linear": ("distribution", 4), "uniform": ("distribution", 4), "random": ("distribution", 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind", "heads"), [(n, *rest) for n, rest in KINDS.items()])
+def test_maps_have_the_heads_that_read_and_say_what_their_weights_are(name, kind, heads):
+    found = maps_of(name)
+    assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(
+        ROLES, heads
+    )
+    assert found.record["weights"] == dict.fromkeys(ROLES, kind)
+    assert found.record["signed"] is (kind == "signed")
+    assert any(bool((maps < 0).any()) for maps in found.weights.values()) is (kind == "signed")
+    assert found.record["fused_difference"] < 1e-9
+    assert len(found.record["heads"]["decoder"][0]) == heads
+    if kind == "distribution":
+        for maps in found.weights.values():
+            np.testing.assert_allclose(maps.sum(-1), 1.0, rtol=0, atol=1e-6)
+
+
+def test_kinds_of_weights_are_told_by_role():
+    found = maps_of({"decoder": "differential", "encoder": "sigmoid", "cross": "linear"})
+    assert found.record["weights"] == {
+        "encoder": "positive", "decoder": "signed", "cross": "distribution",
+    }  # fmt: skip
+    assert found.record["signed"] is True
+    assert list(found.record["map_notes"]) == ["cross"]
+    assert "map_notes" not in maps_of("sigmoid").record
+
+
+def gallery(tmp_path, **styles):
+    shown = []
+    for title, name in styles.items():
+        folder = tmp_path / title
+        folder.mkdir()
+        write_maps(folder / "attention", [maps_of(name)])
+        shown.append(Shown(title, title, 1, load_maps(folder)))
+    return Gallery(tuple(shown), 0)
+
+
+def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix_are_made(tmp_path):
+    found = gallery(tmp_path, plain="split-heads", cancelling="differential", fast="linear")
+    assert found.signed == "“cancelling”"
+    (note,) = found.notes
+    assert note.startswith("“fast”: φ(q)·φ(k) over its sum")
+    roles = payload(found)["variants"][1]["probes"][0]["roles"]
+    assert any(role["signed"] for role in roles.values())
+
+
+def test_negative_weights_have_a_colour_of_their_own_as_full_at_minus_one():
+    svg = panel_svg(np.array([[0.5, -0.5], [-1.2, 0.001]]), ["a", "b"], ["c", "d"],
+                    colours={"plus": "PLUS", "minus": "MINUS"})  # fmt: skip
+    assert svg.count('fill="PLUS" fill-opacity="0.50"') == 1
+    assert svg.count('fill="MINUS" fill-opacity="0.50"') == 1
+    assert svg.count('fill="MINUS" fill-opacity="1.00"') == 1
+    assert "a → d: -0.500" in svg
+
+
+def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():
+    picture = contact_sheet(np.array([[[[-1.0, 1.0]]]], dtype=np.float32), signed=True)
+    rgb = np.asarray(picture.convert("RGB"))
+    (red, _, blue), (red_right, _, blue_right) = rgb[2, 2].tolist(), rgb[2, -6].tolist()
+    assert red > 2 * blue
+    assert blue_right > 2 * red_right
+
+
+def test_a_notebooks_cell_says_that_weights_can_be_negative():
+    signed, plain, fast = (maps_of(name) for name in ("differential", "split-heads", "linear"))
+    words = "Negative weights are orange, −1 the fullest."
+    assert words in maps_html(signed.record, signed.weights)
+    assert words not in maps_html(plain.record, plain.weights)
+    assert "Maps of the cross: φ(q)·φ(k)" in maps_html(fast.record, fast.weights)

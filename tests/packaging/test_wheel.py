@@ -51,7 +51,7 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
         path.relative_to(root).as_posix()
         for root in (ROOT / "harness", ROOT / "plugins")
         for path in root.rglob("*")
-        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml")
+        if path.is_file() and path.suffix in (".py", ".j2", ".css", ".js", ".yaml", ".txt")
     }
     assert any(name.endswith(".j2") for name in wanted)
     assert packed >= wanted

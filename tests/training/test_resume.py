@@ -114,3 +114,26 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
     torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     for a, b in zip(whole.parameters, pieces.parameters, strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("seconds", "written"), [(0.0, 41), (0.01, 2), (1e9, 1)])
+def test_resume_points_that_are_dear_to_write_are_written_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
+) -> None:
+    """Writing takes a quarter of a second, a step a hundredth; the last one is always written."""
+    clock, saves = [0.0], []
+    monkeypatch.setattr("headtohead.training.loop.time.monotonic", lambda: clock[0])
+    one = training(tiny(checkpoint_seconds=seconds), tmp_path / "resume.safetensors")
+
+    def save() -> None:
+        clock[0] += 0.25
+        saves.append(one.progress.step)
+
+    def step(done: int, steps: int) -> None:
+        clock[0] += 0.01
+
+    monkeypatch.setattr(one, "save_resume_point", save)
+    one.on_progress = step
+    one.run()
+    assert len(saves) == written
+    assert saves[-1] == 40

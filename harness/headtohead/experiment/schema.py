@@ -261,7 +261,10 @@ class TrainConfig(Section):
         1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"
     )
     checkpoint_seconds: Annotated[float, Runtime()] = Field(
-        30.0, ge=0, description="seconds between resume points"
+        30.0,
+        ge=0,
+        description="seconds between resume points, more where writing one takes over 2 % of "
+        "them; 0: after every step",
     )
 
 

@@ -106,9 +106,9 @@ class _Asked:
         if not silent:
             return torch.zeros(self.places.shape[:2], dtype=torch.bool)
         own, read = subject.keep("encoder"), subject.keep("cross")
-        return (_taken(_taken(own, self.places, -1), self.places, -2) == own).all(-1).all(-1) & (
-            _taken(read, self.places, -1) == read
-        ).all(-1).all(-1)
+        same = _taken(_taken(own, self.places, -1), self.places, -2) == own
+        same = same | ~subject.sentences.live_source.unsqueeze(-1)  # nobody reads what pads see
+        return same.all(-1).all(-1) & (_taken(read, self.places, -1) == read).all(-1).all(-1)
 
     def most(self, which: Tensor) -> Seen:
         """Return the largest change of a live logit among some sentences."""

@@ -18,13 +18,20 @@ REGISTRY = plugins.current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
     sorted(REGISTRY.entries[family]) for family in ("positional", "attention", "masking")
 )
+
+
+def refused(positional, attention):
+    encoding = REGISTRY.positional(positional)
+    return REGISTRY.attention(attention).refusal(encoding, encoding.acts(encoding.Options()))
+
+
 GRID = [
     names
     for names in (
         *((one, other, "padding-causal") for one in POSITIONALS for other in ATTENTIONS),
         *(("sinusoidal", one, other) for one in ATTENTIONS for other in MASKINGS),
     )
-    if not REGISTRY.attention(names[1]).refusal(REGISTRY.positional(names[0]))
+    if not refused(*names[:2])
 ]
 """Styles beside every encoding, and beside every mask."""
 

@@ -20,17 +20,10 @@ from headtohead.catalogue.small import (
 from headtohead.catalogue.svg import Scale
 from headtohead.families.entry import ROLES
 from headtohead.families.positional import Positional
-from headtohead.model.attention import overrides
 from headtohead.plugins import Registry
 
 NUMBERS = tuple(str(place) for place in range(TIME))
 SENTENCES = 8
-WAYS = ("embed", "rotate", "bias", "score", "values", "draw")
-
-
-def ways(entry: type[Positional]) -> tuple[str, ...]:
-    """Return the hooks by which an encoding acts."""
-    return tuple(name for name in WAYS if getattr(entry, name) is not getattr(Positional, name))
 
 
 def positional_panels(name: str, registry: Registry) -> list[Panel]:
@@ -60,18 +53,19 @@ def kernel(part: Positional, role: str) -> Tensor | None:
     """
     places = torch.arange(TIME).unsqueeze(0)
     found: Tensor | None = None
-    if overrides(part, Positional, "embed") and role != "cross":
+    acts = type(part).acts(part.options)
+    if "embed" in acts and role != "cross":
         added = part.embed(places, role)
         if added is not None:
             table = added.expand(1, 1, TIME, D_MODEL)[0, 0].detach().double()
             found = (table @ table.T / D_MODEL).unsqueeze(0)
-    if overrides(part, Positional, "rotate"):
+    if "rotate" in acts:
         found = _plus(found, _rotation(part, places, role))
-    if overrides(part, Positional, "bias"):
+    if "bias" in acts:
         bias = part.bias(places, places, role, 0)
         if bias is not None:
             found = _plus(found, bias.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach().double())
-    if overrides(part, Positional, "score"):
+    if "score" in acts:
         found = _plus(found, _content_score(part, places, role))
     return found
 
@@ -101,7 +95,7 @@ def _content_score(part: Positional, places: Tensor, role: str) -> Tensor:
 
 
 def _panels(part: Positional, role: str) -> Iterator[Panel]:
-    acts = ways(type(part))
+    acts = type(part).acts(part.options)
     places = torch.arange(TIME).unsqueeze(0)
     if not set(acts) & {"embed", "rotate", "bias", "score"}:
         yield Words("", "Adds nothing: scores depend on what the tokens are, not where they stand.")
@@ -139,13 +133,13 @@ def _panels(part: Positional, role: str) -> Iterator[Panel]:
         yield _drawn(part)
 
 
-def _kernel_title(acts: Sequence[str]) -> str:
+def _kernel_title(acts: frozenset[str]) -> str:
     if "bias" in acts or "score" in acts:
         return "added to scores"
     return "rotated q·k" if "rotate" in acts else "position · position"
 
 
-def _unit(acts: Sequence[str]) -> str:
+def _unit(acts: frozenset[str]) -> str:
     if "score" in acts:
         return "score, one q"
     if "bias" in acts:

@@ -101,7 +101,10 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
             style.geometry(style.Options.model_validate(chosen.options), config.model)
         except HeadToHeadError as error:
             return str(error)
-        refusal = style.refusal(registry.positional(config.positional.role(role).name))
+        placed = config.positional.role(role)
+        encoding = registry.positional(placed.name)
+        acts = encoding.acts(encoding.Options.model_validate(placed.options))
+        refusal = style.refusal(encoding, acts)
         if refusal:
             return refusal
     return None

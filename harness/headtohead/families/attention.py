@@ -74,13 +74,9 @@ class Attention(Part):
         return None
 
     @classmethod
-    def refusal(cls, encoding: type[Positional]) -> str | None:
-        """Return why an encoding cannot act here, or None."""
-        acts = any(
-            getattr(encoding, name) is not getattr(Positional, name)
-            for name in ("rotate", "bias", "score", "values")
-        )
-        if cls.projects or not acts:
+    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
+        """Return why an encoding that acts in these ways (``Positional.acts``) cannot, or None."""
+        if cls.projects or not acts & {"rotate", "bias", "score", "values"}:
             return None
         return (
             f"{encoding.__name__} acts on queries, keys or scores, and {cls.__name__} attention "

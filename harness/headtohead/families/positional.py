@@ -124,6 +124,10 @@ class Part(nn.Module, Entry):
         return 0
 
 
+WAYS = ("embed", "rotate", "bias", "score", "values", "draw")
+"""The methods by which a positional encoding may act."""
+
+
 class Positional(Part):
     """A positional encoding, set per role; override only the ways in which it acts.
 
@@ -144,6 +148,16 @@ class Positional(Part):
     encoder cannot tell a sentence from its mirror image; ``falls-with-distance``: on equal tokens,
     weights fall with distance. One that is not order-blind must hear the order of words.
     """
+
+    @classmethod
+    def acts(cls, options: Options) -> frozenset[str]:
+        """Return the ways in which the encoding acts: those of ``WAYS`` that it overrides.
+
+        One that is made of another asks that one.
+        """
+        return frozenset(
+            name for name in WAYS if getattr(cls, name) is not getattr(Positional, name)
+        )
 
     @classmethod
     def limit(cls, options: Options) -> int | None:

@@ -128,7 +128,8 @@ class MultiHeadAttention(nn.Module):
         fill: str, dropout: float, bias: bool, init: str, self_attention: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        refusal = style.refusal(type(positional))
+        acts = type(positional).acts(positional.options)
+        refusal = style.refusal(type(positional), acts)
         if refusal:
             raise UndefinedError(refusal)
         self.context = context
@@ -144,21 +145,20 @@ class MultiHeadAttention(nn.Module):
         self._projects = style.projects
         if style.projects:
             self._build_projections(bias, init)
-        self._rotates = overrides(positional, Positional, "rotate")
+        self._rotates = "rotate" in acts
         self._transforms = overrides(style, Attention, "transform")
         self._finishes = overrides(style, Attention, "finish")
         self._mixes_scores = overrides(style, Attention, "mix_scores")
         self._mixes = overrides(style, Attention, "mix")
-        self._has_bias = overrides(positional, Positional, "bias")
+        self._has_bias = "bias" in acts
         own = ("scores", "mix_scores", "normalise", "mix")
         needs_weights = (
             not style.projects
             or any(overrides(style, Attention, name) for name in own)
-            or overrides(positional, Positional, "score")
-            or overrides(positional, Positional, "values")
+            or bool(acts & {"score", "values"})
         )
-        self._has_shortcut = overrides(style, Attention, "shortcut") and not any(
-            overrides(positional, Positional, name) for name in ("bias", "score", "values")
+        self._has_shortcut = overrides(style, Attention, "shortcut") and not (
+            acts & {"bias", "score", "values"}
         )
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"

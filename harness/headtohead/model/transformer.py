@@ -14,7 +14,7 @@ from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.attention import Cache, MultiHeadAttention, View, overrides
+from headtohead.model.attention import Cache, MultiHeadAttention, View
 from headtohead.model.blocks import Borrowed, Branch, DecoderLayer, EncoderLayer
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import (
@@ -121,7 +121,8 @@ class Transformer(nn.Module):
             if isinstance(one, Positional)
         }
         self._draws = {
-            role: overrides(one, Positional, "draw") for role, one in self.positionals.items()
+            role: isinstance(one, Positional) and "draw" in type(one).acts(one.options)
+            for role, one in self.positionals.items()
         }
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}

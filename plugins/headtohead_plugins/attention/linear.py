@@ -57,17 +57,14 @@ class Linear(Attention):
         return Geometry(model.heads, model.heads, width, width, 1.0)
 
     @classmethod
-    def refusal(cls, encoding: type[Positional]) -> str | None:
+    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
         """Refuse what needs a score matrix, and what turns queries and keys before φ."""
-        if any(
-            getattr(encoding, name) is not getattr(Positional, name)
-            for name in ("bias", "score", "values")
-        ):
+        if acts & {"bias", "score", "values"}:
             return (
                 f"{encoding.__name__} acts on the matrix of scores, which linear attention never "
                 "makes; use an encoding that is added to embeddings, or 'none'"
             )
-        if encoding.rotate is not Positional.rotate:
+        if "rotate" in acts:
             return (
                 f"{encoding.__name__} turns queries and keys, whose products linear attention does "
                 "not take: φ of what was turned is no longer relative; use an encoding that is "

@@ -51,14 +51,14 @@ class Random(Attention):
         return options.max_length
 
     @classmethod
-    def refusal(cls, encoding: type[Positional]) -> str | None:
+    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
         """Refuse what acts on queries, of which there are none, and what renames places."""
-        if encoding.rotate is not Positional.rotate or encoding.score is not Positional.score:
+        if acts & {"rotate", "score"}:
             return (
                 f"{encoding.__name__} acts on queries, and random attention has none; use an "
                 "encoding that is added to embeddings or to scores, or 'none'"
             )
-        if encoding.draw is not Positional.draw:
+        if "draw" in acts:
             return (
                 f"{encoding.__name__} draws the places it trains on, and random attention has a "
                 "score for each pair of true ones; use an encoding that takes places as they are"

@@ -32,9 +32,9 @@ class Uniform(Attention):
         return Geometry(model.heads, model.heads, 0, model.d_model // model.heads, 1.0)
 
     @classmethod
-    def refusal(cls, encoding: type[Positional]) -> str | None:
+    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
         """Refuse what acts on queries, of which there are none."""
-        if encoding.rotate is Positional.rotate and encoding.score is Positional.score:
+        if not acts & {"rotate", "score"}:
             return None
         return (
             f"{encoding.__name__} acts on queries, and uniform attention has none; use an encoding "

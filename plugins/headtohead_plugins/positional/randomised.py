@@ -51,6 +51,13 @@ class Randomised(Positional):
         self.register_buffer("told", told.to(device), persistent=False)
 
     @classmethod
+    def acts(cls, options: BaseOptions) -> frozenset[str]:
+        """Return how the encoding acts, and that positions are drawn."""
+        assert isinstance(options, RandomisedOptions)
+        entry = _entry(options)
+        return entry.acts(entry.Options()) | {"draw"}
+
+    @classmethod
     def limit(cls, options: BaseOptions) -> int:
         """Return how many places evaluation has numbers for."""
         assert isinstance(options, RandomisedOptions)

@@ -146,7 +146,9 @@ def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, att
 @pytest.mark.parametrize(("positional", "attention"), list(itertools.product(
     ["none", "sinusoidal", "learned", "rotary", "alibi"], NEW)))  # fmt: skip
 def test_everything_else_is_defined(positional, attention):
-    refused = REGISTRY.attention(attention).refusal(REGISTRY.positional(positional))
+    encoding = REGISTRY.positional(positional)
+    acts = encoding.acts(encoding.Options())
+    refused = REGISTRY.attention(attention).refusal(encoding, acts)
     assert (refused is not None) is ((positional, attention) in REFUSED)
 
 

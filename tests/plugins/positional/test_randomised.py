@@ -6,7 +6,8 @@ from itertools import combinations
 import pytest
 import torch
 
-from headtohead import HeadToHeadError
+from headtohead import HeadToHeadError, plugins
+from headtohead.experiment.undefined import undefined_reason
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -115,3 +116,16 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
     with pytest.raises(HeadToHeadError, match=r"^position 7 is beyond the 6 that evaluation has "
                        r"numbers for; set positional\.decoder\.max_length higher$"):  # fmt: skip
         own.embed(torch.arange(7)[None], "decoder")
+
+
+@pytest.mark.parametrize(
+    ("of", "attention", "is_defined"),
+    [
+        ("sinusoidal", "linear", True), ("rotary", "linear", False), ("alibi", "linear", False),
+        ("sinusoidal", "uniform", True), ("alibi", "uniform", True), ("rotary", "uniform", False),
+        ("sinusoidal", "random", False),
+    ],
+)  # fmt: skip
+def test_beside_a_style_it_is_as_defined_as_what_it_is_made_of(of, attention, is_defined):
+    config = tiny_config({"name": "randomised", "of": of}, attention)
+    assert (undefined_reason(config, {}, plugins.current()) is None) is is_defined

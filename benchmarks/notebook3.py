@@ -4,10 +4,10 @@
 
 Both sides train 512/8/6/2048 on the same file for 50 steps, each with its own folding of letters,
 its own vocabulary, its own draw of weights, batches and dropout; ours is ``h2h run``. Compared is
-the mean loss of every five steps over the seeds: equal within seed noise, if no difference is
+the mean loss of every few steps over the seeds: equal within seed noise, if no difference is
 beyond what Welch's t test allows at 5 % over all blocks together (Bonferroni). The plain side is
 written as the notebook is: attention by scores and masks, one batch of 64 random pairs at a time,
-padded to its longest.
+padded to its longest. What is finished is kept in ``--folder``, and not trained again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import math
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-BLOCK, BATCH, CUT = 5, 64, 128
+BATCH, CUT = 64, 128
 D_MODEL, HEADS, LAYERS, D_FF, DROPOUT = 512, 8, 6, 2048, 0.1
 PAD = 0
 
@@ -39,16 +38,19 @@ def main() -> None:
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--block", type=int, default=5, help="steps that are averaged")
+    parser.add_argument("--folder", type=Path, default=Path("runs/notebook3"))
     parser.add_argument("--lr", type=float, default=1e-4, help="of the plain side: plants a fault")
     options = parser.parse_args()
     pairs = read(options.file)
     ids = [numbered([pair[side] for pair in pairs]) for side in (0, 1)]
     print(f"{len(pairs):,} pairs, {ids[0][1]:,} and {ids[1][1]:,} words", flush=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    ours = harness_losses(options)
     plain = np.array([
-        blocks(plain_losses(ids, seed, options.steps, options.lr))
+        blocks(kept_losses(options, ids, seed), options.block)
         for seed in range(1, options.seeds + 1)
     ])  # fmt: skip
-    ours = harness_losses(options.file, options.seeds, options.steps)
     limit = 0.05 / plain.shape[1]
     print("steps    ours          plain         difference  p")
     smallest = 1.0
@@ -56,7 +58,7 @@ def main() -> None:
         one, other = ours[:, block], plain[:, block]
         p = float(stats.ttest_ind(one, other, equal_var=False).pvalue)
         smallest = min(smallest, p)
-        steps = f"{block * BLOCK + 1}-{(block + 1) * BLOCK}"
+        steps = f"{block * options.block + 1}-{(block + 1) * options.block}"
         print(
             f"{steps:7}  {one.mean():.3f} ±{one.std(ddof=1):.3f}  {other.mean():.3f} "
             f"±{other.std(ddof=1):.3f}  {one.mean() - other.mean():+.3f}      {p:.3f}"
@@ -67,38 +69,41 @@ def main() -> None:
     sys.exit(0 if equal else 1)
 
 
-def blocks(losses: list[float]) -> np.ndarray:
-    return np.array(losses).reshape(-1, BLOCK).mean(axis=1)
+def blocks(losses: list[float], block: int) -> np.ndarray:
+    return np.array(losses).reshape(-1, block).mean(axis=1)
 
 
 # -- ours ----------------------------------------------------------------------------------------
 
 
-def harness_losses(file: Path, seeds: int, steps: int) -> np.ndarray:
+def harness_losses(options: argparse.Namespace) -> np.ndarray:
     """Train the recipe by the command, all seeds in one stack; return ``[seed, block]``."""
     experiment = {
         "question": "How do the first steps go?",
         "base": {
             "recipe": "tatoeba-en-es",
-            "data": {"file": str(file.resolve()), "valid": 2, "test": 2},
-            "train": {"steps": steps, "evaluate_every": BLOCK},
-            "evaluate": {"alone": False, "max_length": 4},
+            "data": {"file": str(options.file.resolve()), "valid": 256, "test": 128},
+            "train": {"steps": options.steps, "evaluate_every": options.block},
+            "evaluate": {"alone": False},
         },
-        "seeds": seeds,
+        "seeds": options.seeds,
         "metrics": {"primary": "valid/loss"},
     }
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "first-steps.yaml"
-        path.write_text(json.dumps(experiment), encoding="utf-8")
-        subprocess.run(
-            [sys.executable, "-m", "headtohead.cli", "run", path, "--no-tracking"],
-            cwd=folder, check=True, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
-        logs = sorted(Path(folder).glob("runs/first-steps/*/metrics.jsonl"))
-        return np.array([
-            [json.loads(line)["values"]["train/loss"] for line in log.read_text().splitlines()]
-            for log in logs
-        ])  # fmt: skip
+    path = options.folder / "first-steps.yaml"
+    path.write_text(json.dumps(experiment), encoding="utf-8")
+    subprocess.run(
+        [sys.executable, "-m", "headtohead.cli", "run", path.name, "--no-tracking"],
+        cwd=options.folder, check=True,
+    )  # fmt: skip
+    plan = json.loads((options.folder / "runs/first-steps/experiment.json").read_text("utf-8"))
+    found = []
+    for run in plan["runs"]:
+        own = f"first-steps/{run['directory']}"
+        home = options.folder / "runs" / (run["reused_from"] or own)
+        lines = (home / "metrics.jsonl").read_text("utf-8")
+        values = [json.loads(line)["values"] for line in lines.splitlines()]
+        found.append([one["train/loss"] for one in values if "train/loss" in one])
+    return np.array(found)
 
 
 # -- the notebook, plainly -----------------------------------------------------------------------
@@ -181,6 +186,18 @@ class Model(nn.Module):
         for layer in self.decoder:
             x = layer(x, (None, causal & (target != PAD)[:, None, None]), (memory, live))
         return self.words(self.decoder_norm(x))
+
+
+def kept_losses(
+    options: argparse.Namespace, ids: list[tuple[list[list[int]], int]], seed: int
+) -> list[float]:
+    """Train a seed of the plain side, unless its losses are in the folder."""
+    path = options.folder / f"plain-{seed}-{options.steps}-{options.lr}.json"
+    if not path.exists():
+        path.write_text(json.dumps(plain_losses(ids, seed, options.steps, options.lr)), "utf-8")
+        print(f"plain: seed {seed} trained", flush=True)
+    losses: list[float] = json.loads(path.read_text("utf-8"))
+    return losses
 
 
 def plain_losses(

@@ -209,8 +209,8 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
             raise _import_failure(point.value, distribution, error) from error
         registry.add(plugin, point.value, distribution, point.dist.version if point.dist else "?")
     for path in files:
-        registry.files.append(path.resolve())
         registry.add(_load_file(path), str(path), "file", "-")
+        registry.files.append(path.resolve())
     for plugin in objects:
         registry.objects.append(plugin)
         label = getattr(plugin, "__name__", type(plugin).__qualname__)
@@ -243,8 +243,8 @@ def use_files(files: Iterable[Path]) -> Registry:
     registry = current()
     for path in files:
         if path.resolve() not in registry.files:
-            registry.files.append(path.resolve())
             registry.add(_load_file(path), str(path), "file", "-")
+            registry.files.append(path.resolve())
     return registry
 
 

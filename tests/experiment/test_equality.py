@@ -44,7 +44,7 @@ class PadsSeeEverything(Masking):
 class Planted:
     @hookimpl
     def register_maskings(self):
-        return {"window": Window, "reads-one-pad": ReadsOnePad, "pads-see-all": PadsSeeEverything}
+        return {"last-nine": Window, "reads-one-pad": ReadsOnePad, "pads-see-all": PadsSeeEverything}
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_equality_is_found_beneath_a_shared_bare_mask(registry):
 
 
 def test_a_window_equals_causal_as_far_as_it_reaches(planted):
-    window = {"masking.decoder": "window"}
+    window = {"masking.decoder": "last-nine"}
     assert equals(planted, {"masking.decoder": "causal"}, window) == {"v1": "v0"}
     longer = {"source": 7, "target": 10}
     assert equals(planted, {"masking.decoder": "causal"}, window, longest=longer) == {}

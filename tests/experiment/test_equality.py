@@ -44,7 +44,11 @@ class PadsSeeEverything(Masking):
 class Planted:
     @hookimpl
     def register_maskings(self):
-        return {"last-nine": Window, "reads-one-pad": ReadsOnePad, "pads-see-all": PadsSeeEverything}
+        return {
+            "last-nine": Window,
+            "reads-one-pad": ReadsOnePad,
+            "pads-see-all": PadsSeeEverything,
+        }
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -114,6 +115,22 @@ def test_runs_that_are_not_there_are_not_compared(made: ModuleType, tmp_path: Pa
     )  # fmt: skip
     assert [line.number for line in found.lines[:2]] == ["no finished runs to compare yet"] * 2
     assert found.lines[2].found
+
+
+def test_a_finished_model_without_translations_is_said_to_have_none(
+    made: ModuleType, tmp_path: Path
+) -> None:
+    name = "positions-fixed-or-learned"
+    axes = {"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]}
+    written = made.write_study(tmp_path, made.Study(name=name, seeds=SEEDS, maps=False, axes=axes))
+    for file in tmp_path.rglob("results.json"):
+        if file.parent.name.startswith("learned(std=1)"):
+            results = json.loads(file.read_text("utf-8"))
+            del results["metrics"]["test/exact_match"]
+            file.write_text(json.dumps(results), "utf-8")
+    experiment = next(one for one in EXPERIMENTS if one.name == name)
+    found = answer(experiment, analyse(load_frames(written), allow_partial=True))
+    assert found.lines[0].number == "has no translations to score"
 
 
 def test_the_choice_with_most_of_a_path_is_named_with_its_interval(

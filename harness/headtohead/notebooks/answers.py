@@ -142,7 +142,9 @@ def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
     scores = {slug: frames.scores(slug, metric) for slug in slugs}
     seeds, differences = factor_differences(scores, pairs)
     if not seeds:
-        return Line(draft.says, metric, reason="no finished runs to compare yet")
+        done = all((frames.rows(slug)["state"] == "DONE").all() for slug in slugs)
+        reason = "has no translations to score" if done else "no finished runs to compare yet"
+        return Line(draft.says, metric, reason=reason)
     scale = max(abs(value) for one in scores.values() for value in one.values())
     change = paired_differences(differences.mean(axis=0), scale=scale)
     return Line(draft.says, metric, change, ratio=_ratio(frames, pairs))

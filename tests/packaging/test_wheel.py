@@ -79,7 +79,7 @@ def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> N
 def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         (scripts,) = (name for name in packed.namelist() if name.endswith("entry_points.txt"))
-        assert "h2h = headtohead.cli:main" in packed.read(scripts).decode()
+        assert "h2h = headtohead.cli.__main__:entry" in packed.read(scripts).decode()
         (licence,) = (name for name in packed.namelist() if name.endswith("/LICENSE"))
         assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
 

@@ -30,6 +30,8 @@ def _encoding(subject: Subject, role: str) -> Verdict:
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
     limit = type(positional).limit(positional.options)
+    if limit is not None and _refuses(subject, role, limit):
+        return _refused(f"{role}: the encoding", limit)
     if limit is not None and not _refuses(subject, role, limit + 1):
         return _computed(f"{role}: the encoding", limit)
     if limit is None and _refuses(subject, role, FAR):
@@ -85,14 +87,31 @@ def _style(subject: Subject, role: str) -> Verdict:
     limit = type(style).limit(style.options)
     if limit is None or not overrides(style, Attention, "scores"):
         return does_not_apply(f"{role}: the style has no limit")
-    geometry = style.context.geometry
-    places = torch.arange(limit + 1).unsqueeze(0)
-    q = torch.zeros(len(subject.seeds), 1, geometry.heads, limit + 1, geometry.key_width)
+    if _style_refuses(subject, style, limit):
+        return _refused(f"{role}: the style", limit)
+    if not _style_refuses(subject, style, limit + 1):
+        return _computed(f"{role}: the style", limit)
+    return Verdict("holds", 0.0, f"{role}: places beyond {limit} are refused")
+
+
+def _style_refuses(subject: Subject, style: Attention, count: int) -> bool:
+    """Tell whether a style's scores raise where there are ``count`` places."""
+    geometry, places = style.context.geometry, torch.arange(count).unsqueeze(0)
+    q = torch.zeros(
+        len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64
+    )
     try:
-        style.scores(q.double(), q.double(), places, places)
+        style.scores(q, q, places, places)
     except Exception:
-        return Verdict("holds", 0.0, f"{role}: places beyond {limit} are refused")
-    return _computed(f"{role}: the style", limit)
+        return True
+    return False
+
+
+def _refused(who: str, limit: int) -> Verdict:
+    return Verdict(
+        "broken", None, f"{who} has a limit of {limit} places and does not compute as many",
+        shown=f"{who} refuses place {limit - 1}, which is within its limit",
+    )  # fmt: skip
 
 
 def _computed(who: str, limit: int) -> Verdict:

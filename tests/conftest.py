@@ -1,8 +1,43 @@
-"""What all tests share."""
+"""What all tests share: the command line, called in this process."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headtohead import plugins
+from headtohead.cli import main
+
+Completed = subprocess.CompletedProcess[str]
+Command = Callable[..., Completed]
 
 # Tests start hundreds of processes. Each compiled every module anew where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.fixture(scope="session")
+def h2h_here() -> Command:
+    """Call the command line in a folder, as a process of its own would, but in this one.
+
+    Torch is loaded here already, and so it is in the server that stacks are forked from. Tests
+    that kill the command, or time it, or ship to MLflow, start a process.
+    """
+
+    def call(folder: Path, *arguments: str, **environment: str) -> Completed:
+        away = dict.fromkeys(name for name in os.environ if name.startswith(("H2H_", "MLFLOW_")))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setattr(plugins, "_current", None)
+            done = CliRunner().invoke(
+                main, list(arguments), prog_name="h2h", env=away | environment
+            )
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return Completed(arguments, done.exit_code, done.stdout, done.stderr)
+
+    return call

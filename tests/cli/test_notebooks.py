@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-H2H = Path(sys.executable).parent / "h2h"
+Completed = subprocess.CompletedProcess[str]
+Call = Callable[..., Completed]
 SMALL = (
     "--only", "positions-fixed-or-learned", "--seeds", "2",
     "--set", "train.steps=2", "--set", "train.warmup_steps=0",
@@ -23,18 +24,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("notebooks")
 
 
-def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "H2H_CACHE": str(folder / "cache")}
-    environment = {k: v for k, v in environment.items() if k not in ("H2H_RUNS", "H2H_REPORTS")}
-    return subprocess.run(
-        [H2H, "notebooks", *arguments],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def call(folder: Path, h2h_here: Call) -> Call:
+    """Call ``h2h notebooks`` in the folder."""
+    return partial(h2h_here, folder, "notebooks", H2H_CACHE=str(folder / "cache"))
 
 
 @pytest.fixture(scope="module")
-def first(folder: Path) -> subprocess.CompletedProcess[str]:
-    return call(folder, *SMALL)
+def first(call: Call) -> Completed:
+    return call(*SMALL)
 
 
 def finished(folder: Path) -> dict[str, int]:
@@ -43,7 +41,7 @@ def finished(folder: Path) -> dict[str, int]:
 
 
 def test_the_last_line_is_the_page_and_the_exit_code_is_0(
-    folder: Path, first: subprocess.CompletedProcess[str]
+    folder: Path, call: Call, first: Completed
 ) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
     lines = first.stdout.splitlines()
@@ -60,31 +58,27 @@ def test_the_last_line_is_the_page_and_the_exit_code_is_0(
     assert "Not answered: not run: h2h notebooks runs it" in page
 
 
-def test_progress_is_told_on_the_way(first: subprocess.CompletedProcess[str]) -> None:
+def test_progress_is_told_on_the_way(first: Completed) -> None:
     assert "training 8 runs in 4 stacks" in first.stderr
     assert "[4/4]" in first.stderr
 
 
-def test_a_second_call_trains_nothing(
-    folder: Path, first: subprocess.CompletedProcess[str]
-) -> None:
+def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed) -> None:
     before = finished(folder)
     assert len(before) == 8
-    again = call(folder, *SMALL)
+    again = call(*SMALL)
     assert again.stdout.splitlines()[0] == "positions-fixed-or-learned: done"
     assert "training" not in again.stderr
     assert finished(folder) == before
 
 
-def test_what_was_interrupted_goes_on(
-    folder: Path, first: subprocess.CompletedProcess[str]
-) -> None:
+def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed) -> None:
     """A run that is gone, as after a call that was stopped, is trained; no other is."""
     before = finished(folder)
     lost = sorted(before)[0]
     (folder / lost).with_name("status.json").unlink()
     (folder / lost).unlink()
-    again = call(folder, *SMALL)
+    again = call(*SMALL)
     assert again.returncode == 0, again.stderr
     after = finished(folder)
     assert after.keys() == before.keys()
@@ -103,24 +97,24 @@ def test_what_was_interrupted_goes_on(
          "h2h: --set nonsense: expected path=value, such as model.d_model=64\n"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line(folder: Path, arguments: list[str], line: str) -> None:
-    done = call(folder, *arguments)
+def test_bad_input_is_one_line(call: Call, arguments: list[str], line: str) -> None:
+    done = call(*arguments)
     assert (done.returncode, done.stderr) == (2, line)
 
 
 def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(
-    folder: Path, first: subprocess.CompletedProcess[str]
+    folder: Path, call: Call, first: Completed
 ) -> None:
     lost = sorted(finished(folder))[-1]
     (folder / lost).unlink()
     status = (folder / lost).with_name("status.json")
     content = json.loads(status.read_text(encoding="utf-8"))
     status.write_text(json.dumps(content | {"state": "FAILED", "signature": "ValueError: x"}))
-    failed = call(folder, *SMALL)
+    failed = call(*SMALL)
     assert failed.returncode == 1
     assert "positions-fixed-or-learned: not complete: 7 DONE, 1 FAILED" in failed.stderr
     assert failed.stdout.splitlines()[-1] == "reports/notebooks/index.html"
     page = (folder / "reports/notebooks/index.html").read_text(encoding="utf-8")
     assert "7 of 8 runs done, 2 seeds" in page
-    again = call(folder, *SMALL, "--retry")
+    again = call(*SMALL, "--retry")
     assert again.returncode == 0, again.stderr

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,7 @@ def call(folder: Path, *command: str, **environment: str) -> subprocess.Complete
 
 
 def h2h(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return call(folder, "-c", "from headtohead.cli import main; main()", *command, **environment)
+    return call(folder, "-m", "headtohead.cli", *command, **environment)
 
 
 def trained_run(folder: Path) -> dict[str, object]:
@@ -121,8 +122,11 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     assert module.Tisa.parameter_count(options, context) == weights == 3 * 2 * 3 * 4
 
 
-def installed(folder: Path) -> str:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Install the package of the page into a folder, and return that folder."""
+    folder = tmp_path_factory.mktemp("package")
+    (folder / "h2h_tisa.py").write_text(PLUGIN, encoding="utf-8")
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "README.md").write_text("", encoding="utf-8")
     done = call(
@@ -130,12 +134,13 @@ def installed(folder: Path) -> str:
         "--no-index", "--disable-pip-version-check", "--target", "site", ".",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (folder / "h2h_tisa.py").unlink()
     return str(folder / "site")
 
 
-def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path) -> None:
-    site = installed(folder)
+def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(
+    folder: Path, site: str
+) -> None:
+    (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
     done = call(
         folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_h2h_tisa.py", PYTHONPATH=site
@@ -164,11 +169,14 @@ def spoken(line: str) -> str:
     return " ".join(re.sub(r"\d[\d.e+-]*", "0", line).split())
 
 
-def test_a_plugin_file_is_loaded_for_one_call(folder: Path) -> None:
-    done = h2h(folder, "run", "tisa.yaml", "--plugin", "h2h_tisa.py", "--no-tracking")
+def test_a_plugin_file_is_loaded_for_one_call(
+    folder: Path, h2h_here: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    training = ("run", "tisa.yaml", "--plugin", "h2h_tisa.py", "--no-tracking")
+    done = h2h_here(folder, *training, H2H_CACHE=str(folder / "cache"))
     assert done.returncode == 0, done.stderr
     assert origin(trained_run(folder)) == ("h2h_tisa.py", "file")
-    without = h2h(folder, "plugins", "tisa")
+    without = h2h_here(folder, "plugins", "tisa")
     assert without.returncode == 2
     assert without.stderr.startswith("h2h: unknown plugin 'tisa'")
 
@@ -196,8 +204,8 @@ def test_an_object_of_the_running_script_is_registered_from_python(folder: Path)
     assert origin(trained_run(folder)) == ("Plugin", "python")
 
 
-def test_an_installed_package_comes_by_its_entry_point(folder: Path) -> None:
-    site = installed(folder)
+def test_an_installed_package_comes_by_its_entry_point(folder: Path, site: str) -> None:
+    (folder / "h2h_tisa.py").unlink()
     listed = h2h(folder, "plugins", PYTHONPATH=site)
     assert "h2h_tisa (h2h-tisa 0.1)" in listed.stdout, listed.stderr
     done = h2h(folder, "run", "tisa.yaml", "--no-tracking", PYTHONPATH=site)

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from headtohead.runs import files
 
+Completed = subprocess.CompletedProcess[str]
+Command = Callable[..., Completed]
+
 TINY: dict[str, Any] = {
     "question": "Does it survive?",
     "base": {
@@ -40,6 +43,7 @@ class Study:
 
     folder: Path
     cache: Path
+    here: Command
 
     @property
     def file(self) -> Path:
@@ -75,14 +79,18 @@ class Study:
         )  # fmt: skip
 
     def run(
-        self, *arguments: str, code: int | None = 0, tracking: bool = False
-    ) -> subprocess.CompletedProcess[str]:
-        quiet = () if tracking else ("--no-tracking",)
-        done = subprocess.run(
-            self.command("run", str(self.file), *quiet, *arguments), cwd=self.folder,
-            env=self.environment, text=True, capture_output=True, timeout=200, check=False,
-        )  # fmt: skip
-        assert code is None or done.returncode == code, done.stdout + done.stderr
+        self, *arguments: str, code: int = 0, tracking: bool = False, file: Path | None = None
+    ) -> Completed:
+        """Run the command to its end; stacks are trained by processes of their own."""
+        words = ["run", str(file or self.file), *arguments]
+        if tracking:
+            done = subprocess.run(
+                self.command(*words), cwd=self.folder, env=self.environment, text=True,
+                capture_output=True, timeout=200, check=False,
+            )  # fmt: skip
+        else:
+            done = self.here(self.folder, *words, "--no-tracking", H2H_CACHE=str(self.cache))
+        assert done.returncode == code, done.stdout + done.stderr
         return done
 
     def directories(self) -> list[Path]:
@@ -110,16 +118,16 @@ class Study:
 
 
 @pytest.fixture
-def study(tmp_path: Path, cache: Path) -> Study:
-    made = Study(tmp_path, cache)
+def study(tmp_path: Path, cache: Path, h2h_here: Command) -> Study:
+    made = Study(tmp_path, cache, h2h_here)
     made.write()
     return made
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Study:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here: Command) -> Study:
     """The study that nothing happens to."""
-    made = Study(tmp_path_factory.mktemp("undisturbed"), cache)
+    made = Study(tmp_path_factory.mktemp("undisturbed"), cache, h2h_here)
     made.write()
     made.run()
     assert set(made.states().values()) == {"DONE"}

@@ -91,7 +91,7 @@ def test_a_killed_parent_and_the_same_command_again(
     }[moment]
     wait_for(reached)
     kill(parent)
-    done = study.run(*EVERY_STEP, tracking=True)
+    done = study.run(tracking=True)
     same_results(study, undisturbed)
     log = (study.experiment / "shipper.log").read_text()
     assert runs_by_key(study.folder / "mlflow.db") == {

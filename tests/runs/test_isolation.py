@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -188,10 +187,7 @@ def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -
     study.run()
     other = study.folder / "other.yaml"
     other.write_text(study.file.read_text())
-    done = subprocess.run(
-        study.command("run", str(other), "--no-tracking"), cwd=study.folder,
-        env=study.environment, text=True, capture_output=True, timeout=200, check=True,
-    )  # fmt: skip
+    done = study.run(file=other)
     assert "training" not in done.stderr
     plan = files.read_json(study.runs / "other" / "experiment.json")
     assert all(run["reused_from"].startswith("tiny/") for run in plan["runs"])

@@ -1,9 +1,6 @@
 """A path from one recipe of a plugin to another, trained by the real command, and its report."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -51,18 +48,16 @@ WALK = {
 }
 
 
+WALKING = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
+
+
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory, cache):
+def walked(tmp_path_factory, cache, h2h_here):
     """Run the whole path once; return the folder and what the command printed."""
     folder = tmp_path_factory.mktemp("walked")
     (folder / "ends.py").write_text(PLUGIN)
     (folder / "walk.yaml").write_text(yaml.safe_dump(WALK, sort_keys=False))
-    command = [sys.executable, "-m", "headtohead.cli", "run", "walk.yaml", "--plugin", "ends.py",
-               "--runs", "runs", "--no-tracking"]  # fmt: skip
-    environment = os.environ | {"H2H_CACHE": str(cache)}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500
-    )
+    done = h2h_here(folder, *WALKING, H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
@@ -101,11 +96,9 @@ def test_the_report_of_the_command_names_what_is_undefined_apart(walked):
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 
-def test_the_same_command_finds_nothing_left_to_do(walked):
+def test_the_same_command_finds_nothing_left_to_do(walked, cache, h2h_here):
     folder, _ = walked
-    command = [sys.executable, "-m", "headtohead.cli", "plan", "walk.yaml", "--plugin", "ends.py",
-               "--runs", "runs"]  # fmt: skip
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     assert "nothing to run" in done.stdout
     assert "path: blind to tied, 3 choices, 6 orders" in done.stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,22 @@ from headtohead.plugins import current
 from headtohead.scaffold import FAMILIES, write_package
 
 Completed = subprocess.CompletedProcess[str]
+
+
+EACH = """
+import json, os
+from pathlib import Path
+from click.testing import CliRunner
+from headtohead.cli import main
+
+place = Path.cwd()
+ended = []
+for folder, words in json.loads((place / "given.json").read_text()):
+    os.chdir(folder)
+    done = CliRunner().invoke(main, words, prog_name="h2h")
+    ended.append((done.exit_code, done.stdout, done.stderr))
+(place / "ended.json").write_text(json.dumps(ended))
+"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +54,19 @@ class Installation:
     def h2h(self, folder: Path, *arguments: str) -> Completed:
         """Run the command line in a folder."""
         return self.call(folder, "-m", "headtohead.cli", *arguments)
+
+    def h2h_each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
+        """Run one command in the package of each family, all in one process, which loads once."""
+        given = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
+        folder = next(iter(self.packages.values())).parent
+        (folder / "given.json").write_text(json.dumps(given))
+        done = self.call(folder, "-c", EACH)
+        assert done.returncode == 0, done.stderr
+        ended = json.loads((folder / "ended.json").read_text())
+        return {
+            family: Completed(words, *end)
+            for (family, words), end in zip(commands.items(), ended, strict=True)
+        }
 
 
 @pytest.fixture(scope="session")

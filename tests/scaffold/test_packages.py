@@ -38,43 +38,39 @@ def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path)
         ), listed  # fmt: skip
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_its_experiment_plans_and_names_it(installation, family: str) -> None:
-    package = installation.packages[family]
-    done = installation.h2h(package, "plan", "experiment.yaml", "--set", "data.limit=300")
-    assert done.returncode == 0, done.stderr
-    assert f"my-{family}" in done.stdout
-    assert "2 stacks" in done.stdout or "3 stacks" in done.stdout, done.stdout
+def test_their_experiments_plan_and_name_them(installation) -> None:
+    words = ("plan", "experiment.yaml", "--set", "data.limit=300")
+    for family, done in installation.h2h_each(dict.fromkeys(FAMILIES, words)).items():
+        assert done.returncode == 0, done.stderr
+        assert f"my-{family}" in done.stdout
+        assert "2 stacks" in done.stdout or "3 stacks" in done.stdout, done.stdout
 
 
-@pytest.mark.parametrize("family", MODEL)
-def test_its_entry_trains(installation, family: str) -> None:
-    package = installation.packages[family]
+def test_their_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.alone=false"]
     sets = [word for one in small for word in ("--set", one)]
-    done = installation.h2h(
-        package, "run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets
-    )
-    assert done.returncode == 0, done.stderr
-    results = (package / "reports" / "experiment" / "index.html").read_text("utf-8")
-    assert f"my-{family}" in results
+    words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets)
+    for family, done in installation.h2h_each(dict.fromkeys(MODEL, words)).items():
+        assert done.returncode == 0, done.stderr
+        page = installation.packages[family] / "reports" / "experiment" / "index.html"
+        assert f"my-{family}" in page.read_text("utf-8")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_command_of_its_readme_exists(installation, family: str) -> None:
-    package = installation.packages[family]
-    (shell,) = blocks(package, "sh")
-    commands = [line.split("#")[0].split() for line in shell.splitlines()]
-    assert [words[:2] for words in commands] == [
-        ["pip", "install"], ["h2h", "plugins"], ["pytest"],
-        ["h2h", "data" if family == "dataset" else "check"], ["h2h", "plan"], ["h2h", "run"],
-    ]  # fmt: skip
-    described = installation.h2h(package, *commands[1][1:])
-    assert described.returncode == 0, described.stderr
-    assert described.stdout.startswith(f"my-{family} ({family})")
-    if family == "dataset":
-        shown = installation.h2h(package, *commands[3][1:])
-        assert shown.returncode == 0, shown.stderr
+def test_every_command_of_their_readmes_exists(installation) -> None:
+    known = {}
+    for family in FAMILIES:
+        (shell,) = blocks(installation.packages[family], "sh")
+        known[family] = [line.split("#")[0].split() for line in shell.splitlines()]
+        assert [words[:2] for words in known[family]] == [
+            ["pip", "install"], ["h2h", "plugins"], ["pytest"],
+            ["h2h", "data" if family == "dataset" else "check"], ["h2h", "plan"], ["h2h", "run"],
+        ]  # fmt: skip
+    described = installation.h2h_each({family: known[family][1][1:] for family in FAMILIES})
+    for family, done in described.items():
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"my-{family} ({family})")
+    shown = installation.h2h_each({"dataset": known["dataset"][3][1:]})["dataset"]
+    assert shown.returncode == 0, shown.stderr
 
 
 def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -451,7 +448,7 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
 
 def test_runs_without_training_or_translations_are_done_reported_and_shipped(
-    tmp_path: Path,
+    tmp_path: Path, h2h_here: Callable[..., Any]
 ) -> None:
     experiment = {
         "question": "What does an untrained model know?",
@@ -463,12 +460,7 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
         "metrics": {"primary": "test/loss", "report": ["test/bleu", "train/loss"]},
     }
     (tmp_path / "odd.yaml").write_text(yaml.safe_dump(experiment))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "headtohead.cli", "run", "odd.yaml"], cwd=tmp_path, text=True,
-        env=kept | {"H2H_CACHE": str(tmp_path / "cache")}, capture_output=True, check=False,
-        timeout=200,
-    )  # fmt: skip
+    done = h2h_here(tmp_path, "run", "odd.yaml", H2H_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "runs" / "odd"
     plan = json.loads((folder / "experiment.json").read_text())

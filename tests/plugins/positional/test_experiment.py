@@ -1,9 +1,7 @@
 """Every entry beyond the first five in one experiment: planned, trained, decoded and with maps."""
 
 import json
-import os
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 from safetensors.torch import load_file
@@ -39,16 +37,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def h2h(folder, *command):
-    return subprocess.run(
-        [sys.executable, "-c", "from headtohead.cli import main; main()", *command], cwd=folder,
-        capture_output=True, text=True, check=False, timeout=280,
-        env=os.environ | {"H2H_CACHE": str(folder / "cache"), "COLUMNS": "400"},
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def h2h(folder, h2h_here):
+    return partial(h2h_here, folder, H2H_CACHE=str(folder / "cache"), COLUMNS="400")
 
 
-def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reason(folder):
-    done = h2h(folder, "plan", "encodings.yaml")
+def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reason(h2h):
+    done = h2h("plan", "encodings.yaml")
     assert done.returncode == 0, done.stderr
     for name in ("t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape", "randomised"):
         assert name in done.stdout
@@ -58,8 +53,8 @@ def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reas
 
 
 @pytest.fixture(scope="module")
-def trained(folder):
-    done = h2h(folder, "run", "encodings.yaml", "--no-tracking")
+def trained(folder, h2h):
+    done = h2h("run", "encodings.yaml", "--no-tracking")
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "encodings"
 
@@ -85,9 +80,9 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("variant", FORMULAS)
-def test_trained_run_is_traced_with_the_formula_of_its_encoding(folder, trained, variant):
+def test_trained_run_is_traced_with_the_formula_of_its_encoding(h2h, trained, variant):
     (run,) = trained.glob(f"*{variant}*-s1-*")
     sentence = (run / "translations.tsv").read_text("utf-8").splitlines()[1].split("\t")[0]
-    done = h2h(folder, "trace", run.name, sentence)
+    done = h2h("trace", run.name, sentence)
     assert done.returncode == 0, done.stderr
     assert FORMULAS[variant] in done.stdout

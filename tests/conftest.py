@@ -25,7 +25,7 @@ def h2h_here() -> Command:
     """Call the command line in a folder, as a process of its own would, but in this one.
 
     Torch is loaded here already, and so it is in the server that stacks are forked from. Tests
-    that kill the command, or time it, or ship to MLflow, start a process.
+    that kill the command, or time it, start a process.
     """
 
     def call(folder: Path, *arguments: str, **environment: str) -> Completed:

@@ -82,14 +82,9 @@ class Study:
         self, *arguments: str, code: int = 0, tracking: bool = False, file: Path | None = None
     ) -> Completed:
         """Run the command to its end; stacks are trained by processes of their own."""
-        words = ["run", str(file or self.file), *arguments]
-        if tracking:
-            done = subprocess.run(
-                self.command(*words), cwd=self.folder, env=self.environment, text=True,
-                capture_output=True, timeout=200, check=False,
-            )  # fmt: skip
-        else:
-            done = self.here(self.folder, *words, "--no-tracking", H2H_CACHE=str(self.cache))
+        quiet = () if tracking else ("--no-tracking",)
+        words = ("run", str(file or self.file), *quiet, *arguments)
+        done = self.here(self.folder, *words, H2H_CACHE=str(self.cache))
         assert done.returncode == code, done.stdout + done.stderr
         return done
 

@@ -26,6 +26,10 @@ MOST_ROWS = 200
 """Variants a table lists; a larger study's table is results.csv."""
 
 
+TELLING_CEILING = 0.9
+"""A ceiling above it is passed by next to nobody: staying below is no news."""
+
+
 @dataclass(frozen=True)
 class Score:
     """A mean with its interval, as text; ``reason`` says why there is none."""
@@ -199,6 +203,8 @@ class Content:
             names = ", ".join(self._title(slug) for slug in over)
             return [f"Suspect: {names} passes the ceiling of {ceiling} that no encoder blind to "
                     f"word order can pass."]  # fmt: skip
+        if self.analysis.ceiling is None or self.analysis.ceiling > TELLING_CEILING:
+            return []
         return [f"All {len(verdicts)} variants without positions in the encoder stay under the "
                 f"ceiling of {ceiling} that no encoder blind to word order can pass."
                 if len(verdicts) > 1 else

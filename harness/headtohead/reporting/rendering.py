@@ -17,6 +17,7 @@ from headtohead.analysis.figures.style import PALETTE, themed
 from headtohead.analysis.metrics import show, show_p
 from headtohead.reporting.attention import ROLES, Gallery, panel_svg, payload
 from headtohead.reporting.content import Content
+from headtohead.reporting.grid_section import grid_section
 from headtohead.reporting.path_section import path_section
 from headtohead.reporting.published_section import published_section
 
@@ -71,6 +72,7 @@ def _common(content: Content) -> dict[str, Any]:
     return {"c": content, "e": {**dict.fromkeys(OPTIONAL), **record},
             "d": {**dict.fromkeys(DATA), **data},
             "path": path_section(content.analysis),
+            "grid": grid_section(content.analysis),
             "published": published_section(content.analysis)}  # fmt: skip
 
 

@@ -179,6 +179,19 @@ def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped:
     assert [model.source_run_id for model in models] == [after.info.run_id]
 
 
+def test_what_masking_the_heads_gave_is_added_to_the_same_run(shipped: Place) -> None:
+    before = shipped.shipped()
+    changed = {"heads/cross/only-one/loss": 0.25}
+    written = {"format": 1, "heads": [], "metrics": changed}
+    (shipped.run.folder / "heads.json").write_text(json.dumps(written))
+    shipped.ship()
+    after = shipped.shipped()
+    assert after.info.run_id == before.info.run_id
+    assert after.data.metrics == before.data.metrics | changed
+    assert json.loads(shipped.artifact("run/heads.json").read_text()) == written
+    assert ship(shipped.folder, shipped.uri).unchanged == 1
+
+
 def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place) -> None:
     record = json.loads((shipped.run.folder / "run.json").read_text())
     _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})

@@ -512,10 +512,10 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
             f"to {one.config.model.d_ff}"
         )
     for contrast in plan.contrasts:
-        if contrast.get("pairs_missing"):
+        if missing := contrast.get("pairs_missing"):
             notes.append(
                 f"{contrast['name']} is averaged over {len(contrast['pairs'])} complete pairs; "
-                f"{contrast['pairs_missing']} are incomplete and left out"
+                f"{missing} {'is' if missing == 1 else 'are'} incomplete and left out"
             )
     reused = [run for run in plan.runs if run.reused_from]
     if reused:

@@ -21,6 +21,8 @@ UNREADABLE = "UNREADABLE"
 LIVE_STATES = frozenset({"PLANNED", "CLAIMED", "RUNNING"})
 CONTENT = ("run.json", "status.json", "results.json", "metrics.jsonl", "translations.tsv",
            "attention/probes.json", "vocabulary.json")  # fmt: skip
+LATER = "heads.json"
+"""Written by ``h2h heads``, if it is asked; a run without it is what it was."""
 BULK = ("attention/maps.safetensors", "checkpoint.safetensors")
 
 
@@ -91,9 +93,14 @@ class RunDirectory:
             return {"state": UNREADABLE}
 
     def results(self) -> dict[str, Any] | None:
-        """Return ``results.json``, or None before the run is done."""
-        path = self.folder / "results.json"
-        return read_json(path) if path.is_file() else None
+        """Return ``results.json``, with what masking its heads gave; None before it is done."""
+        path, later = self.folder / "results.json", self.folder / LATER
+        if not path.is_file():
+            return None
+        results = read_json(path)
+        if later.is_file():
+            results["metrics"] = results["metrics"] | read_json(later)["metrics"]
+        return results
 
     def digest(self) -> str:
         """Return a hash of what would be shipped; large arrays count by their size."""
@@ -103,6 +110,8 @@ class RunDirectory:
             digest.update(f"\0{name}\0".encode())
             if path.is_file():
                 digest.update(path.read_bytes())
+        if (self.folder / LATER).is_file():
+            digest.update(f"\0{LATER}\0".encode() + (self.folder / LATER).read_bytes())
         for name in BULK:
             path = self.folder / name
             digest.update(f"\0{name}\0{path.stat().st_size if path.is_file() else -1}".encode())

@@ -26,7 +26,7 @@ ROLES = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
 COPIED = ("run.json", "status.json", "metrics.jsonl", "results.json", "translations.tsv",
-          "vocabulary.json")  # fmt: skip
+          "vocabulary.json", "heads.json")  # fmt: skip
 ARRAYS = "attention"
 MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", "run.json")
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")

@@ -157,8 +157,11 @@ class MultiHeadAttention(nn.Module):
             or any(overrides(style, Attention, name) for name in own)
             or bool(acts & {"score", "values"})
         )
-        self._has_shortcut = overrides(style, Attention, "shortcut") and not (
-            acts & {"bias", "score", "values"}
+        # Dropout acts on weights, which a shortcut never makes.
+        self._has_shortcut = (
+            overrides(style, Attention, "shortcut")
+            and not acts & {"bias", "score", "values"}
+            and not dropout
         )
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"
@@ -324,8 +327,6 @@ class MultiHeadAttention(nn.Module):
         """Return what the heads read, members folded into the batch or not."""
         if not self._has_shortcut:
             return self._fused(q, k, v, view)
-        if self.dropout and self.training:
-            return self._explicit(q, k, v, view, None)
         return self.style.shortcut(q, k, v, view.keep)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:

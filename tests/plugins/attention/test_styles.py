@@ -8,6 +8,7 @@ import torch
 
 from headtohead import HeadToHeadError, plugins
 from headtohead.experiment.undefined import undefined_reason
+from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.testing.equality import same_function
@@ -218,6 +219,16 @@ def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
             assert (longer - long) / (long - short) == pytest.approx(2.0, rel=1e-6)
         else:
             assert longer == pytest.approx(long, rel=0.02)
+
+
+def test_dropout_of_weights_needs_weights_and_plans_say_so():
+    """A shortcut makes none, so that it is not taken, in training or out of it."""
+    for rate, path in ((0.0, "fused"), (0.1, "explicit")):
+        config = tiny_config("none", "linear", "padding-causal", dropout_attention=rate)
+        attentions = [part for part in Subject(config).model.modules()
+                      if isinstance(part, MultiHeadAttention)]  # fmt: skip
+        assert {part.path for part in attentions} == {path}
+        assert set(count(config, 64, 64, 8.0, 8.0).path.values()) == {path}
 
 
 def test_content_free_styles_cost_no_scores():

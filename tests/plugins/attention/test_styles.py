@@ -11,6 +11,7 @@ from headtohead.experiment.undefined import undefined_reason
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
+from headtohead.model.transformer import Transformer
 from headtohead.testing.equality import same_function
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject
@@ -225,8 +226,8 @@ def test_dropout_of_weights_needs_weights_and_plans_say_so():
     """A shortcut makes none, so that it is not taken, in training or out of it."""
     for rate, path in ((0.0, "fused"), (0.1, "explicit")):
         config = tiny_config("none", "linear", "padding-causal", dropout_attention=rate)
-        attentions = [part for part in Subject(config).model.modules()
-                      if isinstance(part, MultiHeadAttention)]  # fmt: skip
+        model = Transformer(config, [1, 2], 64, 64)
+        attentions = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
         assert {part.path for part in attentions} == {path}
         assert set(count(config, 64, 64, 8.0, 8.0).path.values()) == {path}
 

@@ -197,6 +197,25 @@ def test_a_changed_plugin_makes_finished_runs_stale(plan, record, registry):
     )
 
 
+def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, record, registry):
+    from headtohead.experiment.versions import plugins_record
+
+    design = "design: [{one_at_a_time: {positional: [{name: randomised, of: alibi}, shape]}}]"
+    first = plan(design, seeds=1)
+    for variant, inner in zip(first.variants[1:], ("alibi", "sinusoidal"), strict=True):
+        used = plugins_record(variant.config, registry)
+        assert inner in {one["name"] for one in used}
+        for one in used:
+            if one["name"] == inner:
+                one["source_sha256"] = "0" * 64
+        (run,) = [run for run in first.runs if run.variant == variant.slug]
+        record(first, run, changes={"plugins": used})
+    assert {run.variant: run.stale for run in plan(design, seeds=1).runs if run.stale} == {
+        first.variants[1].slug: ("positional 'alibi' has changed",),
+        first.variants[2].slug: ("positional 'sinusoidal' has changed",),
+    }
+
+
 def test_another_code_version_makes_finished_runs_stale(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], changes={"versions": {"headtohead": "0.0.1"}})

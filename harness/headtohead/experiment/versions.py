@@ -29,11 +29,15 @@ def versions() -> dict[str, str | None]:
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
-    """Return the entries that a configuration uses, each once."""
+    """Return the entries that a configuration uses, each once, with what they are made of."""
     used = {("dataset", config.data.dataset): None}
     for family in FAMILIES:
         for role in ROLES:
-            used[family, getattr(config, family).role(role).name] = None
+            chosen = getattr(config, family).role(role)
+            used[family, chosen.name] = None
+            entry = registry.find(family, chosen.name).entry
+            for name in entry.made_of(entry.Options.model_validate(chosen.options)):
+                used[family, name] = None
     return [registry.find(family, name) for family, name in used]
 
 

@@ -62,6 +62,14 @@ class Entry:
         return {}
 
     @classmethod
+    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+        """Return the names of the entries of the same family that this one calls.
+
+        A run counts as stale when one of them has changed, as when the entry itself has.
+        """
+        return ()
+
+    @classmethod
     def summary(cls) -> str:
         """Return the first line of the entry's module or class docstring."""
         text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""

@@ -58,6 +58,12 @@ class Randomised(Positional):
         return entry.acts(entry.Options()) | {"draw"}
 
     @classmethod
+    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+        """Return the encoding that is told the numbers."""
+        assert isinstance(options, RandomisedOptions)
+        return (options.of,)
+
+    @classmethod
     def limit(cls, options: BaseOptions) -> int:
         """Return how many places evaluation has numbers for."""
         assert isinstance(options, RandomisedOptions)

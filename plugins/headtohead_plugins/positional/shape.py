@@ -34,6 +34,11 @@ class Shape(Positional):
         self.draws = Draws(self.context)
 
     @classmethod
+    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+        """Return the sinusoid."""
+        return ("sinusoidal",)
+
+    @classmethod
     def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse cross-attention, which has no embeddings."""
         if setting.role != "cross":

@@ -175,6 +175,8 @@ class Registry:
                     f"two plugins register {family} '{name}': {other.module} "
                     f"({other.distribution}) and {label} ({distribution}); rename one of them"
                 )
+            if "known_as" not in vars(entry):  # of two names of one class, the first
+                entry.known_as = name
             self.entries[family][name] = Registered(
                 family, name, entry, label, distribution, version, source_hash(entry)
             )

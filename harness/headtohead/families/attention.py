@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from headtohead.errors import HeadToHeadError
 from headtohead.families.entry import Options
 from headtohead.families.positional import Geometry, Part, Positional
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
 class Attention(Part):
     """An attention style, set per role; one object per layer and role.
 
-    Only ``geometry`` is required. A style that overrides ``scores``, ``mix_scores``, ``normalise``,
-    ``mix`` or ``read`` trains on the explicit path, unless it has a ``shortcut``; ``transform`` and
-    ``finish`` keep the fused one.
+    One that says nothing is split heads. A style that overrides ``scores``, ``mix_scores``,
+    ``normalise``, ``mix`` or ``read`` trains on the explicit path, unless it has a ``shortcut``;
+    ``transform`` and ``finish`` keep the fused one.
     """
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
@@ -56,12 +57,18 @@ class Attention(Part):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads and widths.
+        """Return heads and widths: if nothing else is said, heads of width d_model / heads.
 
         Raises:
             HeadToHeadError: If the numbers do not fit, naming them.
         """
-        raise NotImplementedError
+        if model.d_model % model.heads:
+            raise HeadToHeadError(
+                f"{cls.known_as} needs d_model to be a multiple of heads, "
+                f"got {model.d_model} and {model.heads}"
+            )
+        width = model.d_model // model.heads
+        return Geometry(model.heads, model.heads, width, width, width**-0.5)
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
@@ -79,7 +86,7 @@ class Attention(Part):
         if cls.projects or not acts & {"rotate", "bias", "score", "values"}:
             return None
         return (
-            f"{encoding.__name__} acts on queries, keys or scores, and {cls.__name__} attention "
+            f"{encoding.known_as} acts on queries, keys or scores, and {cls.known_as} attention "
             "projects none; use an encoding that is added to embeddings, or 'none'"
         )
 

@@ -45,6 +45,9 @@ class Entry:
     Options: ClassVar[type[BaseOptions]] = Options
     """Options of the entry, validated before anything runs."""
 
+    known_as: ClassVar[str] = "unnamed"
+    """The name that experiments use, for messages; given when the entry is registered."""
+
     bare: ClassVar[Mapping[str, str]] = {}
     """Which entry a bare name means in the roles where it does not mean itself."""
 

@@ -9,6 +9,7 @@ scores are computed after all. A masked key weighs 0 under every fill.
 """
 
 import weakref
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from torch.nn.functional import elu, pad
 from headtohead import (
     Attention,
     Geometry,
-    HeadToHeadError,
     ModelConfig,
     Options,
     Positional,
@@ -48,25 +48,19 @@ class Linear(Attention):
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads, products unscaled."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "linear needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, 1.0)
+        return replace(super().geometry(options, model), scale=1.0)
 
     @classmethod
     def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
         """Refuse what needs a score matrix, and what turns queries and keys before φ."""
         if acts & {"bias", "score", "values"}:
             return (
-                f"{encoding.__name__} acts on the matrix of scores, which linear attention never "
+                f"{encoding.known_as} acts on the matrix of scores, which linear attention never "
                 "makes; use an encoding that is added to embeddings, or 'none'"
             )
         if "rotate" in acts:
             return (
-                f"{encoding.__name__} turns queries and keys, whose products linear attention does "
+                f"{encoding.known_as} turns queries and keys, whose products linear attention does "
                 "not take: φ of what was turned is no longer relative; use an encoding that is "
                 "added to embeddings, or 'none'"
             )

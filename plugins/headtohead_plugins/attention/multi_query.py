@@ -5,7 +5,9 @@ arXiv:1911.02150, section 3: Z_h = softmax(Q_h Kᵀ) V, with one K and one V for
 Departs from the paper: scores are scaled by d_k^(-1/2), which its code leaves out.
 """
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from dataclasses import replace
+
+from headtohead import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class MultiQuery(Attention):
@@ -14,13 +16,7 @@ class MultiQuery(Attention):
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads over one key/value head."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "multi-query needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, 1, width, width, width**-0.5)
+        return replace(super().geometry(options, model), kv_heads=1)
 
     def formula(self) -> str:
         """Return the score of one head."""

@@ -9,13 +9,14 @@ the second a gain for each coordinate; L is an option, not measured.
 """
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Attention, Geometry, ModelConfig, hookimpl
 from headtohead import Options as BaseOptions
 
 
@@ -48,14 +49,8 @@ class QkNorm(Attention):
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads; unit vectors are not scaled by their width."""
         assert isinstance(options, QkNormOptions)
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "qk-norm needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        width = model.d_model // model.heads
-        scale = 1.0 if options.norm == "unit" else width**-0.5
-        return Geometry(model.heads, model.heads, width, width, scale)
+        found = super().geometry(options, model)
+        return replace(found, scale=1.0) if options.norm == "unit" else found
 
     def build(self) -> None:
         """Make the scale of each head."""

@@ -6,6 +6,8 @@ A negative control. There are no queries and no keys; places beyond R are an err
 Departs from the paper: used in the decoder and in cross-attention too, where the mask cuts R.
 """
 
+from dataclasses import replace
+
 from pydantic import Field
 from torch import Tensor
 
@@ -37,12 +39,7 @@ class Random(Attention):
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
         """Return heads without keys."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "random needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        return Geometry(model.heads, model.heads, 0, model.d_model // model.heads, 1.0)
+        return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     @classmethod
     def limit(cls, options: BaseOptions) -> int:
@@ -55,12 +52,12 @@ class Random(Attention):
         """Refuse what acts on queries, of which there are none, and what renames places."""
         if acts & {"rotate", "score"}:
             return (
-                f"{encoding.__name__} acts on queries, and random attention has none; use an "
+                f"{encoding.known_as} acts on queries, and random attention has none; use an "
                 "encoding that is added to embeddings or to scores, or 'none'"
             )
         if "draw" in acts:
             return (
-                f"{encoding.__name__} draws the places it trains on, and random attention has a "
+                f"{encoding.known_as} draws the places it trains on, and random attention has a "
                 "score for each pair of true ones; use an encoding that takes places as they are"
             )
         return None

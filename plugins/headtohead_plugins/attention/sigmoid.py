@@ -12,24 +12,13 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead import Attention, hookimpl
 
 
 class Sigmoid(Attention):
     """Split heads whose weights lie between 0 and 1 and sum to no fixed number."""
 
     weights = "positive"
-
-    @classmethod
-    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "sigmoid needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, width**-0.5)
 
     def formula(self) -> str:
         """Return the weight of one key."""

@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Attention, hookimpl
 from headtohead import Options as BaseOptions
 
 
@@ -36,17 +36,6 @@ class TalkingHeads(Attention):
 
     Options = TalkingHeadsOptions
     weights = "signed"
-
-    @classmethod
-    def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "talking-heads needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, width**-0.5)
 
     def build(self) -> None:
         """Make both matrices."""

@@ -7,10 +7,11 @@ There are no queries and no keys, so half of the weights of split heads. All hea
 unless an encoding adds to the scores, which then are that encoding alone, still without content.
 """
 
+from dataclasses import replace
+
 from headtohead import (
     Attention,
     Geometry,
-    HeadToHeadError,
     ModelConfig,
     Options,
     Positional,
@@ -24,12 +25,7 @@ class Uniform(Attention):
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads without keys."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                "uniform needs d_model to be a multiple of heads, "
-                f"got {model.d_model} and {model.heads}"
-            )
-        return Geometry(model.heads, model.heads, 0, model.d_model // model.heads, 1.0)
+        return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     @classmethod
     def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
@@ -37,7 +33,7 @@ class Uniform(Attention):
         if not acts & {"rotate", "score"}:
             return None
         return (
-            f"{encoding.__name__} acts on queries, and uniform attention has none; use an encoding "
+            f"{encoding.known_as} acts on queries, and uniform attention has none; use an encoding "
             "that is added to embeddings or to scores, or 'none'"
         )
 

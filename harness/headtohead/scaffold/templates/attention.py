@@ -6,30 +6,11 @@ Departs from the paper: nothing.
 
 from torch import Tensor
 
-from headtohead import (
-    Attention,
-    BuildContext,
-    Geometry,
-    HeadToHeadError,
-    ModelConfig,
-    Options,
-    hookimpl,
-)
+from headtohead import Attention, BuildContext, Options, hookimpl
 
 
 class MyIdea(Attention):
     """Split heads, each with a trained sharpness; at 0 it is plain attention."""
-
-    @classmethod
-    def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads."""
-        if model.d_model % model.heads:
-            raise HeadToHeadError(
-                f"my-idea needs d_model to be a multiple of heads, got {model.d_model} and "
-                f"{model.heads}"
-            )
-        width = model.d_model // model.heads
-        return Geometry(model.heads, model.heads, width, width, width**-0.5)
 
     def build(self) -> None:
         """Draw one number per head, ``[member, head]``."""

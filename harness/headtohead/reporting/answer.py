@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import OTHER_DATA, UNDETECTED, Contrast
 from headtohead.analysis.frames import FINAL
 from headtohead.analysis.metrics import readable, show
+from headtohead.analysis.published import Finding, Verdict, findings
 from headtohead.analysis.study import Analysis, main_contrasts
 from headtohead.reporting.path_answer import path_answer
 
@@ -165,6 +168,18 @@ def _equal(contrast: Contrast) -> bool:
     return contrast.paired is None and contrast.reason == "equal by construction"
 
 
+def published_sum(found: Sequence[Finding]) -> str:
+    """Return how many published claims agree, in one sentence."""
+    counts = Counter(one.verdict for one in found)
+    words: dict[Verdict, str] = {
+        "agrees": "agrees" if counts["agrees"] == 1 else "agree",
+        "disagrees": "disagrees" if counts["disagrees"] == 1 else "disagree",
+        "cannot tell": "cannot be told",
+    }
+    told = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
+    return f"Of {len(found)} published claim{'s' * (len(found) != 1)}, {', '.join(told)}."
+
+
 def _nothing_to_compare(analysis: Analysis) -> str:
     states = analysis.frames.runs["state"]
     final = int(states.isin(FINAL).sum())
@@ -174,6 +189,9 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"is ranked on fewer seeds than were asked for."
         )
     if len(analysis.frames.variants) == 1:
+        found = findings(analysis.frames, allow_partial=analysis.allow_partial)
+        if any(one.difference for one in found):
+            return published_sum(found)
         summary = analysis.summaries[analysis.frames.baseline]
         return (
             f"One variant, nothing to compare it with: {readable(analysis.metric)} "

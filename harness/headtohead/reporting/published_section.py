@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +11,8 @@ from headtohead.analysis.metrics import readable, show, show_count
 from headtohead.analysis.published import Finding, findings
 from headtohead.analysis.statistics import Summary
 from headtohead.analysis.study import Analysis
+from headtohead.reporting.answer import published_sum
 from headtohead.reporting.content import Score
-
-VERDICTS = ("agrees", "disagrees", "cannot tell")
 
 
 @dataclass(frozen=True)
@@ -70,11 +68,7 @@ class PublishedSection:
     @cached_property
     def sum(self) -> str:
         """How many claims agree, in one sentence."""
-        counts: Counter[str] = Counter(one.verdict for one in self.findings)
-        told = [f"{counts[word]} {_plural(word, counts[word])}" for word in VERDICTS
-                if counts[word]]  # fmt: skip
-        total = len(self.findings)
-        return f"Of {total} published claim{'s' * (total != 1)}, {', '.join(told)}."
+        return published_sum(self.findings)
 
     @cached_property
     def confidence(self) -> str:
@@ -169,12 +163,6 @@ def published_section(analysis: Analysis) -> PublishedSection | None:
     """Return the section, None for an experiment that makes no claims."""
     record = analysis.frames.experiment.get("published")
     return PublishedSection(analysis, record) if record else None
-
-
-def _plural(word: str, count: int) -> str:
-    if word == "cannot tell":
-        return "cannot be told"
-    return word if count == 1 else word.removesuffix("s")
 
 
 def _expected(claim: Mapping[str, Any]) -> str:

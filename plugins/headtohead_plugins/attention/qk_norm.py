@@ -44,6 +44,7 @@ class QkNorm(Attention):
     """Split heads whose scores depend on the directions of queries and keys alone."""
 
     Options = QkNormOptions
+    options: QkNormOptions
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
@@ -54,7 +55,6 @@ class QkNorm(Attention):
 
     def build(self) -> None:
         """Make the scale of each head."""
-        assert isinstance(self.options, QkNormOptions)
         start = math.log2(self.options.length**2 - self.options.length)
         self.is_unit = self.options.norm == "unit"
         mean = start if self.is_unit else 1.0

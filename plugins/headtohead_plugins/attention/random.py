@@ -34,6 +34,7 @@ class Random(Attention):
     """Heads of width d_model / heads whose scores are R[query place, key place]."""
 
     Options = RandomOptions
+    options: RandomOptions
     hears_places = True
 
     @classmethod
@@ -64,7 +65,6 @@ class Random(Attention):
 
     def build(self) -> None:
         """Draw R."""
-        assert isinstance(self.options, RandomOptions)
         length = self.options.max_length
         drawn = self.parameter(self.context.geometry.heads, length, length, std=self.options.std)
         if self.options.trained:

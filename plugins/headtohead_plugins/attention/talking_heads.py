@@ -35,11 +35,11 @@ class TalkingHeads(Attention):
     """Split heads with a matrix ``[heads, heads]`` before the softmax, and one behind it."""
 
     Options = TalkingHeadsOptions
+    options: TalkingHeadsOptions
     weights = "signed"
 
     def build(self) -> None:
         """Make both matrices."""
-        assert isinstance(self.options, TalkingHeadsOptions)
         heads = self.context.geometry.heads
         random = self.options.start == "random"
         self.before, self.behind = (

@@ -28,11 +28,11 @@ class Prefix(Masking):
     """Keeps key j < length for query i where j <= i or j < p."""
 
     Options = PrefixOptions
+    options: PrefixOptions
     bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
 
     def promised(self, role: str) -> frozenset[str]:
         """Return that padding is hidden; the future too where the prefix is <sos> at most."""
-        assert isinstance(self.options, PrefixOptions)
         if self.options.length > 1:
             return frozenset({"hides-padding"})
         return frozenset({"hides-padding", "hides-future", "shows-the-rest"})
@@ -41,14 +41,12 @@ class Prefix(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
-        assert isinstance(self.options, PrefixOptions)
         before = key_positions[None, :] <= query_positions[:, None]
         seen = before | (key_positions < self.options.length)
         return seen.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
     def shows(self, role: str, query: int, key: int, length: int) -> bool:
         """Return the same for one query and one key."""
-        assert isinstance(self.options, PrefixOptions)
         return (key <= query or key < self.options.length) and key < length
 
 

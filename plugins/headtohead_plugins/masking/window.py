@@ -29,6 +29,7 @@ class Window(Masking):
     """Keeps key j < length for query i where |i - j| <= w; in the decoder, where 0 <= i - j < w."""
 
     Options = WindowOptions
+    options: WindowOptions
     bare: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
     def promised(self, role: str) -> frozenset[str]:
@@ -50,7 +51,6 @@ class Window(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return what is near and no padding, ``[batch, query, key]``."""
-        assert isinstance(self.options, WindowOptions)
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]
         near = (behind >= 0) & (behind < width) if role == "decoder" else behind.abs() <= width
@@ -58,7 +58,6 @@ class Window(Masking):
 
     def shows(self, role: str, query: int, key: int, length: int) -> bool:
         """Return the same for one query and one key."""
-        assert isinstance(self.options, WindowOptions)
         width = self.options.width
         near = 0 <= query - key < width if role == "decoder" else abs(query - key) <= width
         return near and key < length

@@ -34,10 +34,10 @@ class Fire(Positional):
     """A trained function of ``psi(i - j) / psi(max(L, i))`` with a value for each head."""
 
     Options = FireOptions
+    options: FireOptions
 
     def build(self) -> None:
         """Draw the network; c and the multiple of L start at 0.1 and 1."""
-        assert isinstance(self.options, FireOptions)
         sets, hidden = _sets(self.options, self.context), self.options.hidden
         heads = self.context.geometry.heads
         self.inner = self.parameter(sets, 2, hidden, std=3**-0.5)
@@ -70,7 +70,6 @@ class Fire(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the function's values, ``[member, batch or 1, head, query, key]``."""
-        assert isinstance(self.options, FireOptions)
         own = layer if self.c.shape[1] > 1 else 0
         c, threshold = self.c[:, own].abs(), self.multiple[:, own].abs() * self.options.threshold
         # Later keys are masked; they count as distance 0, since log has no value for them.

@@ -25,10 +25,10 @@ class Learned(Positional):
     """A trained table ``[max_length, d_model]`` for each of encoder and decoder."""
 
     Options = LearnedOptions
+    options: LearnedOptions
 
     def build(self) -> None:
         """Draw the table."""
-        assert isinstance(self.options, LearnedOptions)
         shape = (self.options.max_length, self.context.d_model)
         self.table = self.parameter(*shape, std=self.options.std)
 

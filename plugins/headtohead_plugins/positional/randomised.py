@@ -38,10 +38,10 @@ class Randomised(Positional):
     """An encoding that trains on numbers with gaps."""
 
     Options = RandomisedOptions
+    options: RandomisedOptions
 
     def build(self) -> None:
         """Make the encoding, each member's stream of numbers, and the numbers of evaluation."""
-        assert isinstance(self.options, RandomisedOptions)
         entry = _entry(self.options)
         self.inner = entry(entry.Options(), self.context)
         self.draws = Draws(self.context)
@@ -95,12 +95,10 @@ class Randomised(Positional):
 
     def formula(self) -> str:
         """Return the encoding's, and what its positions are."""
-        assert isinstance(self.options, RandomisedOptions)
         return f"{self.inner.formula()}, told sorted random numbers of 1..{self.options.numbers}"
 
     def draw(self, batch: int, time: int) -> Tensor:
         """Return a sorted subset of the numbers for each sentence, ``[member, batch, time]``."""
-        assert isinstance(self.options, RandomisedOptions)
         most = self.options.numbers
         drawn: Tensor = self.draws(lambda own: subset(most, time, batch, own))
         return drawn

@@ -42,6 +42,7 @@ class Rotary(Positional):
     """Relative positions by rotation of queries and keys (RoPE)."""
 
     Options = RotaryOptions
+    options: RotaryOptions
     promises = frozenset({"relative"})
 
     @classmethod
@@ -55,12 +56,10 @@ class Rotary(Positional):
 
     def formula(self) -> str:
         """Return the angle of a pair."""
-        assert isinstance(self.options, RotaryOptions)
         return f"(x_{{2i}}, x_{{2i+1}}) turned by p · {self.options.theta:g}^{{−2i/d_k}}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """Turn queries or keys by their positions."""
-        assert isinstance(self.options, RotaryOptions)
         return rotate_pairs(
             x, *self.remember(angles, positions, x.shape[-1], self.options.theta, x.dtype)
         )

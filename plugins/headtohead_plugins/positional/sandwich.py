@@ -35,18 +35,17 @@ class Sandwich(Positional):
     """Inner products of sinusoids: they fall with distance, though not at every step."""
 
     Options = SandwichOptions
+    options: SandwichOptions
     promises = frozenset({"relative", "mirror-blind"})
 
     def formula(self) -> str:
         """Return the similarity, compressed by head."""
-        assert isinstance(self.options, SandwichOptions)
         width = self.options.width
         waves = f"Σ_k cos((i − j) / 10000^{{2k/{width}}}) − {width // 2}"
         return f"B[i, j] = ({waves}) / (8n/h) in head n of h"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases, equal for every member and layer."""
-        assert isinstance(self.options, SandwichOptions)
         sizes = (self.context.geometry.heads, self.options.width)
         return self.remember(similarities, query_positions, key_positions, *sizes)
 

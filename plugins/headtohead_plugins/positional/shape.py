@@ -26,6 +26,7 @@ class Shape(Positional):
     """Shifted sinusoids, added to the embeddings."""
 
     Options = ShapeOptions
+    options: ShapeOptions
 
     def build(self) -> None:
         """Make the sinusoids and each member's stream of offsets."""
@@ -47,13 +48,11 @@ class Shape(Positional):
 
     def formula(self) -> str:
         """Return the sinusoids, and what p counts."""
-        assert isinstance(self.options, ShapeOptions)
         drawn = f"plus, while training, an offset drawn from 0..{self.options.max_shift}"
         return f"{self.sinusoidal.formula()} {drawn}"
 
     def draw(self, batch: int, time: int) -> Tensor:
         """Return places plus one offset per sentence, ``[member, batch, time]``."""
-        assert isinstance(self.options, ShapeOptions)
         most = self.options.max_shift
         shifts: Tensor = self.draws(lambda own: torch.randint(most + 1, (batch, 1), generator=own))
         return shifts + torch.arange(time, device=shifts.device)

@@ -35,6 +35,7 @@ class ShawRelative(Positional):
     """Trained tables ``[layer, head or 1, 2k + 1, width]`` for keys and values."""
 
     Options = ShawOptions
+    options: ShawOptions
     promises = frozenset({"relative"})
 
     def build(self) -> None:
@@ -59,7 +60,6 @@ class ShawRelative(Positional):
 
     def formula(self) -> str:
         """Return both sums, or the one that the options ask for."""
-        assert isinstance(self.options, ShawOptions)
         keys = "S[i, j] = scale · q_i · (k_j + a^K_c)"
         values = "out_i = Σ_j w_{ij} · (v_j + a^V_c)"
         shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
@@ -88,7 +88,6 @@ class ShawRelative(Positional):
         return received.scatter_add(-1, rows, weights) @ table
 
     def _rows(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        assert isinstance(self.options, ShawOptions)
         return self.remember(find_rows, query_positions, key_positions, self.options.clip)
 
 

@@ -58,6 +58,7 @@ class Sinusoidal(Positional):
     """Fixed sinusoids added to the embeddings; an odd width drops the last cosine."""
 
     Options = SinusoidalOptions
+    options: SinusoidalOptions
 
     @classmethod
     def index(cls, options: BaseOptions) -> Literal["time", "row"]:
@@ -94,7 +95,6 @@ class Sinusoidal(Positional):
 
     def formula(self) -> str:
         """Return the sinusoids, and what p counts."""
-        assert isinstance(self.options, SinusoidalOptions)
         counted = "place in the sentence" if self.options.index == "time" else "row of the batch"
         waves = "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
         return f"{waves}, p: {counted}"

@@ -58,11 +58,11 @@ class T5Relative(Positional):
     """A trained table ``[head, bucket]`` for each role."""
 
     Options = T5Options
+    options: T5Options
     promises = frozenset({"relative"})
 
     def build(self) -> None:
         """Draw the table as the authors' code does, with a variance of 1 / d_model."""
-        assert isinstance(self.options, T5Options)
         shape = (self.context.geometry.heads, self.options.buckets)
         self.table = self.parameter(*shape, std=self.context.d_model**-0.5)
 
@@ -89,7 +89,6 @@ class T5Relative(Positional):
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Look the buckets up, ``[member, batch or 1, head, query, key]``."""
-        assert isinstance(self.options, T5Options)
         numbers = (self.options.buckets, self.options.max_distance, role != "decoder")
         found = self.remember(find_buckets, query_positions, key_positions, *numbers)
         return self.table[:, :, found].transpose(1, 2)

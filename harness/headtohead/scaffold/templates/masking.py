@@ -24,6 +24,7 @@ class MyIdea(Masking):
     """Keeps key j < length for query i where the stride divides i - j, in the decoder j <= i."""
 
     Options = MyIdeaOptions
+    options: MyIdeaOptions
     bare: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
     def promised(self, role: str) -> frozenset[str]:
@@ -45,7 +46,6 @@ class MyIdea(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor:
         """Return every stride-th key that is no padding, ``[batch, query, key]``."""
-        assert isinstance(self.options, MyIdeaOptions)
         behind = query_positions[:, None] - key_positions[None, :]
         kept = behind % self.options.stride == 0
         if role == "decoder":

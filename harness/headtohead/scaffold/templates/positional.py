@@ -23,6 +23,7 @@ class MyIdea(Positional):
     """A root of the distance, subtracted from the scores."""
 
     Options = MyIdeaOptions
+    options: MyIdeaOptions
     promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def build(self) -> None:
@@ -36,12 +37,10 @@ class MyIdea(Positional):
 
     def formula(self) -> str:
         """Return the penalty."""
-        assert isinstance(self.options, MyIdeaOptions)
         return f"B[i, j] = −s_h · |i − j|^{{{self.options.exponent:g}}}, s_h > 0 learned"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return what is added to the scores, ``[member, batch or 1, head, query, key]``."""
-        assert isinstance(self.options, MyIdeaOptions)
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().to(self.raw)
         strength = softplus(self.raw[:, None, layer, :, None, None])
         return -strength * torch.pow(distance, self.options.exponent)[:, None]

@@ -112,9 +112,11 @@ def run(
     Raises:
         HeadToHeadError: For bad input, an unwritable folder or a full disk.
     """
-    entry = plugins.current().launcher(launcher)
+    starter = plugins.current().launcher(launcher)()
     kind = find_device(device)
-    planned = plan(experiment, overrides=overrides, seeds=seeds, runs=runs, fresh=fresh)
+    loaded = load_file(experiment, overrides, seeds)
+    starter.warm()
+    planned = make_plan(loaded, plugins.current(), runs or default_runs(), fresh=fresh)
     refuse_precision(planned, kind)
     if fresh:
         supersede(planned)
@@ -122,7 +124,7 @@ def run(
         planned = retried(planned)
     for note in planned.notes:
         say(f"note: {note}")
-    machine = Machine(entry(), kind, workers, threads, timeout)
+    machine = Machine(starter, kind, workers, threads, timeout)
     shipper = start_shipper(planned.directory, planned.runs_root) if tracking else None
     written = None
     try:

@@ -31,6 +31,12 @@ class Exit:
 class Launcher(Entry):
     """Starts workers for jobs and reports their ends."""
 
+    def warm(self) -> None:
+        """Get ready while the study is planned, if that makes the first start quicker.
+
+        Called once the experiment file is known to be sound; perhaps nothing will be launched.
+        """
+
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job, at most ``workers`` at once, yielding each exit as it happens.
 

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,14 +22,23 @@ from headtohead.families.launcher import Exit, Job, Launcher
 
 POLL_SECONDS = 0.2
 
+PRELOAD = ["headtohead.runs.preload"]
+"""What the server loads before it forks."""
+
 
 class LocalLauncher(Launcher):
     """Runs stacks on this machine, at most ``workers`` at a time; GPUs are handed out in turn."""
 
+    def warm(self) -> None:
+        """Start the server that workers are forked from; it loads torch meanwhile."""
+        multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
+        with _hidden_main():
+            forkserver.ensure_running()
+
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job in a process of its own."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["headtohead.runs.preload"])
+        context.set_forkserver_preload(PRELOAD)
         waiting = deque(jobs)
         running: dict[int, tuple[Job, BaseProcess, int]] = {}
         free = list(range(workers))

@@ -1,11 +1,12 @@
 """A penalty that grows with the logarithm of distance, learned by each head.
 
 Paper: T.-C. Chi, T.-H. Fan, P. J. Ramadge, A. I. Rudnicky. "KERPLE: Kernelized Relative Positional
-Embedding for Length Extrapolation". NeurIPS 2022, arXiv:2205.09921, section 4, the logarithmic
-variant: -r1 · log(1 + r2 · |i - j|) with r1, r2 > 0. As in the authors' code, all layers share the
-numbers, which start uniformly in (0, 2) and (0, 1).
-Departs from the paper: softplus keeps r1 and r2 positive, where that code clamps them at 0.01, and
-the encoder sees both sides; it then hears distances and no directions, as with ``alibi``.
+Embedding for Length Extrapolation". NeurIPS 2022, arXiv:2205.09921, section 4, "practical choice",
+logarithmic: -r1 · log(1 + r2 · |i - j|) with r1, r2 > 0. As in the authors' code, all layers share
+the numbers, which start uniformly in (0, 2) and (0, 1).
+Departs from the paper: equation 1 divides the bias by √d_k too, which r1 makes up for; softplus
+keeps r1 and r2 positive, where that code clamps them at 0.01; the encoder sees both sides and then
+hears distances and no directions, as with ``alibi``.
 """
 
 from typing import Literal

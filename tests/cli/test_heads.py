@@ -63,6 +63,10 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
     assert call(folder, "report", "tiny", "--reports", str(folder / "reports")).exit_code == 0
     assert "not yet masked" not in markdown.read_text()
     assert "**Of 1 published claim, 1 " in markdown.read_text()
+    picture = (folder / "reports" / "tiny" / "figures" / "heads.svg").read_text()
+    assert picture.count("without this head, seed") == 2 * 3 * 2
+    assert picture.count("with this head alone, seed") == 2 * 3 * 2
+    assert "cross-attention, layer 1" in picture
     means = [record["metrics"]["heads/cross/only-one/loss"] for record in written]
     mean = f"{sum(means) / 2:.3f}".replace("-", "−")
     assert f"| {mean} against" in markdown.read_text()

@@ -26,6 +26,7 @@ NAMES = (
     "contrasts",
     "scores",
     "interactions",
+    "heads",
     "lengths",
     "curves",
     "cost",

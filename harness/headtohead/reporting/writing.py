@@ -16,6 +16,7 @@ from headtohead.analysis.figures.buckets import buckets_figure
 from headtohead.analysis.figures.cost import cost_figure
 from headtohead.analysis.figures.curves import curves_figure
 from headtohead.analysis.figures.forest import forest_figure
+from headtohead.analysis.figures.heads import heads_figure
 from headtohead.analysis.figures.interaction import interaction_figure
 from headtohead.analysis.figures.strip import strip_figure
 from headtohead.analysis.figures.waterfall import waterfall_figure
@@ -34,6 +35,7 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
     "lengths": buckets_figure,
     "curves": curves_figure,
     "cost": cost_figure,
+    "heads": heads_figure,
 }
 
 

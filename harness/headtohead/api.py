@@ -14,7 +14,8 @@ from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.faults import faults_of
 from headtohead.experiment.loading import load_file, read_override
-from headtohead.experiment.plan import Plan, make_plan
+from headtohead.experiment.plan import make_plan
+from headtohead.experiment.planned import Plan
 from headtohead.runs import states
 from headtohead.runs.directory import RunDirectory
 from headtohead.runs.execute import Machine, Watcher, execute, supersede

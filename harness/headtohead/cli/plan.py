@@ -16,7 +16,7 @@ from headtohead.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headtohead.experiment.plan import Plan
+    from headtohead.experiment.planned import Plan
 
 
 @click.command()

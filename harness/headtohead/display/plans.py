@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headtohead.display.tables import paragraph, section, table
 from headtohead.experiment.overview import COLUMNS, NUMBERS, overview
-from headtohead.experiment.plan import Plan
+from headtohead.experiment.planned import Plan
 
 
 def plan_html(plan: Plan) -> str:

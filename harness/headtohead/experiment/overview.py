@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.experiment.faults import Fault
 from headtohead.experiment.labels import text
-from headtohead.experiment.plan import Plan, PlannedVariant
+from headtohead.experiment.planned import Plan, PlannedVariant
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff",
            "width", "path")  # fmt: skip

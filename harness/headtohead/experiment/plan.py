@@ -1,4 +1,4 @@
-"""The plan of an experiment: what would run, what is done, what is refused and why, what it costs.
+"""Making the plan: what would run, what is done, what is refused and why, what it costs.
 
 Nothing is written here but the cache of prepared data.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,215 +29,24 @@ from headtohead.experiment.costs import (
 from headtohead.experiment.design import Design, Variant, expand
 from headtohead.experiment.equality import Equal, equal_variants
 from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
-from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.identity import canonical, key_of
 from headtohead.experiment.lengths import length_notes
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
+from headtohead.experiment.planned import (
+    Plan,
+    PlannedRun,
+    PlannedVariant,
+    directory_name,
+)
 from headtohead.experiment.power import Power, power_of, typical_sd
 from headtohead.experiment.probes import choose_probes
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.undefined import reach, undefined_reason, uneven
-from headtohead.experiment.versions import drift, plugins_of, versions
+from headtohead.experiment.versions import drift, plugins_of
 from headtohead.model.counting import Counts
-from headtohead.plugins import Registry, current
+from headtohead.plugins import Registry
 from headtohead.runs import states
-
-MISSING = "MISSING"
-"""Shown for a planned run that has no directory yet."""
-
-
-@dataclass(frozen=True)
-class PlannedRun:
-    """One variant with one seed, and what the runs folder says about it.
-
-    ``directory`` is relative to the experiment's folder. ``reused_from`` names the run of another
-    experiment, ``<experiment>/<directory>``, whose result stands for this one. ``stale`` lists what
-    changed since a finished run was recorded.
-    """
-
-    variant: str
-    seed: int
-    key: str
-    directory: str
-    state: str = MISSING
-    reason: str | None = None
-    reused_from: str | None = None
-    stale: tuple[str, ...] = ()
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the run has a result; one that diverged has answered too."""
-        return self.state in states.RESULTS
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {
-            "variant": self.variant,
-            "seed": self.seed,
-            "key": self.key,
-            "directory": self.directory,
-            "reused_from": self.reused_from,
-        }
-
-
-@dataclass(frozen=True)
-class PlannedVariant:
-    """A variant with its costs; ``d_ff_asked`` differs from its d_ff where that was widened."""
-
-    variant: Variant
-    counts: Counts
-    steps: int
-    d_ff_asked: int
-    fingerprint: str
-    identity: Mapping[str, Any]
-    equal: Equal | None = None
-
-    @property
-    def slug(self) -> str:
-        """The variant's name."""
-        return self.variant.slug
-
-    @property
-    def config(self) -> RunConfig:
-        """The configuration as it runs, d_ff matched."""
-        return self.variant.config
-
-    @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The choices of this variant that are faults."""
-        return faults_of(self.config, current())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {
-            "slug": self.slug,
-            "title": self.variant.title,
-            "axes": dict(self.variant.axes),
-            "equal_to": self.equal.to if self.equal else None,
-            "equal_reason": self.equal.reason if self.equal else None,
-            "parameters": {
-                "total": self.counts.total,
-                "non_embedding": self.counts.non_embedding,
-                "attention": self.counts.attention,
-            },
-            "flops_per_token": self.counts.flops_per_token,
-            "inner_width": self.counts.inner_width,
-            "d_ff": self.config.model.d_ff,
-            "d_ff_asked": self.d_ff_asked,
-            "match": self.variant.match,
-            "path": dict(self.counts.path),
-            "faults": [asdict(one) for one in self.faults],
-            "config": self.config.model_dump(mode="json"),
-        }
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An experiment, resolved against its data and the runs folder."""
-
-    loaded: LoadedExperiment
-    design: Design
-    variants: tuple[PlannedVariant, ...]
-    runs: tuple[PlannedRun, ...]
-    runs_root: Path
-    data: PreparedData
-    estimate: Estimate
-    power: tuple[Power, ...]
-    notes: tuple[str, ...]
-    probes: tuple[Mapping[str, str | None], ...]
-    contrasts: tuple[Mapping[str, Any], ...]
-    prepared: Mapping[str, PreparedData] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """The experiment's name."""
-        return self.loaded.name
-
-    @property
-    def directory(self) -> Path:
-        """The experiment's folder of runs."""
-        return self.runs_root / self.name
-
-    @cached_property
-    def by_slug(self) -> Mapping[str, PlannedVariant]:
-        """The variants by name."""
-        return {one.slug: one for one in self.variants}
-
-    @cached_property
-    def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
-        runs: dict[str, list[PlannedRun]] = {}
-        for run in self.runs:
-            runs.setdefault(run.variant, []).append(run)
-        return runs
-
-    def runs_of(self, slug: str) -> list[PlannedRun]:
-        """Return the runs of one variant; those of its equal, where it has one."""
-        equal = self.by_slug[slug].equal
-        return self._by_variant[equal.to if equal else slug]
-
-    @property
-    def remaining(self) -> list[PlannedRun]:
-        """Runs that the same command would start: not a result, not failed, not running."""
-        idle = {*states.FINAL, states.RUNNING, states.CLAIMED}
-        return [run for run in self.runs if run.state not in idle]
-
-    @property
-    def stacks(self) -> list[list[PlannedRun]]:
-        """Remaining runs, those of one variant together."""
-        stacks: dict[str, list[PlannedRun]] = {}
-        for run in self.remaining:
-            stacks.setdefault(run.variant, []).append(run)
-        return list(stacks.values())
-
-    def data_of(self, slug: str) -> PreparedData:
-        """Return the prepared data of one variant."""
-        return self.prepared[self.by_slug[slug].fingerprint]
-
-    def to_experiment_json(self, command: str = "") -> dict[str, Any]:
-        """Return the plan as data: the content of ``experiment.json``."""
-        file = self.loaded.file
-        return {
-            "format": 1,
-            "name": self.name,
-            "question": file.question,
-            "description": file.description,
-            "file": str(self.loaded.path),
-            "text": self.loaded.text,
-            "command": command or f"h2h run {self.loaded.path}",
-            "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "axes": list(self.design.axes),
-            "baseline": self.design.baseline,
-            "seeds": list(self.design.seeds),
-            "variants": [one.to_json() for one in self.variants],
-            "excluded": [one.to_json() for one in self.design.excluded],
-            "contrasts": [dict(one) for one in self.contrasts],
-            "path": self.design.path.to_json() if self.design.path else None,
-            "published": self.design.published,
-            "match": file.match,
-            "metrics": file.metrics.model_dump(mode="json"),
-            "probes": [dict(probe) for probe in self.probes],
-            "notes": list(self.notes),
-            "data": self.data.record,
-            "runs": [run.to_json() for run in self.runs],
-            "versions": versions(),
-        }
-
-    def __repr__(self) -> str:
-        return (
-            f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, "
-            f"{len(self.remaining)} to run)"
-        )
-
-    def _repr_html_(self) -> str:
-        from headtohead.display.plans import plan_html
-
-        return plan_html(self)
-
-
-def directory_name(slug: str, seed: int, key: str) -> str:
-    """Return the name of a run's directory."""
-    return f"{slug}-s{seed}-{key[:8]}"
 
 
 def make_plan(

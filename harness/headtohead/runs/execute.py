@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from headtohead import plugins
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.experiment.plan import Plan, PlannedRun
+from headtohead.experiment.planned import Plan, PlannedRun
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.families.launcher import Exit, Job, Launcher
 from headtohead.runs import exits, files, states

@@ -11,7 +11,8 @@ from headtohead.analysis.frames import Frames, load_frames
 from headtohead.analysis.study import analyse
 from headtohead.display.tables import paragraph, section, table
 from headtohead.reporting import ReportPaths
-from headtohead.reporting.content import Content, VariantRow
+from headtohead.reporting.content import Content
+from headtohead.reporting.rows import VariantRow
 
 COLUMNS = ("variant", "seeds", "score", "95 % interval", "against the baseline", "parameters")
 NUMBERS = (1, 2, 3, 5)

@@ -17,6 +17,8 @@ from headtohead.analysis.statistics import Summary, summarise
 from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
 from headtohead.reporting.attention import Gallery, gallery
+from headtohead.reporting.facts import facts, uneven_origins
+from headtohead.reporting.rows import AloneRow, Costs, FactorRow, FaultRow, Score, VariantRow
 from headtohead.reporting.translations import Sample, samples
 
 MOST_NAMES = 12
@@ -24,99 +26,6 @@ MOST_NAMES = 12
 
 MOST_ROWS = 200
 """Variants a table lists; a larger study's table is results.csv."""
-
-
-TELLING_CEILING = 0.9
-"""A ceiling above it is passed by next to nobody: staying below is no news."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """A mean with its interval, as text; ``reason`` says why there is none."""
-
-    mean: str
-    interval: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The fairness columns that stand beside every score."""
-
-    parameters: str
-    flops: str
-    speed: str
-    memory: str
-    seconds: str
-    inner: str
-    widened: str
-
-
-@dataclass(frozen=True)
-class VariantRow:
-    """One line of the table of variants."""
-
-    slug: str
-    title: str
-    colour: str
-    baseline: bool
-    score: Score
-    n: int
-    difference: Score
-    verdict: str
-    word: str
-    reason: str
-    holm_p: str
-    sign_flip_p: str
-    effect: str
-    costs: Costs
-    note: str
-    faults: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class FaultRow:
-    """A choice that is a fault, what follows from it, and who has it."""
-
-    name: str
-    field: str
-    says: str
-    variants: str
-
-
-@dataclass(frozen=True)
-class FactorRow:
-    """One line of the table of factor contrasts; ``alone`` is the same on unpadded scores."""
-
-    axis: str
-    left: str
-    right: str
-    difference: Score
-    alone: Score
-    alone_difference: str
-    spread: str
-    verdict: str
-    word: str
-    reason: str
-    holm_p: str
-    sign_flip_p: str
-    effect: str
-    settings: int
-
-
-@dataclass(frozen=True)
-class AloneRow:
-    """Batched and one at a time, side by side."""
-
-    title: str
-    colour: str
-    batched: Score
-    alone: Score
-    difference: Score
-    loss: Score
-    loss_alone: Score
-    ceiling: str
-    suspect: bool
 
 
 @dataclass(frozen=True)
@@ -173,65 +82,7 @@ class Content:
     @cached_property
     def facts(self) -> list[str]:
         """What a reader should know beside the answer, one sentence each."""
-        return [
-            *self._ceiling_facts(),
-            *self._equal_facts(),
-            *self._state_facts(),
-            *self._leak_facts(),
-            *self._noise_facts(),
-        ]  # fmt: skip
-
-    def _equal_facts(self) -> list[str]:
-        equal = [row for row in self.experiment["variants"] if row.get("equal_to")]
-        if self.analysis.path and equal:
-            return [f"Of the path's {len(self.experiment['variants'])} points {len(equal)} equal "
-                    "another one by construction; those were trained once."]  # fmt: skip
-        return [self._equal_fact(row) for row in equal]
-
-    def _equal_fact(self, row: Mapping[str, Any]) -> str:
-        why = f": {row['equal_reason']}" if row.get("equal_reason") else ""
-        pair = f"{self._title(row['slug'])} equals {self._title(row['equal_to'])}"
-        return f"{pair} by construction{why}; it was trained once."
-
-    def _ceiling_facts(self) -> list[str]:
-        verdicts = ceiling_verdicts(self.analysis)
-        if not verdicts:
-            return []
-        ceiling = f"{self.analysis.ceiling:.3f}"
-        over = [slug for slug, verdict in verdicts.items() if "suspect" in verdict]
-        if over:
-            names = ", ".join(self._title(slug) for slug in over)
-            return [f"Suspect: {names} passes the ceiling of {ceiling} that no encoder blind to "
-                    f"word order can pass."]  # fmt: skip
-        if self.analysis.ceiling is None or self.analysis.ceiling > TELLING_CEILING:
-            return []
-        return [f"All {len(verdicts)} variants without positions in the encoder stay under the "
-                f"ceiling of {ceiling} that no encoder blind to word order can pass."
-                if len(verdicts) > 1 else
-                f"{self._title(next(iter(verdicts)))} stays under the ceiling of {ceiling} that no "
-                f"encoder blind to word order can pass."]  # fmt: skip
-
-    def _state_facts(self) -> list[str]:
-        counts = self.analysis.frames.runs["state"].value_counts()
-        words = {"DIVERGED": "diverged", "FAILED": "failed", "OOM": "ran out of memory",
-                 "TIMEOUT": "timed out", "KILLED": "were killed"}  # fmt: skip
-        told = [f"{counts[state]} {word}" for state, word in words.items() if state in counts]
-        total = len(self.analysis.frames.runs)
-        return [f"Of {total} runs, {', '.join(told)}; see below."] if told else []
-
-    def _leak_facts(self) -> list[str]:
-        data = self.experiment.get("data", {})
-        if not data.get("leaky"):
-            return []
-        return [f"LEAKY split: {100 * float(data['leak']):.1f} % of the test set has its source or "
-                f"target in the training set; scores are too high."]  # fmt: skip
-
-    def _noise_facts(self) -> list[str]:
-        noise = self.analysis.noise_floor
-        if math.isnan(noise):
-            return []
-        return [f"Noise floor: the baseline's seeds have a standard deviation of "
-                f"{metrics.show(noise, self.analysis.metric)}."]  # fmt: skip
+        return facts(self.analysis)
 
     @cached_property
     def faults(self) -> list[FaultRow]:
@@ -478,32 +329,7 @@ class Content:
     @cached_property
     def stale(self) -> list[str]:
         """Signs that the runs were not all made by the same code or on the same footing."""
-        found = []
-        hashes: dict[tuple[str, str], set[str]] = {}
-        versions: dict[str, set[str]] = {}
-        devices: set[str] = set()
-        for record in self.analysis.frames.records.values():
-            for plugin in record.get("plugins", []):
-                known = hashes.setdefault((plugin["family"], plugin["name"]), set())
-                known.add(str(plugin.get("source_sha256")))
-            for name, value in (record.get("versions") or {}).items():
-                versions.setdefault(name, set()).add(str(value))
-            execution = record.get("execution") or {}
-            if execution:
-                devices.add(f"{execution.get('device')} {execution.get('dtype')}")
-        found += [
-            f"STALE: {family} {name} changed its source between runs of this experiment."
-            for (family, name), known in sorted(hashes.items())
-            if len(known) > 1
-        ]
-        found += [f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(known))}."
-                  for name, known in sorted(versions.items()) if len(known) > 1]  # fmt: skip
-        if len(devices) > 1:
-            found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
-        torn = int(self.analysis.frames.runs["torn_lines"].sum())
-        if torn:
-            found.append(f"{torn} lines of training histories, torn by a crash, are left out.")
-        return found
+        return uneven_origins(self.analysis.frames)
 
     @cached_property
     def signatures(self) -> list[str]:

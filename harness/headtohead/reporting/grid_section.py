@@ -8,7 +8,7 @@ from functools import cached_property
 from headtohead.analysis.grid import Grid, find_grid, shares
 from headtohead.analysis.metrics import higher_is_better, show
 from headtohead.analysis.study import Analysis
-from headtohead.reporting.content import Score
+from headtohead.reporting.rows import Score
 
 DARKEST = 62
 """Percent of colour in the best cell, so that its number stays legible."""

@@ -12,7 +12,7 @@ from headtohead.analysis.metrics import readable, show, show_p
 from headtohead.analysis.path import Change, PathAnalysis, Share
 from headtohead.analysis.statistics import Paired
 from headtohead.analysis.study import Analysis
-from headtohead.reporting.content import Score
+from headtohead.reporting.rows import Score
 
 COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
 """Metrics whose value depends on what a token is."""

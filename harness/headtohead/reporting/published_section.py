@@ -12,7 +12,7 @@ from headtohead.analysis.published import Finding, findings
 from headtohead.analysis.statistics import Summary
 from headtohead.analysis.study import Analysis
 from headtohead.reporting.answer import published_sum
-from headtohead.reporting.content import Score
+from headtohead.reporting.rows import Score
 
 
 @dataclass(frozen=True)

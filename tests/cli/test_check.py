@@ -189,8 +189,8 @@ def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Let the registry have two entries of each family."""
-    kept = {"positional": ("none", "alibi"), "attention": ("split-heads", "linear"),
+    """Let the registry have a few entries of each family."""
+    kept = {"positional": ("none", "alibi", "fire"), "attention": ("split-heads", "linear"),
             "masking": ("padding", "padding-causal")}  # fmt: skip
     registry = plugins.load_registry()
     for family, names in kept.items():
@@ -215,6 +215,9 @@ def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
     assert asked == found["combinations"]
     # Two styles, three encodings, two masks, without linear × alibi; the rest is by role.
     assert found["combinations"] > (2 * 3 - 1) * 2
+    # Where keys may be ahead of the query, in an encoder or under padding, fire has no meaning.
+    assert pairs["split-heads", "fire"]["outcomes"] == {"holds": 2}
+    assert pairs["linear", "fire"]["outcomes"] == {}
     assert set(found["invariants"]) == set(NAMES)
 
 

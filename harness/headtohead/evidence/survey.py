@@ -1,7 +1,8 @@
 """Every defined combination of the registry, asked every invariant: what ``h2h check --all`` does.
 
 All of attention × positional × masking, the three fills taking turns; each entry in every role by
-itself, and in all of them. Only what trains stacks is asked of fewer: of each attention with each
+itself, and in all of them. A positional encoding that has no meaning in an encoder is asked in the
+decoder alone. Only what trains stacks is asked of fewer: of each attention with each
 positional once.
 """
 
@@ -15,6 +16,8 @@ from typing import Any
 from headtohead.errors import HeadToHeadError
 from headtohead.evidence.examination import Finding, ask, finding, one_thread
 from headtohead.evidence.surroundings import by_role, defined, refusal_of
+from headtohead.experiment.schema import RunConfig
+from headtohead.families.entry import ROLES
 from headtohead.plugins import Registry
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.invariants import TRAINING
@@ -129,11 +132,10 @@ def _survey(
     found: Survey, one: Combination, registry: Registry, trained: set[tuple[str, str]]
 ) -> None:
     pair = (one.attention, one.positional)
-    try:
-        config = defined(one.choices, registry)
-        reason = refusal_of(one.choices, registry) if config is None else None
-    except HeadToHeadError as error:
-        config, reason = None, str(error)
+    config, reason = _config(one.choices, registry)
+    if config is None and not one.where:
+        alone = dict.fromkeys(ROLES, "none") | {"decoder": one.positional}
+        config, _ = _config(one.choices | {"positional": alone}, registry)
     if config is None:
         if not one.where:
             found.refused.setdefault(pair, reason or "")
@@ -156,3 +158,12 @@ def _survey(
             found.named[invariant.name, told.because or ""] += 1
             worst = worst if worst == "broken" else "broken as named"
     found.outcomes.setdefault(pair, Counter())[worst] += 1
+
+
+def _config(choices: dict[str, Any], registry: Registry) -> tuple[RunConfig | None, str | None]:
+    """Return the small configuration of some choices, or why it has no meaning."""
+    try:
+        config = defined(choices, registry)
+        return config, refusal_of(choices, registry) if config is None else None
+    except HeadToHeadError as error:
+        return None, str(error)

@@ -31,7 +31,8 @@ def as_markdown(survey: Survey, registry: Registry) -> str:
         "## What is asked\n", *_invariants(survey), "",
         "## Attention × positional\n",
         f"Combinations with the {len(registry.entries['masking'])} maskings and with roles: how "
-        "many hold; `*`: some broken as named; –: refused, with the reason below.\n",
+        "many hold; `*`: some broken as named; –: refused, with the reason below. An encoding "
+        "without a meaning in the encoder is asked in the decoder alone.\n",
         *_grid(survey, registry), "", *_named(survey), *_breaches(survey), *_refusals(survey),
     ])  # fmt: skip
 

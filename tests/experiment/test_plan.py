@@ -216,6 +216,29 @@ def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, re
     }
 
 
+def test_who_is_blind_to_the_order_of_the_source_is_said_of_every_variant(plan):
+    """Not who has no encoding, but whom nothing tells places: no style and no mask either."""
+    found = plan(
+        """
+design:
+  - product:
+      positional: [sinusoidal, none, {encoder: none, decoder: sinusoidal, cross: none}]
+      attention: [split-heads, random, {encoder: split-heads, decoder: random, cross: split-heads}]
+  - zip:
+      positional: [none, none]
+      masking: [{encoder: causal, decoder: causal, cross: none}, {name: window, width: 2}]
+""",
+        seeds=1,
+    )
+    blind = {one.slug for one in found.variants if one.to_json()["blind_to_order"]}
+    assert {slug.removesuffix("-padding-causal") for slug in blind} == {
+        "none-split-heads",
+        "none-sinusoidal-none-split-heads",
+        "none-split-heads-random-split-heads",
+        "none-sinusoidal-none-split-heads-random-split-heads",
+    }
+
+
 def test_another_code_version_makes_finished_runs_stale(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], changes={"versions": {"headtohead": "0.0.1"}})

@@ -109,7 +109,12 @@ def main_contrasts(analysis: Analysis) -> list[Contrast]:
 
 
 def blind_to_order(variant: Mapping[str, Any]) -> bool:
-    """Return whether a variant's encoder is told nothing of word order."""
+    """Return whether a variant is told nothing of the order of source words.
+
+    Plans say so; of older ones the encoder's encoding is looked at.
+    """
+    if "blind_to_order" in variant:
+        return bool(variant["blind_to_order"])
     try:
         return bool(variant["config"]["positional"]["encoder"]["name"] == "none")
     except (KeyError, TypeError):

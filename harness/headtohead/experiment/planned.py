@@ -18,6 +18,7 @@ from headtohead.experiment.design import Design, Variant
 from headtohead.experiment.equality import Equal
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.loading import LoadedExperiment
+from headtohead.experiment.order import is_blind_to_order
 from headtohead.experiment.power import Power
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.versions import versions
@@ -109,6 +110,7 @@ class PlannedVariant:
             "d_ff_asked": self.d_ff_asked,
             "match": self.variant.match,
             "path": dict(self.counts.path),
+            "blind_to_order": is_blind_to_order(self.config, current()),
             "faults": [asdict(one) for one in self.faults],
             "config": self.config.model_dump(mode="json"),
         }

@@ -33,6 +33,7 @@ from headtohead.experiment.identity import canonical, key_of
 from headtohead.experiment.lengths import length_notes
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
+from headtohead.experiment.order import is_blind_to_order
 from headtohead.experiment.planned import (
     Plan,
     PlannedRun,
@@ -188,6 +189,7 @@ def _planned(
         d_ff_asked=d_ff_asked,
         fingerprint=identity["fingerprint"],
         identity=identity,
+        blind_to_order=is_blind_to_order(variant.config, prepared.registry),
         equal=equal,
     )
 

@@ -18,7 +18,6 @@ from headtohead.experiment.design import Design, Variant
 from headtohead.experiment.equality import Equal
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.loading import LoadedExperiment
-from headtohead.experiment.order import is_blind_to_order
 from headtohead.experiment.power import Power
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.versions import versions
@@ -74,6 +73,7 @@ class PlannedVariant:
     d_ff_asked: int
     fingerprint: str
     identity: Mapping[str, Any]
+    blind_to_order: bool
     equal: Equal | None = None
 
     @property
@@ -110,7 +110,7 @@ class PlannedVariant:
             "d_ff_asked": self.d_ff_asked,
             "match": self.variant.match,
             "path": dict(self.counts.path),
-            "blind_to_order": is_blind_to_order(self.config, current()),
+            "blind_to_order": self.blind_to_order,
             "faults": [asdict(one) for one in self.faults],
             "config": self.config.model_dump(mode="json"),
         }

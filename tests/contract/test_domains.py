@@ -4,9 +4,11 @@ import math
 
 import pytest
 
-from headtohead.testing import INVARIANTS, check, tiny_config
+from headtohead.plugins import current
+from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
 
+INVARIANT = {one.name: one for one in INVARIANTS}
 HIDDEN_PADDING = {"pad-columns", "pad-content", "batch-of-one"}
 CAUSAL = {"causality", "cached-decoding"}
 
@@ -42,6 +44,27 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
         "does not apply: the decoder's mask does not hide the future; "
         "as predicted, later tokens change earlier logits ["
     )
+
+
+@pytest.mark.parametrize("chosen", [{"positional": "learned"}, {"attention": "random"}])
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        (1, "refuses place {}, which is within its limit"),
+        (-1, "computes place {}, which is beyond"),
+    ],
+)
+def test_a_limit_is_neither_too_far_nor_too_near(monkeypatch, chosen, beside, said):
+    """A call that raises for another reason is no refusal: the last place within has to work."""
+    registry = current()
+    entry = {
+        "positional": registry.positional("learned"), "attention": registry.attention("random"),
+    }[next(iter(chosen))]  # fmt: skip
+    true = entry.limit(entry.Options())
+    monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + beside))
+    verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))
+    assert verdict.state == "broken"
+    assert said.format(true if beside > 0 else true - 1) in verdict.shown
 
 
 def test_failure_that_was_predicted_and_does_not_come_breaks_the_invariant():

@@ -116,8 +116,8 @@ def run(
     starter = plugins.current().launcher(launcher)()
     kind = find_device(device)
     loaded = load_file(experiment, overrides, seeds)
-    starter.warm()
-    planned = make_plan(loaded, plugins.current(), runs or default_runs(), fresh=fresh)
+    registry, root = plugins.current(), runs or default_runs()
+    planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
     refuse_precision(planned, kind)
     if fresh:
         supersede(planned)

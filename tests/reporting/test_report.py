@@ -121,7 +121,10 @@ def test_batched_and_lonely_scores_stand_side_by_side(page):
     text = words(page)
     assert "Batched and one sentence at a time" in text
     assert "stays under the ceiling" in text
-    assert "All 4 variants without positions in the encoder stay under the ceiling of 0.530" in text
+    assert (
+        "All 4 variants that are told no order of the source stay under the ceiling of 0.530"
+        in text
+    )
 
 
 def test_maps_travel_inside_the_page_to_a_byte(page, quickstart):

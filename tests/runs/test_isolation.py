@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headtohead import LocalLauncher
+from headtohead.experiment import plan
 from headtohead.runs import files
 
 if TYPE_CHECKING:
@@ -192,6 +194,24 @@ def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -
     plan = files.read_json(study.runs / "other" / "experiment.json")
     assert all(run["reused_from"].startswith("tiny/") for run in plan["runs"])
     assert "2 runs are reused from other experiments" in done.stdout
+
+
+def test_a_launcher_warms_up_before_costs_are_counted_and_for_no_unsound_file(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def planned(*arguments: Any, make: Callable[..., Any] = plan._planned) -> Any:
+        called.append("count")
+        return make(*arguments)
+
+    monkeypatch.setattr(LocalLauncher, "warm", lambda self: called.append("warm"))
+    monkeypatch.setattr(plan, "_planned", planned)
+    study.run()
+    assert called == ["warm", "count"]
+    study.file.write_text(study.file.read_text().replace("sinusoidal", "sinusoidel"))
+    study.run(code=2)
+    assert called == ["warm", "count"]
 
 
 def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) -> None:

@@ -6,7 +6,7 @@ Nothing is written here but the cache of prepared data.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -57,6 +57,7 @@ def make_plan(
     cache: Path | None = None,
     *,
     fresh: bool = False,
+    ready: Callable[[], object] = lambda: None,
 ) -> Plan:
     """Plan a checked experiment.
 
@@ -66,12 +67,14 @@ def make_plan(
         runs_root: Folder that holds one folder per experiment; it may not exist yet.
         cache: Of data; default: H2H_CACHE or ~/.cache/headtohead.
         fresh: Take no run that exists for done.
+        ready: Called once the file is known to be sound, before costs are counted.
 
     Raises:
         HeadToHeadError: If the baseline is not defined, or data or runs folder cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root())
     design = expand(loaded, registry, prepared.undefined)
+    ready()
     asked = widths(design.variants)
     _refuse_matched_width(design, loaded)
     matched = match_variants(design.variants, prepared.count)

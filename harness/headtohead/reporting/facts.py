@@ -83,7 +83,7 @@ def _ceiling_facts(analysis: Analysis) -> list[str]:
     if analysis.ceiling is None or analysis.ceiling > TELLING_CEILING:
         return []
     who, stay = (
-        (f"All {len(verdicts)} variants without positions in the encoder", "stay")
+        (f"All {len(verdicts)} variants that are told no order of the source", "stay")
         if len(verdicts) > 1
         else (_title(analysis, next(iter(verdicts))), "stays")
     )

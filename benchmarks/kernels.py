@@ -21,7 +21,8 @@ from stacks import SIZES, batch_of, machine, stack_step
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from headtohead.model.attention import View, _short_attention
+from headtohead.model.attention import _short_attention
+from headtohead.model.view import View
 from headtohead.training.memory import keep_freed_memory
 
 SHAPES = [

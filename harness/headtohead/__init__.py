@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from headtohead.experiment.schema import RunConfig as RunConfig
     from headtohead.experiment.schema import Runtime as Runtime
     from headtohead.families.attention import Attention as Attention
+    from headtohead.families.attention import Shows as Shows
     from headtohead.families.dataset import Corpus as Corpus
     from headtohead.families.dataset import Dataset as Dataset
     from headtohead.families.dataset import Pair as Pair
     from headtohead.families.draws import Draws as Draws
+    from headtohead.families.draws import sorted_subset as sorted_subset
     from headtohead.families.entry import Options as Options
     from headtohead.families.entry import Setting as Setting
     from headtohead.families.launcher import Exit as Exit
@@ -55,10 +57,12 @@ _HOMES = {
     "RunConfig": "headtohead.experiment.schema",
     "Runtime": "headtohead.experiment.schema",
     "Attention": "headtohead.families.attention",
+    "Shows": "headtohead.families.attention",
     "Corpus": "headtohead.families.dataset",
     "Dataset": "headtohead.families.dataset",
     "Pair": "headtohead.families.dataset",
     "Draws": "headtohead.families.draws",
+    "sorted_subset": "headtohead.families.draws",
     "Options": "headtohead.families.entry",
     "Setting": "headtohead.families.entry",
     "Exit": "headtohead.families.launcher",
@@ -100,6 +104,7 @@ __all__ = [
     "RunConfig",
     "Runtime",
     "Setting",
+    "Shows",
     "Tensors",
     "find_geometry",
     "hookimpl",
@@ -111,6 +116,7 @@ __all__ = [
     "report",
     "results",
     "run",
+    "sorted_subset",
 ]
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pluggy
 
@@ -229,6 +229,22 @@ def current() -> Registry:
     if _current is None:
         _current = load_registry()
     return _current
+
+
+@overload
+def registered(family: Literal["positional"], name: str) -> type[Positional]: ...
+
+
+@overload
+def registered(family: Literal["attention"], name: str) -> type[Attention]: ...
+
+
+@overload
+def registered(family: Literal["masking"], name: str) -> type[Masking]: ...
+
+
+@overload
+def registered(family: str, name: str) -> type[Entry]: ...
 
 
 def registered(family: str, name: str) -> type[Entry]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.model.attention import View
+from headtohead.model.view import View
 from headtohead.testing.equality import same_function
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

@@ -394,7 +394,7 @@ def test_what_only_the_data_can_tell_is_asked_of_the_data(plan):
               to: {positional.encoder: {name: learned, max_length: 8}, data.max_words: 5,
                    train.lr: 2.0e-3}
     """)
-    reason = "tokens is longer than the learned table of 8"
+    reason = "tokens is longer than the 8 places of learned"
     assert [one.slug for one in found.design.excluded if reason in one.reason] == [
         "from-plus-positional.encoder", "to-minus-data.max_words",
     ]  # fmt: skip
@@ -478,7 +478,7 @@ def test_an_end_without_a_meaning_is_an_error_at_that_end(plan):
                          to: {positional: {name: learned, max_length: 3}}}}]
     """)  # fmt: skip
     assert message.startswith("x.yaml:9: design[0].path.to: a source of ")
-    assert "is longer than the learned table of 3" in message
+    assert "is longer than the 3 places of learned" in message
 
 
 # plan and record

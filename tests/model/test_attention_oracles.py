@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headtohead.model.attention import View
+from headtohead.model.view import View
 from headtohead.testing.kernels import KERNELS, forced
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

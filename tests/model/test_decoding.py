@@ -127,8 +127,8 @@ def test_translations_end_with_the_learned_table():
 
 def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
     subject = Subject(tiny_config({"name": "learned", "max_length": 5}))
-    with pytest.raises(HeadToHeadError, match=r"^position 6 is beyond the learned table of 5; "
-                       r"set positional\.encoder\.max_length higher$"):  # fmt: skip
+    with pytest.raises(HeadToHeadError, match=r"^place 6 is beyond the 5 places of learned; "
+                       r"set positional\.encoder\.max_length to at least 6$"):  # fmt: skip
         subject.logits()
 
 

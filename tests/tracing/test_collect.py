@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from headtohead import Positional, plugins
+from headtohead.experiment.undefined import undefined_reason
 from headtohead.model.attention import overrides
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -21,8 +22,7 @@ POSITIONALS, ATTENTIONS, MASKINGS = (
 
 
 def refused(positional, attention):
-    encoding = REGISTRY.positional(positional)
-    return REGISTRY.attention(attention).refusal(encoding, encoding.acts(encoding.Options()))
+    return undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
 
 
 GRID = [

@@ -411,12 +411,12 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
          "parts is empty, so nothing is trained; use epochs: 0"),
         ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 100},
           "positional": {"name": "learned", "max_length": 64}},
-         "a source of 100 tokens is longer than the learned table of 64; set "
+         "a source of 100 tokens is longer than the 64 places of learned; set "
          "positional.encoder.max_length to at least 100"),
         ({"evaluate": {"decode": "zeros"}, "positional": {
             "encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12},
             "cross": "none"}, "longest": {"source": 13, "target": 11}},
-         "a target of 13 tokens is longer than the learned table of 12; set "
+         "a target of 13 tokens is longer than the 12 places of learned; set "
          "positional.decoder.max_length to at least 13"),
         ({"longest": {"source": 3, "target": 1}},
          "no target has a second token, so there is nothing to predict; use target: same"),

@@ -24,8 +24,9 @@ from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import ModelConfig
 from headtohead.families.attention import Attention
 from headtohead.families.entry import Options
-from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.attention import MultiHeadAttention, View
+from headtohead.families.positional import BuildContext, Part, Positional
+from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.view import View
 from headtohead.plugins import registered
 
 PLAIN_ATTENTION, PLAIN_POSITIONAL = "split-heads", "none"
@@ -158,8 +159,7 @@ def positional_operations(
     part = _positional(encoding, options, sizes, role)
     if part is None:
         return None
-    plain = registered("attention", PLAIN_ATTENTION)
-    style = cast("type[Attention]", plain)
+    style = registered("attention", PLAIN_ATTENTION)
     attention = _attention(style, style.Options(), sizes, role, bias=False, positional=part)
     bare = attention_operations(style, style.Options(), sizes, role)
     if attention is None or bare is None:
@@ -185,7 +185,7 @@ def _attention(
     except HeadToHeadError:
         return None
     if positional is None:
-        none = cast("type[Positional]", registered("positional", PLAIN_POSITIONAL))
+        none = registered("positional", PLAIN_POSITIONAL)
         positional = none(none.Options(), context)
     return MultiHeadAttention(
         context, style(options, context), positional, "-inf", 0.0, bias, "xavier",
@@ -198,7 +198,7 @@ def _positional(
 ) -> Positional | None:
     if options is None:
         return None
-    style = cast("type[Attention]", registered("attention", PLAIN_ATTENTION))
+    style = registered("attention", PLAIN_ATTENTION)
     try:
         return encoding(options, _context(style, style.Options(), sizes, role))
     except HeadToHeadError:
@@ -217,6 +217,8 @@ def _weights(part: torch.nn.Module) -> int:
 
 def _counted(part: MultiHeadAttention, sizes: Sizes) -> int | None:
     tokens = sizes["n"]
+    if _ends_before(tokens, part.style) or _ends_before(tokens, part.positional):
+        return None
     x = torch.zeros(1, tokens, sizes["d"])
     places = torch.arange(tokens).unsqueeze(0)
     keep = torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool)
@@ -227,8 +229,16 @@ def _counted(part: MultiHeadAttention, sizes: Sizes) -> int | None:
 def _counted_embedding(part: Positional, sizes: Sizes, role: str) -> int | None:
     if role == "cross":
         return 0
+    if _ends_before(sizes["n"], part):
+        return None
     places = torch.arange(sizes["n"]).unsqueeze(0)
     return _operations(lambda: part.embed(places, role))
+
+
+def _ends_before(tokens: int, part: Part) -> bool:
+    """Tell whether an entry is not defined for so many places."""
+    limit = type(part).limit(part.options)
+    return limit is not None and limit < tokens
 
 
 def _operations(compute: Callable[[], Any]) -> int | None:

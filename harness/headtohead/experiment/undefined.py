@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.draft import FAMILIES
 from headtohead.experiment.schema import RunConfig
-from headtohead.families.entry import ROLES, Entry, Options, Setting
+from headtohead.families.entry import ROLES, Options, Setting
+from headtohead.families.positional import Part
+from headtohead.model.bounds import find_bound
+from headtohead.model.fit import misfit
 from headtohead.model.geometry import only_length
 from headtohead.plugins import Registered, Registry
 
@@ -98,15 +101,15 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
         chosen = config.attention.role(role)
         style = registry.attention(chosen.name)
         try:
-            style.geometry(style.Options.model_validate(chosen.options), config.model)
+            geometry = style.geometry(style.Options.model_validate(chosen.options), config.model)
         except HeadToHeadError as error:
             return str(error)
         placed = config.positional.role(role)
         encoding = registry.positional(placed.name)
         acts = encoding.acts(encoding.Options.model_validate(placed.options))
-        refusal = style.refusal(encoding, acts)
-        if refusal:
-            return refusal
+        reason = misfit(encoding, acts, style, geometry, role)
+        if reason:
+            return reason
     return None
 
 
@@ -117,7 +120,11 @@ def _refusal(config: RunConfig, longest: Mapping[str, int], registry: Registry) 
             found = registry.find(family, chosen.name)
             options = found.entry.Options.model_validate(chosen.options)
             reason = _ask(found, options, Setting(config, role, longest))
-            reason = reason or _too_long(found.entry, options, role, longest, chosen.name)
+            if reason:
+                return reason
+            if issubclass(found.entry, Part):
+                bound = find_bound(found.entry, options, family, role)
+                reason = bound.reason(config, longest) if bound else None
             if reason:
                 return reason
     return None
@@ -133,15 +140,3 @@ def _ask(found: Registered, options: Options, setting: Setting) -> str | None:
             f"plugin '{found.module}' ({found.distribution}): undefined_for of {found.family} "
             f"'{found.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error
-
-
-def _too_long(
-    entry: type[Entry], options: Options, role: str, longest: Mapping[str, int], name: str
-) -> str | None:
-    """Compare an encoding's limit with the data, for entries that only declare the limit."""
-    limit = entry.limit(options) if hasattr(entry, "limit") else None
-    sides = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}[role]
-    for side in sides:
-        if limit is not None and longest.get(side, 0) > limit:
-            return f"{name} has {limit} positions and the longest {side} has {longest[side]} tokens"
-    return None

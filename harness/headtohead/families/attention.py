@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -9,10 +10,17 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 from headtohead.families.entry import Options
-from headtohead.families.positional import Geometry, Part, Positional
+from headtohead.families.positional import Geometry, Part
 
 if TYPE_CHECKING:
     from headtohead.experiment.schema import ModelConfig
+
+
+Shows = Literal["same", "prefix", "other"]
+"""What a mask comes to: all queries see the same keys, each those up to its own place, or else.
+
+Keys that no query sees, padding for one, do not count.
+"""
 
 
 class Attention(Part):
@@ -49,6 +57,13 @@ class Attention(Part):
     The invariants hold styles to it whose scores are products; None for one that drops the scale.
     """
 
+    lacks: ClassVar[Mapping[str, str]] = {}
+    """Ways of encodings to act (``WAYS``) that mean nothing here, each with the reason.
+
+    A reason continues the name of the encoding: "acts on ..., which ... never makes". What follows
+    from ``projects``, ``hears_places`` and a geometry without keys is refused without being named.
+    """
+
     breaks: ClassVar[frozenset[str]] = frozenset()
     """Names of invariants that the style breaks, and is kept all the same: their verdicts name it.
 
@@ -74,21 +89,6 @@ class Attention(Part):
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
         """Return the one number of tokens that a decoder of this style reads, None if any."""
         return None
-
-    @classmethod
-    def limit(cls, options: Options) -> int | None:
-        """Return the largest number of places that the style is defined for, None if any."""
-        return None
-
-    @classmethod
-    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
-        """Return why an encoding that acts in these ways (``Positional.acts``) cannot, or None."""
-        if cls.projects or not acts & {"rotate", "bias", "score", "values"}:
-            return None
-        return (
-            f"{encoding.known_as} acts on queries, keys or scores, and {cls.known_as} attention "
-            "projects none; use an encoding that is added to embeddings, or 'none'"
-        )
 
     def read(self, x: Tensor, memory: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return scores, already masked, and values, of a style that projects nothing.
@@ -116,12 +116,15 @@ class Attention(Part):
         """Change scores after positions acted and before masking, for example across heads."""
         return scores
 
-    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
+    def shortcut(
+        self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows
+    ) -> Tensor:
         """Return what the heads read, ``[member, batch, head, query, width]``, without any weights.
 
         For a style whose weights need not be computed to train. It must equal the explicit path,
         which still gives the maps; where attention weights are dropped out, or an encoding acts on
-        scores or values, that path is taken.
+        scores or values, that path is taken. ``keep`` is None where nothing is masked, and
+        ``shows`` says what it comes to.
         """
         raise NotImplementedError
 

@@ -38,6 +38,21 @@ class Draws(nn.Module):
         return torch.stack(drawn).to(state.device)
 
 
+def sorted_subset(most: int, count: int, batch: int, generator: torch.Generator) -> Tensor:
+    """Return sorted numbers of ``1..most``, every subset of a row as likely, ``[batch, count]``.
+
+    By R. Floyd's method (J. Bentley, "Programming Pearls", CACM 1987): the largest number so far
+    allowed takes the place of one that is drawn twice.
+    """
+    largest = torch.arange(most - count + 1, most + 1)
+    share = torch.rand(batch, count, dtype=torch.float64, generator=generator)
+    drawn = (share * largest).long() + 1
+    for place in range(1, count):
+        taken = (drawn[:, :place] == drawn[:, place : place + 1]).any(dim=-1)
+        drawn[:, place] = torch.where(taken, largest[place], drawn[:, place])
+    return drawn.sort(dim=-1).values
+
+
 def _seed(out: Tensor, generator: torch.Generator) -> Tensor:
     """Fill ``[2]`` with a seed below 2^24, exact in float32, and a count of none."""
     out[0] = float(torch.randint(2**24, (), generator=generator))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from headtohead.families.entry import Entry, Options
@@ -39,6 +40,12 @@ class Masking(Entry):
             lengths: Live tokens on the key side, ``[batch]``; padding stands on the right.
         """
         raise NotImplementedError
+
+    def hides_later(self, role: str) -> bool:
+        """Tell whether no query sees a key that stands behind it, as ``keep`` shows."""
+        places = torch.arange(8)
+        keep = self.keep(role, places, places, torch.tensor([8]))
+        return keep is not None and not bool(keep.triu(1).any())
 
     def shows(self, role: str, query: int, key: int, length: int) -> bool | None:
         """Return whether one query may see one key, in plain numbers: the scheme's definition.

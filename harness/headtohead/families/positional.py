@@ -123,6 +123,16 @@ class Part(nn.Module, Entry):
         """Closed-form number of weights per member, beyond the four projections of attention."""
         return 0
 
+    @classmethod
+    def limit(cls, options: Options) -> int | None:
+        """Return the largest number of places that the entry is defined for, or None if any.
+
+        If nothing else is said, its option ``max_length``. The core keeps longer sentences away,
+        when a study is planned and when a model runs. With ``index`` "row", places are rows.
+        """
+        limit: int | None = getattr(options, "max_length", None)
+        return limit
+
 
 WAYS = ("embed", "rotate", "bias", "score", "values", "draw")
 """The methods by which a positional encoding may act."""
@@ -158,11 +168,6 @@ class Positional(Part):
         return frozenset(
             name for name in WAYS if getattr(cls, name) is not getattr(Positional, name)
         )
-
-    @classmethod
-    def limit(cls, options: Options) -> int | None:
-        """Largest number of positions that the encoding is defined for, or None if unbounded."""
-        return None
 
     @classmethod
     def index(cls, options: Options) -> Literal["time", "row"]:

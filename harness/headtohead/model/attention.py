@@ -9,8 +9,6 @@ scores are ``scale · qkᵀ`` unless the style has its own
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cache, cached_property
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +17,9 @@ from torch.nn import functional
 from headtohead.errors import UndefinedError
 from headtohead.families.attention import Attention
 from headtohead.families.positional import BuildContext, Positional
+from headtohead.model.fit import misfit
 from headtohead.model.layers import Record, StackedLinear, apply_dropout
+from headtohead.model.view import Cache, View
 
 SHORT = 24 * 24
 """Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
@@ -29,78 +29,6 @@ MANY = 64
 
 Both measured on this project's sizes, forward and backward: up to 2.1 times (docs/performance.md).
 """
-
-
-@dataclass(frozen=True)
-class View:
-    """Who sees whom in one pass: positions ``[1, time]`` of both sides, and what is kept.
-
-    ``keep`` is ``[member, batch or 1, 1, query, key]`` or None where nothing is masked. What
-    follows from it is computed once for all layers.
-    """
-
-    query_positions: Tensor
-    key_positions: Tensor
-    keep: Tensor | None
-    drawn: bool = False
-    """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
-    _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
-
-    def additive(self, dtype: torch.dtype, fill: str) -> Tensor | None:
-        """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
-
-        ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
-        path has them.
-        """
-        if self.keep is None:
-            return None
-        if dtype not in self._additive:
-            low = -torch.inf if fill == "-inf" else -1e9
-            zero, lowest = _numbers(dtype, self.keep.device, low)
-            self._additive[dtype] = torch.where(self.keep.flatten(0, 1), zero, lowest)
-        return self._additive[dtype]
-
-    @cached_property
-    def dead_rows(self) -> Tensor:
-        """True for queries that keep no key, ``[member · batch or 1, 1, query, 1]``."""
-        assert self.keep is not None
-        return ~self.keep.flatten(0, 1).any(dim=-1, keepdim=True)
-
-    @cached_property
-    def has_dead_rows(self) -> bool:
-        """Whether any query keeps no key; shapes without numbers do not tell."""
-        if self.keep is None or self.keep.is_meta:
-            return False
-        return bool(self.dead_rows.any())
-
-
-@cache
-def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
-    return torch.zeros((), dtype=dtype, device=device), torch.full(
-        (), low, dtype=dtype, device=device
-    )
-
-
-@dataclass
-class Cache:
-    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``."""
-
-    keys: Tensor
-    values: Tensor
-    filled: int = 0
-
-    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new tokens and return all of them."""
-        end = self.filled + keys.shape[3]
-        self.keys[:, :, :, self.filled : end] = keys
-        self.values[:, :, :, self.filled : end] = values
-        self.filled = end
-        return self.keys[:, :, :, :end], self.values[:, :, :, :end]
-
-    def rows(self, chosen: Tensor) -> None:
-        """Keep only the given batch rows."""
-        self.keys = self.keys[:, chosen]
-        self.values = self.values[:, chosen]
 
 
 def overrides(part: nn.Module, base: type, name: str) -> bool:
@@ -129,9 +57,9 @@ class MultiHeadAttention(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         acts = type(positional).acts(positional.options)
-        refusal = style.refusal(type(positional), acts)
-        if refusal:
-            raise UndefinedError(refusal)
+        reason = misfit(type(positional), acts, type(style), context.geometry, context.role)
+        if reason:
+            raise UndefinedError(reason)
         self.context = context
         self.style = style
         # Held in a tuple: the encoding belongs to the model, not to each of its layers.
@@ -327,7 +255,10 @@ class MultiHeadAttention(nn.Module):
         """Return what the heads read, members folded into the batch or not."""
         if not self._has_shortcut:
             return self._fused(q, k, v, view)
-        return self.style.shortcut(q, k, v, view.keep)
+        shows = view.shows
+        if shows is None:
+            shows = "prefix" if self.context.role == "decoder" else "same"
+        return self.style.shortcut(q, k, v, view.keep, shows)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
         """Return what the heads read, ``[member · batch, head, query, width]``."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from headtohead.model.attention import Cache, View
 from headtohead.model.layers import FeedForward, Record, StackedLayerNorm, apply_dropout
+from headtohead.model.view import Cache, View
 
 if TYPE_CHECKING:
     from headtohead.model.transformer import Builder

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
-from headtohead.families.positional import Positional
-from headtohead.model.blocks import DecoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Transformer
 
@@ -16,24 +14,13 @@ from headtohead.model.transformer import Transformer
 def is_causal(model: Transformer) -> bool:
     """Tell whether the decoder's masks hide every later token, so that a cache is exact."""
     reading = ("decoder",) if model.hears_source else ("decoder", "cross")
-    return all(_hides_later(model, role) for role in reading)
-
-
-def _hides_later(model: Transformer, role: str) -> bool:
-    places = torch.arange(8)
-    keep = model.maskings[role].keep(role, places, places, torch.tensor([8]))
-    return keep is not None and not bool(keep.triu(1).any())
+    return all(model.maskings[role].hides_later(role) for role in reading)
 
 
 def longest_target(model: Transformer, wanted: int) -> int:
     """Return ``wanted`` tokens, or fewer where positions or attention of the decoder end before."""
-    positional = model.positionals["decoder"]
-    assert isinstance(positional, Positional)
-    limits = [type(positional).limit(positional.options)]
-    for layer in model.decoder:
-        assert isinstance(layer, DecoderLayer)
-        limits += [type(s).limit(s.options) for s in (layer.attention.style, layer.cross.style)]
-    return min([wanted, *(limit for limit in limits if limit is not None)])
+    bounds = model.bounds["decoder"] + model.bounds["cross"]
+    return min([wanted, *(bound.most for bound in bounds if bound.counts == "places")])
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,9 +13,10 @@ from headtohead import plugins
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
-from headtohead.families.positional import BuildContext, Positional
-from headtohead.model.attention import Cache, MultiHeadAttention, View
+from headtohead.families.positional import BuildContext, Part, Positional
+from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import Borrowed, Branch, DecoderLayer, EncoderLayer
+from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import (
     FeedForward,
@@ -27,6 +28,7 @@ from headtohead.model.layers import (
     apply_dropout,
 )
 from headtohead.model.sizes import Sizes, find_rows, find_sizes
+from headtohead.model.view import Cache, View
 
 Observe = Callable[[str, int | None, str, Tensor], None]
 """Receives role, layer, name and value of every step, on the explicit path.
@@ -124,6 +126,8 @@ class Transformer(nn.Module):
             role: isinstance(one, Positional) and "draw" in type(one).acts(one.options)
             for role, one in self.positionals.items()
         }
+        self.bounds = {role: list(build.bounds(role)) for role in ROLES}
+        """How many places the entries of a role know; ``encode`` and ``decode`` refuse more."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -171,6 +175,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``."""
         time = source.shape[-1]
+        self._check("encoder", source.shape[1], time)
         drawn = self._draw("encoder", source)
         view = self._view("encoder", (0, time), (0, time), lengths, drawn)
         embedding = self.source_embedding or self.target_embedding
@@ -193,6 +198,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
         places = (0, target.shape[-1])
+        self._check("decoder", target.shape[1], places[1])
         drawn = self._draw("decoder", target)
         own = self._view("decoder", places, places, lengths, drawn)
         cross = self._cross_view(places, places[1], lengths, memory, memory_lengths)
@@ -220,6 +226,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the decoder's output for one new token ``[member, batch, 1]`` after the cached."""
         live = torch.full_like(memory_lengths, position + 1)
+        self._check("decoder", token.shape[1], position + 1)
         own = self._view("decoder", (position, 1), (0, position + 1), live)
         cross = self._cross_view((position, 1), position + 1, live, memory, memory_lengths)
         x = self._embed(token, self.target_embedding, "decoder", position)
@@ -285,6 +292,11 @@ class Transformer(nn.Module):
                 record("positions", added.expand_as(x).flatten(1, 2))
                 record("sum", x.flatten(1, 2))
         return apply_dropout(x.flatten(1, 2), self.sizes.dropout_embedding, self.training)
+
+    def _check(self, role: str, rows: int, places: int) -> None:
+        """Refuse more than the entries of a role are defined for."""
+        for bound in self.bounds[role]:
+            bound.check(places, rows)
 
     def _draw(self, role: str, ids: Tensor) -> Tensor | None:
         """Return what training calls the places of a batch, ``[member · batch, time]``, or None."""
@@ -355,8 +367,10 @@ class Transformer(nn.Module):
         memory_lengths: Tensor,
     ) -> View:
         """Return what the second attention sees: the memory, or the ``written`` target tokens."""
+        read = memory.shape[2] if self.hears_source else written
+        self._check("cross", memory.shape[1], max(written, read))
         if self.hears_source:
-            return self._view("cross", queries, (0, memory.shape[2]), memory_lengths)
+            return self._view("cross", queries, (0, read), memory_lengths)
         return self._view("cross", queries, (0, written), lengths)
 
 
@@ -410,6 +424,16 @@ class Builder:
             self.sizes.dropout_attention, self.config.model.bias, self.config.model.init,
             self_attention=role != "cross" or self.config.model.cross == "decoder",
         )  # fmt: skip
+
+    def bounds(self, role: str) -> Iterator[Bound]:
+        """Yield how many places the encoding and the attention of a role know."""
+        for family in ("positional", "attention"):
+            chosen = getattr(self.config, family).role(role)
+            entry = self.registry.find(family, chosen.name).entry
+            assert issubclass(entry, Part)
+            found = find_bound(entry, chosen.options, family, role)
+            if found is not None:
+                yield found
 
     def share(self, name: str) -> None:
         """Make one part that serves every place from now on."""

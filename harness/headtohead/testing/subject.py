@@ -19,10 +19,11 @@ from headtohead.families.attention import Attention
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import Positional
-from headtohead.model.attention import MultiHeadAttention, View, overrides
+from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
+from headtohead.model.view import View
 from headtohead.testing.tiny import tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))

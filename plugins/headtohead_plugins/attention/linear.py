@@ -8,21 +8,15 @@ place, they are sums over blocks of ``BLOCK`` keys, added up along time; under a
 scores are computed after all. A masked key weighs 0 under every fill.
 """
 
-import weakref
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import (
-    Attention,
-    Geometry,
-    ModelConfig,
-    Options,
-    Positional,
-    hookimpl,
-)
+from headtohead import Attention, Geometry, ModelConfig, Options, Shows, hookimpl
 
 BLOCK = 32
 """Keys within which a causal sum is computed by scores: as many as a head is wide, or so."""
@@ -44,27 +38,15 @@ class Linear(Attention):
     """Split heads whose weights are φ(q)·φ(k), divided by their sum."""
 
     map_note = "φ(q)·φ(k) over its sum, computed for the map alone: training makes no such matrix"
+    lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("bias", "score", "values"),
+        "acts on the matrix of scores, which linear attention never makes",
+    ) | {"rotate": "turns queries and keys, and φ of what was turned is no longer relative"}
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads of width d_model / heads, products unscaled."""
         return replace(super().geometry(options, model), scale=1.0)
-
-    @classmethod
-    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
-        """Refuse what needs a score matrix, and what turns queries and keys before φ."""
-        if acts & {"bias", "score", "values"}:
-            return (
-                f"{encoding.known_as} acts on the matrix of scores, which linear attention never "
-                "makes; use an encoding that is added to embeddings, or 'none'"
-            )
-        if "rotate" in acts:
-            return (
-                f"{encoding.known_as} turns queries and keys, whose products linear attention does "
-                "not take: φ of what was turned is no longer relative; use an encoding that is "
-                "added to embeddings, or 'none'"
-            )
-        return None
 
     def formula(self) -> str:
         """Return a weight."""
@@ -81,24 +63,20 @@ class Linear(Attention):
         kept = scores if keep is None else torch.where(keep, scores, 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=LEAST)
 
-    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None) -> Tensor:
+    def shortcut(
+        self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows
+    ) -> Tensor:
         """Return the same without the weights, where the mask allows."""
-        q, k = feature(q), feature(k)
-        v = pad(v, (0, 1), value=1.0)
-        kind = _kind(keep, self.context.role)
-        if keep is not None and kind != "other":
-            k = k * keep.any(-2).unsqueeze(-1).to(k.dtype)
-        if kind == "same":
-            read = q @ (k.transpose(-2, -1) @ v)
-        elif kind == "prefix":
-            read = _prefix_sums(q, k, v)
-        else:
-            assert keep is not None
+        q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
+        if keep is not None and shows == "other":
             read = torch.where(keep, q @ k.transpose(-2, -1), 0.0) @ v
+        else:
+            k = k if keep is None else k * keep.any(-2).unsqueeze(-1).to(k.dtype)
+            read = prefix_sums(q, k, v) if shows == "prefix" else q @ (k.transpose(-2, -1) @ v)
         return read[..., :-1] / read[..., -1:].clamp(min=LEAST)
 
 
-def _prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Return ``Σ_{j <= i} (q_i·k_j) v_j``, block by block."""
     time = q.shape[-2]
     blocks = -(-time // BLOCK)
@@ -110,32 +88,6 @@ def _prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     before = pad(own.cumsum(-3), (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
     read = (q @ k.transpose(-2, -1)).tril() @ v + q @ before
     return read.flatten(-3, -2)[..., :time, :]
-
-
-_kinds: dict[int, tuple[weakref.ref[Tensor], str]] = {}
-"""Of the masks of this pass: all layers of a role are given the same tensor."""
-
-
-def _kind(keep: Tensor | None, role: str) -> str:
-    """Return ``same``, ``prefix`` or ``other``; shapes without numbers are taken for the usual."""
-    if keep is None or keep.shape[-2] == 1:
-        return "same"
-    if keep.is_meta:
-        return "prefix" if role == "decoder" else "same"
-    known = _kinds.get(id(keep))
-    if known is None or known[0]() is not keep:
-        for old in [place for place, (mask, _) in _kinds.items() if mask() is None]:
-            del _kinds[old]
-        known = _kinds[id(keep)] = (weakref.ref(keep), _look(keep))
-    return known[1]
-
-
-def _look(keep: Tensor) -> str:
-    live = keep.any(-2, keepdim=True)
-    if bool((keep == live).all()):
-        return "same"
-    square = keep.shape[-2] == keep.shape[-1]
-    return "prefix" if square and bool((keep == live.expand_as(keep).tril()).all()) else "other"
 
 
 @hookimpl

@@ -11,14 +11,7 @@ from dataclasses import replace
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import (
-    Attention,
-    Geometry,
-    HeadToHeadError,
-    ModelConfig,
-    Positional,
-    hookimpl,
-)
+from headtohead import Attention, Geometry, ModelConfig, hookimpl
 from headtohead import Options as BaseOptions
 
 
@@ -41,27 +34,6 @@ class Random(Attention):
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
         """Return heads without keys."""
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
-
-    @classmethod
-    def limit(cls, options: BaseOptions) -> int:
-        """Return the size of R."""
-        assert isinstance(options, RandomOptions)
-        return options.max_length
-
-    @classmethod
-    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
-        """Refuse what acts on queries, of which there are none, and what renames places."""
-        if acts & {"rotate", "score"}:
-            return (
-                f"{encoding.known_as} acts on queries, and random attention has none; use an "
-                "encoding that is added to embeddings or to scores, or 'none'"
-            )
-        if "draw" in acts:
-            return (
-                f"{encoding.known_as} draws the places it trains on, and random attention has a "
-                "score for each pair of true ones; use an encoding that takes places as they are"
-            )
-        return None
 
     def build(self) -> None:
         """Draw R."""
@@ -86,17 +58,6 @@ class Random(Attention):
     ) -> Tensor:
         """Look the pairs of places up."""
         table: Tensor = self.table
-        # Places start at 0 and grow: only the one query of a cached step has to be looked at.
-        asked = query_positions.shape[-1]
-        if asked == 1 and not query_positions.is_meta:
-            asked = int(query_positions[0, 0]) + 1
-        longest = max(asked, key_positions.shape[-1])
-        if longest > table.shape[-1]:
-            role = self.context.role
-            raise HeadToHeadError(
-                f"position {longest} is beyond the random table of {table.shape[-1]}; "
-                f"set attention.{role}.max_length higher"
-            )
         seen = table[:, :, query_positions[0]][..., key_positions[0]]
         return seen.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
 

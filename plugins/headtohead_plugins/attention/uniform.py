@@ -9,14 +9,7 @@ unless an encoding adds to the scores, which then are that encoding alone, still
 
 from dataclasses import replace
 
-from headtohead import (
-    Attention,
-    Geometry,
-    ModelConfig,
-    Options,
-    Positional,
-    hookimpl,
-)
+from headtohead import Attention, Geometry, ModelConfig, Options, hookimpl
 
 
 class Uniform(Attention):
@@ -26,16 +19,6 @@ class Uniform(Attention):
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
         """Return heads without keys."""
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
-
-    @classmethod
-    def refusal(cls, encoding: type[Positional], acts: frozenset[str]) -> str | None:
-        """Refuse what acts on queries, of which there are none."""
-        if not acts & {"rotate", "score"}:
-            return None
-        return (
-            f"{encoding.known_as} acts on queries, and uniform attention has none; use an encoding "
-            "that is added to embeddings or to scores, or 'none'"
-        )
 
     def formula(self) -> str:
         """Return the scores, which an encoding may add to."""

@@ -10,14 +10,14 @@ quarter of 2048 training tokens); f has no bias at its output, which a softmax d
 starts normally, with the variance of the usual uniform start.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Masking, Positional, Setting, hookimpl, registered
 from headtohead import Options as BaseOptions
+from headtohead import Positional, Setting, hookimpl, registered
 
 
 class FireOptions(BaseOptions):
@@ -60,7 +60,8 @@ class Fire(Positional):
                 f"where keys are behind the query; for the {setting.role} use another encoding"
             )
         masking = setting.config.masking.decoder
-        if _hides_later(masking.name, masking.options):
+        entry = registered("masking", masking.name)
+        if entry(entry.Options.model_validate(masking.options)).hides_later("decoder"):
             return None
         return f"fire needs a causal decoder, and masking {masking.name} shows it later tokens"
 
@@ -90,13 +91,3 @@ def register_positionals() -> dict[str, type[Positional]]:
 
 def _sets(options, context) -> int:  # type: ignore[no-untyped-def]
     return int(context.layers) if options.layers == "own" else 1
-
-
-def _hides_later(name: str, options: dict[str, Any]) -> bool:
-    """Tell whether a masking hides from each target token those behind it."""
-    entry = registered("masking", name)
-    assert issubclass(entry, Masking)
-    places = torch.arange(8)
-    masking = entry(entry.Options.model_validate(options))
-    keep = masking.keep("decoder", places, places, torch.tensor([8]))
-    return keep is not None and not bool(keep.triu(1).any())

@@ -8,8 +8,8 @@ Departs from the paper: a position beyond the table is an error, never a clamp.
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import HeadToHeadError, Positional, Setting, hookimpl
 from headtohead import Options as BaseOptions
+from headtohead import Positional, hookimpl
 
 
 class LearnedOptions(BaseOptions):
@@ -33,30 +33,9 @@ class Learned(Positional):
         self.table = self.parameter(*shape, std=self.options.std)
 
     @classmethod
-    def limit(cls, options: BaseOptions) -> int:
-        """Return the size of the table."""
-        assert isinstance(options, LearnedOptions)
-        return options.max_length
-
-    @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
         """Return max_length · d_model."""
         return int(options.max_length * context.d_model)
-
-    @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse cross-attention, which has no embeddings, and data longer than the table."""
-        if setting.role == "cross":
-            return "learned adds to embeddings, which cross-attention has none of; use 'none'"
-        side = "source" if setting.role == "encoder" else "target"
-        longest = setting.longest.get(side, 0)
-        limit = cls.limit(options)
-        if longest > limit:
-            return (
-                f"a {side} of {longest} tokens is longer than the learned table of {limit}; "
-                f"set positional.{setting.role}.max_length to at least {longest}"
-            )
-        return None
 
     def formula(self) -> str:
         """Return where the numbers come from."""
@@ -64,13 +43,6 @@ class Learned(Positional):
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
         """Look the positions up, ``[member, batch or 1, time, d_model]``."""
-        # Positions always start at 0 and grow, so the largest is last: no read of the tensor's
-        # values is needed for a full pass, and none waits for the device.
-        if positions.shape[-1] > self.table.shape[1]:
-            raise HeadToHeadError(
-                f"position {positions.shape[-1]} is beyond the learned table of "
-                f"{self.table.shape[1]}; set positional.{role}.max_length higher"
-            )
         return self.table[:, positions]
 
 

@@ -47,11 +47,8 @@ class Rotary(Positional):
 
     @classmethod
     def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse keys of no width, or of an odd one, which has no pairs."""
+        """Refuse keys of an odd width, which has no pairs."""
         width = find_geometry(setting.config, setting.role).key_width
-        if not width:
-            name = setting.config.attention.role(setting.role).name
-            return f"rotary turns queries and keys, and {name} has none; use another encoding"
         return f"rotary needs an even key width, got {width}" if width % 2 else None
 
     def formula(self) -> str:

@@ -6,13 +6,11 @@ drawn uniformly from 0..K for each sentence and step, apart for source and targe
 Evaluation takes k = 0, as the paper says; the authors' code trains on 0..K - 1 and evaluates at K.
 """
 
-from typing import cast
-
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Draws, Positional, Setting, hookimpl, registered
+from headtohead import Draws, Positional, hookimpl, registered
 from headtohead import Options as BaseOptions
 
 
@@ -30,7 +28,7 @@ class Shape(Positional):
 
     def build(self) -> None:
         """Make the sinusoids and each member's stream of offsets."""
-        entry = cast("type[Positional]", registered("positional", "sinusoidal"))
+        entry = registered("positional", "sinusoidal")
         self.sinusoidal = entry(entry.Options(), self.context)
         self.draws = Draws(self.context)
 
@@ -38,13 +36,6 @@ class Shape(Positional):
     def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
         """Return the sinusoid."""
         return ("sinusoidal",)
-
-    @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse cross-attention, which has no embeddings."""
-        if setting.role != "cross":
-            return None
-        return "shape adds to embeddings, which cross-attention has none of; use 'none'"
 
     def formula(self) -> str:
         """Return the sinusoids, and what p counts."""

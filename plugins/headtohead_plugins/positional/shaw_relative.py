@@ -14,7 +14,9 @@ from pydantic import Field
 from torch import Tensor
 
 from headtohead import Options as BaseOptions
-from headtohead import Positional, Setting, find_geometry, hookimpl
+from headtohead import Positional, hookimpl
+
+ACTS = frozenset({"score", "values"})
 
 
 class ShawOptions(BaseOptions):
@@ -50,13 +52,9 @@ class ShawRelative(Positional):
         return sum(prod(shape) for shape in _shapes(options, context) if shape)
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse vectors on keys where there are none."""
-        assert isinstance(options, ShawOptions)
-        if options.on == "values" or find_geometry(setting.config, setting.role).key_width:
-            return None
-        name = setting.config.attention.role(setting.role).name
-        return f"shaw-relative adds to keys, and {name} has none; set its option on: values"
+    def acts(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
+        """Return where the options put the vectors."""
+        return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, ACTS))
 
     def formula(self) -> str:
         """Return both sums, or the one that the options ask for."""
@@ -73,7 +71,7 @@ class ShawRelative(Positional):
             return None
         table = self.on_keys[:, None, layer]
         products = q @ table.transpose(-2, -1) * self.context.geometry.scale
-        rows = self._rows(query_positions, key_positions)
+        rows = self.remember(find_rows, query_positions, key_positions, self.options.clip)
         return products.gather(-1, rows.expand(*products.shape[:3], -1, -1))
 
     def values(
@@ -82,13 +80,10 @@ class ShawRelative(Positional):
         """Return the weighted sum of the vectors on values."""
         if self.on_values is None:
             return None
-        rows = self._rows(query_positions, key_positions).expand_as(weights)
+        rows = self.remember(find_rows, query_positions, key_positions, self.options.clip)
         table = self.on_values[:, None, layer]
         received = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
-        return received.scatter_add(-1, rows, weights) @ table
-
-    def _rows(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        return self.remember(find_rows, query_positions, key_positions, self.options.clip)
+        return received.scatter_add(-1, rows.expand_as(weights), weights) @ table
 
 
 @hookimpl
@@ -99,7 +94,7 @@ def register_positionals() -> dict[str, type[Positional]]:
 
 def _shapes(options, context) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
     """Return the shapes of the tables on keys and on values, ``()`` for one that is not there."""
-    geometry, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
-    keys = (context.layers, geometry.heads if own else 1, rows, geometry.key_width)
-    values = (context.layers, geometry.reading_heads if own else 1, rows, geometry.value_width)
+    g, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
+    keys = (context.layers, g.heads if own else 1, rows, g.key_width)
+    values = (context.layers, g.reading_heads if own else 1, rows, g.value_width)
     return () if options.on == "values" else keys, () if options.on == "keys" else values

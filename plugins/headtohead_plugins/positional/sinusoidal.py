@@ -13,15 +13,17 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import HeadToHeadError, Positional, Setting, hookimpl
 from headtohead import Options as BaseOptions
+from headtohead import Positional, hookimpl
 from headtohead.experiment.schema import Neutral
+
+Arithmetic = Literal["exact", "single", "single-log"]
 
 
 class SinusoidalOptions(BaseOptions):
     """How the table is computed."""
 
-    arithmetic: Annotated[Literal["exact", "single", "single-log"], Neutral("exact")] = Field(
+    arithmetic: Annotated[Arithmetic, Neutral("exact")] = Field(
         "exact",
         description="exact: in double precision; single: angles in single precision, as notebooks "
         "1 to 3 compute them, off by 1e-5 at position 128; single-log: log 10000 too, as notebook "
@@ -36,22 +38,18 @@ class SinusoidalOptions(BaseOptions):
     )
 
 
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Return the table rows of ``positions``, ``[*positions.shape, width]``, in float64.
+def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -> Tensor:
+    """Return the table rows of ``positions``, ``[*positions.shape, width]``, in that precision.
 
-    >>> sinusoids(torch.tensor([0, 1]), 4)[1, 0].item() == torch.tensor(1.0).double().sin().item()
+    >>> sinusoids(torch.tensor([0, 1]), 4)[1, 0].item() == math.sin(1)
     True
     """
-    even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
-    angles = positions.double().unsqueeze(-1) * 10000.0 ** (-even / width)
-    return _side_by_side(angles, width)
-
-
-def single_sinusoids(positions: Tensor, width: int, log: Tensor | float) -> Tensor:
-    """As ``sinusoids``, every step in float32, with ``log`` for the logarithm of 10000."""
-    even = torch.arange(0, width, 2, dtype=torch.float32, device=positions.device)
-    angles = positions.float().unsqueeze(-1) * torch.exp(even * -(log / width))
-    return _side_by_side(angles, width)
+    dtype = torch.float64 if arithmetic == "exact" else torch.float32
+    even = torch.arange(0, width, 2, dtype=dtype, device=positions.device)
+    log = torch.tensor(10000.0).log() if arithmetic == "single-log" else math.log(10000.0)
+    rates = 10000.0 ** (-even / width) if arithmetic == "exact" else (even * -(log / width)).exp()
+    angles = positions.to(dtype).unsqueeze(-1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
 
 class Sinusoidal(Positional):
@@ -61,37 +59,20 @@ class Sinusoidal(Positional):
     options: SinusoidalOptions
 
     @classmethod
-    def index(cls, options: BaseOptions) -> Literal["time", "row"]:
+    def index(cls, options) -> Literal["time", "row"]:  # type: ignore[no-untyped-def]
         """Return what the options say."""
-        assert isinstance(options, SinusoidalOptions)
-        return options.index
+        return "row" if options.index == "row" else "time"
 
     @classmethod
-    def broken_by(cls, options: BaseOptions) -> dict[str, str]:
+    def limit(cls, options) -> int | None:  # type: ignore[no-untyped-def]
+        """Return the rows in the table, if p counts rows."""
+        return int(options.max_len) if options.index == "row" else None
+
+    @classmethod
+    def broken_by(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
         """Return that single precision is no double precision."""
-        assert isinstance(options, SinusoidalOptions)
-        if options.arithmetic == "exact":
-            return {}
-        return {"precision": f"arithmetic: {options.arithmetic}"}
-
-    @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse cross-attention, which has no embeddings, and batches larger than the table."""
-        assert isinstance(options, SinusoidalOptions)
-        if setting.role == "cross":
-            return "sinusoidal adds to embeddings, which cross-attention has none of; use 'none'"
-        rows = _most_rows(setting)
-        if options.index == "row" and rows > options.max_len:
-            return (
-                f"sinusoidal with index 'row' has {options.max_len} rows, and a batch may have "
-                f"{rows} sentences; set train.batch_size and evaluate.batch_size to at most "
-                f"{options.max_len}"
-            )
-        return None
-
-    def embed(self, positions: Tensor, role: str) -> Tensor:
-        """Return the sinusoids of the positions, equal for every member."""
-        return self.remember(self._table, positions, role)
+        single = options.arithmetic != "exact"
+        return {"precision": f"arithmetic: {options.arithmetic}"} if single else {}
 
     def formula(self) -> str:
         """Return the sinusoids, and what p counts."""
@@ -99,20 +80,9 @@ class Sinusoidal(Positional):
         waves = "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
         return f"{waves}, p: {counted}"
 
-    def _table(self, positions: Tensor, role: str) -> Tensor:
-        options, width = self.options, self.context.d_model
-        assert isinstance(options, SinusoidalOptions)
-        if options.index == "row" and len(positions) > options.max_len:
-            raise HeadToHeadError(
-                f"a batch of {len(positions)} sentences is larger than the table of "
-                f"{options.max_len} rows that positional.{role} with index 'row' has; "
-                f"make batches smaller, or set positional.{role}.max_len higher"
-            )
-        if options.arithmetic == "exact":
-            return sinusoids(positions, width).unsqueeze(0)
-        single = options.arithmetic == "single"
-        log = math.log(10000.0) if single else torch.tensor(10000.0).log().to(positions.device)
-        return single_sinusoids(positions, width, log).unsqueeze(0)
+    def embed(self, positions: Tensor, role: str) -> Tensor:
+        """Return the sinusoids of the positions, equal for every member."""
+        return self.remember(_stacked, positions, self.context.d_model, self.options.arithmetic)
 
 
 @hookimpl
@@ -121,11 +91,5 @@ def register_positionals() -> dict[str, type[Positional]]:
     return {"sinusoidal": Sinusoidal}
 
 
-def _most_rows(setting: Setting) -> int:
-    """Return the most sentences that a batch can have."""
-    train, evaluate = setting.config.train, setting.config.evaluate
-    return max(train.batch_size or train.batch_tokens, evaluate.batch_size)
-
-
-def _side_by_side(angles: Tensor, width: int) -> Tensor:
-    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
+def _stacked(positions: Tensor, width: int, arithmetic: Arithmetic) -> Tensor:
+    return sinusoids(positions, width, arithmetic).unsqueeze(0)

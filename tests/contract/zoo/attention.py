@@ -342,7 +342,7 @@ class WrongShortcut(SplitHeads):
 
     weights = "signed"
 
-    def shortcut(self, q, k, v, keep):
+    def shortcut(self, q, k, v, keep, shows):
         read = q @ (k.transpose(-2, -1) @ v)
         return read * self.context.geometry.scale / k.shape[-2]
 

@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead import Draws, Positional, hookimpl
+from headtohead import Draws, Positional, hookimpl, sorted_subset
 from headtohead_plugins.positional.alibi import Alibi, slopes
 from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned
 from headtohead_plugins.positional.none import NoPositional
-from headtohead_plugins.positional.randomised import Randomised, subset
+from headtohead_plugins.positional.randomised import Randomised
 from headtohead_plugins.positional.rotary import Rotary, angles, rotate_pairs
 from headtohead_plugins.positional.shape import Shape
 from headtohead_plugins.positional.sinusoidal import Sinusoidal, sinusoids
@@ -377,7 +377,7 @@ class UnsortedDraw(Randomised):
     caught_by = ("drawn-positions",)
 
     def draw(self, batch, time):
-        return self.draws(lambda own: subset(2048, time, batch, own).flip(-1))
+        return self.draws(lambda own: sorted_subset(2048, time, batch, own).flip(-1))
 
 
 class ForgottenDraws(Shape):

@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from headtohead.model.attention import View
+from headtohead.model.view import View
 from headtohead.testing.subject import Subject, filled
 from headtohead.testing.tiny import tiny_config
 

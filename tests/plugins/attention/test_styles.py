@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import cached_property
 
 import pytest
 import torch
@@ -12,11 +13,11 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
+from headtohead.model.view import View
 from headtohead.testing.equality import same_function
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-from headtohead_plugins.attention import linear
 
 NEW = (
     "multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform",
@@ -132,7 +133,7 @@ REFUSED = {
     ("rotary", "uniform"): ON_QUERIES.format("uniform"),
     ("rotary", "random"): ON_QUERIES.format("random"),
     ("alibi", "linear"): "acts on the matrix of scores, which linear attention never makes",
-    ("rotary", "linear"): "turns queries and keys, whose products linear attention does not take",
+    ("rotary", "linear"): "turns queries and keys, and φ of what was turned is no longer relative",
 }
 
 
@@ -148,9 +149,7 @@ def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, att
 @pytest.mark.parametrize(("positional", "attention"), list(itertools.product(
     ["none", "sinusoidal", "learned", "rotary", "alibi"], NEW)))  # fmt: skip
 def test_everything_else_is_defined(positional, attention):
-    encoding = REGISTRY.positional(positional)
-    acts = encoding.acts(encoding.Options())
-    refused = REGISTRY.attention(attention).refusal(encoding, acts)
+    refused = undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
     assert (refused is not None) is ((positional, attention) in REFUSED)
 
 
@@ -158,12 +157,13 @@ def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
     config = tiny_config("none", {"name": "random", "max_length": 7})
     assert undefined_reason(config, {"source": 7, "target": 7}, REGISTRY) is None
     assert undefined_reason(config, {"source": 8, "target": 7}, REGISTRY) == (
-        "random has 7 positions and the longest source has 8 tokens"
+        "a source of 8 tokens is longer than the 7 places of random; "
+        "set attention.encoder.max_length to at least 8"
     )
     model = Subject(config).model
     ids, lengths = torch.ones(2, 1, 8, dtype=torch.long), torch.full((2, 1), 8)
-    with pytest.raises(HeadToHeadError, match=r"^position 8 is beyond the random table of 7; set "
-                       r"attention\.encoder\.max_length higher$"):  # fmt: skip
+    with pytest.raises(HeadToHeadError, match=r"^place 8 is beyond the 7 places of random; set "
+                       r"attention\.encoder\.max_length to at least 8$"):  # fmt: skip
         model(ids, lengths, ids, lengths)
 
 
@@ -173,7 +173,7 @@ def test_decoding_ends_where_the_random_matrix_ends():
     assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
-    with pytest.raises(HeadToHeadError, match="position 8 is beyond the random table of 7"):
+    with pytest.raises(HeadToHeadError, match="place 8 is beyond the 7 places of random"):
         model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches(memory, 9))
 
 
@@ -246,11 +246,13 @@ def test_content_free_styles_cost_no_scores():
 
 def test_masks_are_told_apart_once_for_all_layers(monkeypatch):
     looked = []
-    monkeypatch.setattr(linear, "_look", lambda keep, own=linear._look: (
-        looked.append(own(keep)) or looked[-1]))  # fmt: skip
+    own = View.__dict__["shows"].func
+    counted = cached_property(lambda view: looked.append(own(view)) or looked[-1])
+    counted.__set_name__(View, "shows")
+    monkeypatch.setattr(View, "shows", counted)
     for masking, expected in (
         ("padding-causal", ["same", "prefix", "same"]),
-        ("none", []),
+        ("none", ["same", "same", "same"]),
         ({"name": "window", "width": 1}, ["other", "other", "same"]),
         ({"name": "prefix", "length": 2}, ["same", "other", "same"]),
     ):

@@ -6,13 +6,13 @@ from itertools import combinations
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, plugins
+from headtohead import HeadToHeadError, plugins, sorted_subset
 from headtohead.experiment.undefined import undefined_reason
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.alibi import slopes
-from headtohead_plugins.positional.randomised import subset
+from headtohead_plugins.positional.randomised import evaluated
 
 ALL = ["sinusoidal", "rotary", "alibi"]
 
@@ -28,7 +28,7 @@ def part(training=False, **options):
 
 @pytest.mark.parametrize(("most", "count"), [(5, 2), (6, 5), (4, 1)])
 def test_every_subset_is_drawn_as_often(most, count):
-    drawn = subset(most, count, 12_000, torch.Generator().manual_seed(3)).tolist()
+    drawn = sorted_subset(most, count, 12_000, torch.Generator().manual_seed(3)).tolist()
     found = Counter(map(tuple, drawn))
     every = list(combinations(range(1, most + 1), count))
     assert set(found) == set(every)
@@ -40,7 +40,7 @@ def test_every_subset_is_drawn_as_often(most, count):
 
 
 def test_all_numbers_are_one_subset():
-    drawn = subset(9, 9, 3, torch.Generator().manual_seed(1))
+    drawn = sorted_subset(9, 9, 3, torch.Generator().manual_seed(1))
     assert torch.equal(drawn, torch.arange(1, 10).expand(3, 9))
 
 
@@ -80,9 +80,9 @@ def test_alibi_counts_the_gaps_between_the_numbers():
 
 
 def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
-    own, other = part(), part(of="rotary")
-    told = own.told.tolist()
-    assert told == sorted(set(told)) == other.told.tolist()
+    own = part()
+    told = evaluated(torch.arange(32), 2048, 32).tolist()
+    assert told == sorted(set(told)) == evaluated(torch.arange(32), 2048, 32).tolist()
     assert len(told) == 32
     assert 1 <= told[0] <= told[-1] <= 2048
     long, short = (own.embed(torch.arange(n)[None], "decoder") for n in (20, 7))
@@ -113,9 +113,12 @@ def test_numbers_of_a_member_are_the_same_alone_and_in_a_stack():
 def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
     own = part(max_length=6)
     assert own.limit(own.options) == 6
-    with pytest.raises(HeadToHeadError, match=r"^position 7 is beyond the 6 that evaluation has "
-                       r"numbers for; set positional\.decoder\.max_length higher$"):  # fmt: skip
-        own.embed(torch.arange(7)[None], "decoder")
+    model = Transformer(randomised(max_length=6), [1], 12, 9).eval()
+    ids, lengths = torch.ones(1, 1, 7, dtype=torch.long), torch.full((1, 1), 7)
+    model(ids[..., :6], lengths - 1, ids[..., :6], lengths - 1)
+    with pytest.raises(HeadToHeadError, match=r"^place 7 is beyond the 6 places of randomised; "
+                       r"set positional\.encoder\.max_length to at least 7$"):  # fmt: skip
+        model(ids, lengths, ids, lengths)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,6 @@ def test_logits_depend_on_the_row_of_the_sentence():
 
 def test_batch_beyond_the_table_is_refused_in_one_line():
     assert by_row(max_len=3).logits().isfinite().all()
-    with pytest.raises(HeadToHeadError, match=r"^a batch of 3 sentences is larger than the table "
-                       r"of 2 rows that positional\.encoder with index 'row' has; make batches "
-                       r"smaller, or set positional\.encoder\.max_len higher$"):  # fmt: skip
+    with pytest.raises(HeadToHeadError, match=r"^row 3 is beyond the 2 rows of sinusoidal; "
+                       r"set positional\.encoder\.max_len to at least 3$"):  # fmt: skip
         by_row(max_len=2).logits()

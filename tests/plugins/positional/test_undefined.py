@@ -22,11 +22,11 @@ def test_learned_refuses_data_longer_than_its_table():
     config = tiny_config({"name": "learned", "max_length": 12})
     assert reason(config, source=12, target=12) is None
     assert reason(config, source=13, target=9) == (
-        "a source of 13 tokens is longer than the learned table of 12; "
+        "a source of 13 tokens is longer than the 12 places of learned; "
         "set positional.encoder.max_length to at least 13"
     )
     assert reason(config, source=9, target=14) == (
-        "a target of 14 tokens is longer than the learned table of 12; "
+        "a target of 14 tokens is longer than the 12 places of learned; "
         "set positional.decoder.max_length to at least 14"
     )
 
@@ -61,7 +61,7 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
         return reason(config.model_copy(update={"evaluate": smaller}))
 
     said = (
-        "sinusoidal with index 'row' has 20 rows, and a batch may have {} sentences; "
+        "sinusoidal counts rows of a batch and has 20, and a batch may have {} sentences; "
         "set train.batch_size and evaluate.batch_size to at most 20"
     )
     assert defined(20, batch_size=20) is None
@@ -116,7 +116,10 @@ RANDOMISED = {"name": "randomised", "max_length": 12}
 
 def test_randomised_refuses_cross_attention_whose_places_are_of_two_sentences():
     assert reason(tiny_config({"cross": "randomised"})) == (
-        "randomised draws the places of one sentence, cross-attention has two; use 'none'"
+        "randomised adds to embeddings, which cross-attention has none of; use 'none'"
+    )
+    assert reason(tiny_config({"cross": {"name": "randomised", "of": "alibi"}})) == (
+        "randomised draws the places of one sentence, and cross-attention has two; use 'none'"
     )
 
 
@@ -131,7 +134,7 @@ def test_randomised_refuses_data_longer_than_its_places():
     config = tiny_config(RANDOMISED)
     assert reason(config, source=12, target=12) is None
     assert reason(config, source=9, target=13) == (
-        "a target of 13 tokens is longer than the 12 places that randomised has numbers for; "
+        "a target of 13 tokens is longer than the 12 places of randomised; "
         "set positional.decoder.max_length to at least 13"
     )
 
@@ -144,15 +147,15 @@ def test_randomised_refuses_what_its_encoding_refuses():
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("rotary", "rotary turns queries and keys, and uniform has none; use another encoding"),
-        ("shaw-relative", "shaw-relative adds to keys, and uniform has none; set its option on: "
-         "values"),
-    ],
-)  # fmt: skip
-def test_encodings_of_queries_refuse_a_style_without_any(name, said):
-    entry = plugins.current().positional(name)
-    setting = Setting(tiny_config("none", "uniform"), "decoder", {})
-    assert entry.undefined_for(entry.Options(), setting) == said
+@pytest.mark.parametrize("name", ["rotary", "shaw-relative"])
+def test_encodings_of_queries_refuse_a_style_without_any(name):
+    assert reason(tiny_config(name, "uniform")) == (
+        f"{name} acts on queries, and uniform attention has none; use an encoding that is added to "
+        "embeddings or to scores, or 'none'"
+    )
+
+
+def test_shaws_vectors_on_values_need_no_queries():
+    on_values = {"name": "shaw-relative", "on": "values"}
+    assert reason(tiny_config(on_values, "uniform")) is None
+    assert "has none" in reason(tiny_config({"name": "shaw-relative", "on": "keys"}, "uniform"))

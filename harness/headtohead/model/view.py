@@ -1,0 +1,97 @@
+"""What one pass of an attention is given beside its tokens: places, masks and earlier keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+import torch
+from torch import Tensor
+
+from headtohead.families.attention import Shows
+
+
+@dataclass(frozen=True)
+class View:
+    """Who sees whom in one pass: positions ``[1, time]`` of both sides, and what is kept.
+
+    ``keep`` is ``[member, batch or 1, 1, query, key]`` or None where nothing is masked. What
+    follows from it is computed once for all layers.
+    """
+
+    query_positions: Tensor
+    key_positions: Tensor
+    keep: Tensor | None
+    drawn: bool = False
+    """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
+    _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
+
+    def additive(self, dtype: torch.dtype, fill: str) -> Tensor | None:
+        """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
+
+        ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
+        path has them.
+        """
+        if self.keep is None:
+            return None
+        if dtype not in self._additive:
+            low = -torch.inf if fill == "-inf" else -1e9
+            zero, lowest = _numbers(dtype, self.keep.device, low)
+            self._additive[dtype] = torch.where(self.keep.flatten(0, 1), zero, lowest)
+        return self._additive[dtype]
+
+    @cached_property
+    def dead_rows(self) -> Tensor:
+        """True for queries that keep no key, ``[member · batch or 1, 1, query, 1]``."""
+        assert self.keep is not None
+        return ~self.keep.flatten(0, 1).any(dim=-1, keepdim=True)
+
+    @cached_property
+    def shows(self) -> Shows | None:
+        """What queries see of the keys; None of shapes without numbers, which do not tell."""
+        keep = self.keep
+        if keep is None or keep.shape[-2] == 1:
+            return "same"
+        if keep.is_meta:
+            return None
+        live = keep.any(-2, keepdim=True)
+        if bool((keep == live).all()):
+            return "same"
+        square = keep.shape[-2] == keep.shape[-1]
+        return "prefix" if square and bool((keep == live.expand_as(keep).tril()).all()) else "other"
+
+    @cached_property
+    def has_dead_rows(self) -> bool:
+        """Whether any query keeps no key; shapes without numbers do not tell."""
+        if self.keep is None or self.keep.is_meta:
+            return False
+        return bool(self.dead_rows.any())
+
+
+@cache
+def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
+    return torch.zeros((), dtype=dtype, device=device), torch.full(
+        (), low, dtype=dtype, device=device
+    )
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``."""
+
+    keys: Tensor
+    values: Tensor
+    filled: int = 0
+
+    def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store the new tokens and return all of them."""
+        end = self.filled + keys.shape[3]
+        self.keys[:, :, :, self.filled : end] = keys
+        self.values[:, :, :, self.filled : end] = values
+        self.filled = end
+        return self.keys[:, :, :, :end], self.values[:, :, :, :end]
+
+    def rows(self, chosen: Tensor) -> None:
+        """Keep only the given batch rows."""
+        self.keys = self.keys[:, chosen]
+        self.values = self.values[:, chosen]

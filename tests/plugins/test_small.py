@@ -1,0 +1,40 @@
+"""An entry is one small file: what it has beside its docstrings fits on one screen."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import headtohead_plugins
+
+FOLDER = Path(headtohead_plugins.__file__).parent
+FILES = [
+    path
+    for family in ("positional", "attention", "masking")
+    for path in sorted((FOLDER / family).glob("[a-z]*.py"))
+]
+MOST = 60
+NOTEBOOKS = {"embedding_softmax.py": 70}
+"""A mistake of a notebook, kept with all that it refuses."""
+
+
+def code(text):
+    """Return the lines that are neither blank, nor a comment, nor part of a docstring."""
+    said = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            said |= set(range(node.lineno, node.end_lineno + 1))
+    lines = enumerate(text.splitlines(), start=1)
+    return [one for number, one in lines if one.strip(" #") and number not in said
+            and not one.lstrip().startswith("#")]  # fmt: skip
+
+
+def test_docstrings_comments_and_blanks_are_no_code():
+    assert code('"""Said."""\n\nx = """kept"""  # so\n# not this\ny = 1\n') == [
+        'x = """kept"""  # so', "y = 1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_an_entry_has_at_most_sixty_lines_of_code(path):
+    assert len(code(path.read_text("utf-8"))) <= NOTEBOOKS.get(path.name, MOST)

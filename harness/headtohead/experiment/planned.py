@@ -20,6 +20,7 @@ from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.power import Power
 from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.stacking import arrange, processors
 from headtohead.experiment.versions import versions
 from headtohead.model.counting import Counts
 from headtohead.plugins import current
@@ -168,11 +169,11 @@ class Plan:
 
     @property
     def stacks(self) -> list[list[PlannedRun]]:
-        """Remaining runs, those of one variant together."""
-        stacks: dict[str, list[PlannedRun]] = {}
-        for run in self.remaining:
-            stacks.setdefault(run.variant, []).append(run)
-        return list(stacks.values())
+        """Remaining runs, as this machine would train them together."""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        return arrange(self, self.remaining, processors(device), device, {})
 
     def data_of(self, slug: str) -> PreparedData:
         """Return the prepared data of one variant."""

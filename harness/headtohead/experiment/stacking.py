@@ -1,0 +1,155 @@
+"""Which runs train together: stacks of equal shape, as large as pays, and as many as keep busy.
+
+Members of a stack may differ in their seeds and in what ``model/members.py`` lists. Everything else
+(data, sizes, attention, batches, steps, evaluation) is shared, and makes the shape of a stack.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from headtohead.experiment.schema import PerRole, RunConfig
+from headtohead.families.entry import ROLES
+from headtohead.plugins import Registry, current
+
+if TYPE_CHECKING:
+    from headtohead.experiment.planned import Plan, PlannedRun
+
+OF_MEMBERS: Mapping[str, frozenset[str]] = {
+    "train": frozenset({
+        "lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing",
+    }),
+    "model": frozenset({
+        "dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual",
+        "init", "fill",
+    }),
+}  # fmt: skip
+"""Fields in which members of a stack may differ."""
+
+
+def shape(config: RunConfig, registry: Registry) -> str:
+    """Return what all members of a stack have in common, as text."""
+    content: dict[str, Any] = config.model_dump(mode="json")
+    for section, fields in OF_MEMBERS.items():
+        for name in fields:
+            del content[section][name]
+    del content["masking"]
+    content["positional"] = _positional(config.positional, registry)
+    return json.dumps(content, sort_keys=True)
+
+
+def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
+    """Return the encodings that only runs with the same one can be stacked with, by role.
+
+    Those that draw positions or count rows are told other places than their neighbours; those that
+    act on queries or on weights want the explicit path, which would slow their neighbours down.
+    """
+    found: dict[str, Any] = {}
+    for role in ROLES:
+        one = chosen.role(role)
+        entry = registry.positional(one.name)
+        options = entry.Options.model_validate(one.options)
+        if entry.index(options) == "row" or entry.acts(options) & {"draw", "score", "values"}:
+            found[role] = one.model_dump(mode="json")
+    return found
+
+
+ENOUGH = 40_000_000
+"""Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.
+
+Measured (docs/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were the
+faster the more there were; of 6 million each, 6 were no faster than one, and 36 slower.
+"""
+
+MOST = {"cpu": 64, "cuda": 128}
+"""Members of a stack, whatever is measured."""
+
+
+def processors(device: str) -> int:
+    """Return how many processes train at once unless told: one a core, or one a GPU."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.device_count()
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def activations(config: RunConfig, source_words: int, target_words: int) -> int:
+    """Return about how many numbers one member holds while a step is trained."""
+    model, train = config.model, config.train
+    tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
+    layers = (model.encoder_layers or model.layers) + (model.decoder_layers or model.layers)
+    inside = layers * (10 * model.d_model + model.d_ff)
+    return tokens * (inside + target_words)
+
+
+def arrange(
+    plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, sizes: Mapping[str, int]
+) -> list[list[PlannedRun]]:
+    """Return which of the runs train together.
+
+    Stacks of one shape are as equal in size as can be, no larger than pays, and at least as many as
+    there are processes to train them, where there are enough runs. Runs that are most alike stand
+    side by side.
+
+    Args:
+        plan: What the runs belong to.
+        runs: What is to be trained.
+        workers: Processes that train at once.
+        device: ``"cpu"`` or ``"cuda"``.
+        sizes: Members that pay, by shape, where that was measured; else it is estimated.
+    """
+    registry = current()
+    configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
+    shapes = {slug: shape(config, registry) for slug, config in configs.items()}
+    likeness = {slug: _likeness(config) for slug, config in configs.items()}
+    found: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        found.setdefault(shapes[run.variant], []).append(run)
+    for members in found.values():
+        members.sort(key=lambda run: likeness[run.variant])
+    counts = {
+        name: math.ceil(len(members) / (sizes.get(name) or _estimated(plan, members[0], device)))
+        for name, members in found.items()
+    }
+    _keep_busy(counts, {name: len(members) for name, members in found.items()}, workers)
+    return [part for name, members in found.items() for part in _cut(members, counts[name])]
+
+
+def _likeness(config: RunConfig) -> tuple[str, ...]:
+    """Return what runs are sorted by: first what an optimizer step needs to be in one piece."""
+    rates = {name: getattr(config.train, name) for name in sorted(OF_MEMBERS["train"])}
+    return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
+
+
+def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
+    config, data = plan.by_slug[run.variant].config, plan.data_of(run.variant)
+    if device != "cpu":
+        return MOST["cuda"]
+    one = activations(config, len(data.source_vocabulary), len(data.target_vocabulary))
+    return max(1, min(MOST["cpu"], ENOUGH // one))
+
+
+def _keep_busy(counts: dict[str, int], runs: Mapping[str, int], workers: int) -> None:
+    """Cut further where processes would stand idle: in the last round too, if rounds are few."""
+    while counts:
+        total = sum(counts.values())
+        if total >= 4 * workers or (total >= workers and total % workers == 0):
+            return
+        largest = max(counts, key=lambda name: runs[name] / counts[name])
+        if counts[largest] >= runs[largest]:
+            return
+        counts[largest] += 1
+
+
+def _cut(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
+    """Cut into parts whose sizes differ by one at most."""
+    edges = [len(runs) * part // count for part in range(count + 1)]
+    return [list(runs[start:end]) for start, end in pairwise(edges)]

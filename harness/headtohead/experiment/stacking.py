@@ -6,11 +6,14 @@ Members of a stack may differ in their seeds and in what ``model/members.py`` li
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
+import platform
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headtohead.experiment.schema import PerRole, RunConfig
@@ -81,6 +84,38 @@ def processors(device: str) -> int:
     return os.cpu_count() or 1
 
 
+SIZES = "stack-sizes.json"
+"""File beside the prepared data: members that pay, by machine and digest of the shape."""
+
+
+def remembered(cache: Path, device: str) -> dict[str, int]:
+    """Return the sizes that were measured on this machine, by the digest of their shape."""
+    return measured_sizes(cache).get(machine(device), {})
+
+
+def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
+    """Return what was measured on any machine."""
+    try:
+        kept: dict[str, dict[str, int]] = json.loads((cache / SIZES).read_text("utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return kept
+
+
+def digest(name: str) -> str:
+    """Return the short name of a shape."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def machine(device: str) -> str:
+    """Return what times depend on beside the shape."""
+    import torch
+
+    if device == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{platform.node()}, {platform.machine()}, torch {torch.__version__}"
+
+
 def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     """Return about how many numbers one member holds while a step is trained."""
     model, train = config.model, config.train
@@ -104,7 +139,8 @@ def arrange(
         runs: What is to be trained.
         workers: Processes that train at once.
         device: ``"cpu"`` or ``"cuda"``.
-        sizes: Members that pay, by shape, where that was measured; else it is estimated.
+        sizes: Members that pay, by the digest of the shape, where that was measured; else it is
+            estimated.
     """
     registry = current()
     configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
@@ -116,7 +152,9 @@ def arrange(
     for members in found.values():
         members.sort(key=lambda run: likeness[run.variant])
     counts = {
-        name: math.ceil(len(members) / (sizes.get(name) or _estimated(plan, members[0], device)))
+        name: math.ceil(
+            len(members) / (sizes.get(digest(name)) or _estimated(plan, members[0], device))
+        )
         for name, members in found.items()
     }
     _keep_busy(counts, {name: len(members) for name, members in found.items()}, workers)

@@ -24,6 +24,7 @@ from headtohead.families.launcher import Exit, Job, Launcher
 from headtohead.runs import exits, files, states
 from headtohead.runs.directory import RunDirectory, now
 from headtohead.runs.objects import store_objects
+from headtohead.runs.sizes import stack_sizes
 from headtohead.runs.stack import STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
 MOST_DEATHS = 3
@@ -176,7 +177,8 @@ def _stacks(
             open_keys -= keys
     waiting = [run for run in runs if run.key in open_keys]
     workers = machine.workers or processors(machine.device)
-    fresh = arrange(plan, waiting, workers, machine.device, {})
+    sizes = stack_sizes(plan, waiting, machine.device, cache)
+    fresh = arrange(plan, waiting, workers, machine.device, sizes)
     _, threads = share_machine(machine, len(folders) + len(fresh))
     folders += [_new_stack(plan, members, machine, cache, threads) for members in fresh]
     return folders

@@ -269,7 +269,7 @@ class MultiHeadAttention(nn.Module):
         if bias is not None:
             bias = _fold(bias, *q.shape[:2])
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        level = self._level_rows(view) if view.has_dead_rows else None
+        level = None if self.fill in ("-inf", "additive") else self._level_rows(view)
         if mask is not None and level is not None:
             q, mask = q.masked_fill(level, 0.0), mask.masked_fill(level, 0.0)
             bias = None if bias is None else bias.masked_fill(level, 0.0)
@@ -288,6 +288,8 @@ class MultiHeadAttention(nn.Module):
 
         Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
         """
+        if not view.has_dead_rows:
+            return None
         if isinstance(self.fill, MixedFill):
             replaced = self.fill.replaced.like(view.dead_rows)
             return view.dead_rows & replaced.repeat_interleave(

@@ -107,11 +107,13 @@ class StackTraining:
         ).to(device, dtype)
         freeze(self.model, self.train.parts)
         self.parameters = trained(self.model)
-        self.owners = [
+        owners = [
             self.model.members_of(name)
             for name, one in self.model.named_parameters()
             if one.requires_grad
         ]
+        shared = all(len(own) == len(seeds) for own in owners)
+        self.owners = None if shared else owners
         norms = [math.inf if one.clip_norm is None else one.clip_norm for one in trains]
         self.clip_norm = same_or_each(norms)
         self.smoothed = [

@@ -184,19 +184,17 @@ def gradient_norms(
 
     Args:
         gradients: ``[member, ...]``, or ``[member of some, ...]``.
-        owners: The members of each; default: all.
+        owners: The members of each, where some are of some only.
     """
     norms: Sequence[Tensor]
-    owners = owners or [range(len(one)) for one in gradients]
-    members = 1 + max(max(one) for one in owners)
-    if members == 1:
+    if owners is None and len(gradients[0]) == 1:
         norms = list(torch._foreach_norm(list(gradients)))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)
         return total
-    norms = [
-        _spread(torch.linalg.vector_norm(gradient.flatten(1), dim=1), own, members)
-        for gradient, own in zip(gradients, owners, strict=True)
-    ]
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    if owners is not None:
+        members = 1 + max(map(max, owners))
+        norms = [_spread(one, own, members) for one, own in zip(norms, owners, strict=True)]
     each: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
     return each
 
@@ -213,21 +211,22 @@ def clip_gradients(
     Args:
         parameters: ``[member, ...]``, or of some members only.
         largest: Of all members, or of each.
-        owners: The members of each parameter; default: all.
+        owners: The members of each parameter, where some are of some only.
     """
-    own = owners or [range(len(one)) for one in parameters]
-    pairs = [(one.grad, members) for one, members in zip(parameters, own, strict=True)
-             if one.grad is not None]  # fmt: skip
-    gradients = [gradient for gradient, _ in pairs]
-    norms = gradient_norms(gradients, [members for _, members in pairs])
+    gradients = [one.grad for one in parameters if one.grad is not None]
+    if owners is not None:
+        owners = [own for one, own in zip(parameters, owners, strict=True) if one.grad is not None]
+    norms = gradient_norms(gradients, owners)
     limit = largest.like(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     if len(factors) == 1:
         torch._foreach_mul_(gradients, factors[0])
-    else:
-        for gradient, members in pairs:
-            mine = factors if len(members) == len(factors) else factors[list(members)]
-            gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
+        return norms
+    for number, gradient in enumerate(gradients):
+        mine = factors if len(gradient) == len(factors) or owners is None else (
+            factors[list(owners[number])]
+        )  # fmt: skip
+        gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 
 

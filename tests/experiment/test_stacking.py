@@ -2,7 +2,8 @@
 
 import pytest
 
-from headtohead.experiment.stacking import arrange, digest, machine, remembered, shape
+from headtohead.experiment.stacking import arrange, digest, machine, remembered
+from headtohead.model.members import shape
 from headtohead.plugins import current
 from headtohead.runs import files
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from headtohead import plugins
-from headtohead.experiment.stacking import shape
 from headtohead.model.decoding import greedy
 from headtohead.model.layers import apply_dropout
-from headtohead.model.members import PerMember
+from headtohead.model.members import PerMember, shape
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

@@ -1,8 +1,4 @@
-"""Which runs train together: stacks of equal shape, as large as pays, and as many as keep busy.
-
-Members of a stack may differ in their seeds and in what ``model/members.py`` lists. Everything else
-(data, sizes, attention, batches, steps, evaluation) is shared, and makes the shape of a stack.
-"""
+"""Which runs train together: stacks of equal shape, as large as pays, and as many as keep busy."""
 
 from __future__ import annotations
 
@@ -14,53 +10,14 @@ import platform
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headtohead.experiment.schema import PerRole, RunConfig
-from headtohead.families.entry import ROLES
-from headtohead.plugins import Registry, current
+from headtohead.experiment.schema import RunConfig
+from headtohead.model.members import OF_MEMBERS, shape
+from headtohead.plugins import current
 
 if TYPE_CHECKING:
     from headtohead.experiment.planned import Plan, PlannedRun
-
-OF_MEMBERS: Mapping[str, frozenset[str]] = {
-    "train": frozenset({
-        "lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing",
-    }),
-    "model": frozenset({
-        "dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual",
-        "init", "fill",
-    }),
-}  # fmt: skip
-"""Fields in which members of a stack may differ."""
-
-
-def shape(config: RunConfig, registry: Registry) -> str:
-    """Return what all members of a stack have in common, as text."""
-    content: dict[str, Any] = config.model_dump(mode="json")
-    for section, fields in OF_MEMBERS.items():
-        for name in fields:
-            del content[section][name]
-    del content["masking"]
-    content["positional"] = _positional(config.positional, registry)
-    return json.dumps(content, sort_keys=True)
-
-
-def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
-    """Return the encodings that only runs with the same one can be stacked with, by role.
-
-    Those that draw positions or count rows are told other places than their neighbours; those that
-    act on queries or on weights want the explicit path, which would slow their neighbours down.
-    """
-    found: dict[str, Any] = {}
-    for role in ROLES:
-        one = chosen.role(role)
-        entry = registry.positional(one.name)
-        options = entry.Options.model_validate(one.options)
-        if entry.index(options) == "row" or entry.acts(options) & {"draw", "score", "values"}:
-            found[role] = one.model_dump(mode="json")
-    return found
-
 
 ENOUGH = 40_000_000
 """Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.

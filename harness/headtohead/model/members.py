@@ -3,22 +3,63 @@
 Numbers of the loop and of dropout, how weights are drawn, and whatever reaches the model as a table
 of equal shape: positions that are added to embeddings, to scores, or turn queries and keys; masks,
 and what stands in their place. Entries that differ are asked one after the other, each for its own
-members, and what they answer is put in the members' order.
+members, and what they answer is put in the members' order. Everything else (data, sizes, attention,
+batches, steps, evaluation) the members share: it is the shape of a stack.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headtohead.experiment.schema import EntryConfig, RunConfig
-from headtohead.families.entry import Options
+from headtohead.experiment.schema import EntryConfig, PerRole, RunConfig
+from headtohead.families.entry import ROLES, Options
 from headtohead.families.masking import Masking
 from headtohead.families.positional import Positional
+from headtohead.plugins import Registry
+
+OF_MEMBERS: Mapping[str, frozenset[str]] = {
+    "train": frozenset({
+        "lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing",
+    }),
+    "model": frozenset({
+        "dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual",
+        "init", "fill",
+    }),
+}  # fmt: skip
+"""Fields in which members of a stack may differ."""
+
+
+def shape(config: RunConfig, registry: Registry) -> str:
+    """Return what all members of a stack have in common, as text."""
+    content: dict[str, Any] = config.model_dump(mode="json")
+    for section, fields in OF_MEMBERS.items():
+        for name in fields:
+            del content[section][name]
+    del content["masking"]
+    content["positional"] = _positional(config.positional, registry)
+    return json.dumps(content, sort_keys=True)
+
+
+def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
+    """Return the encodings that only runs with the same one can be stacked with, by role.
+
+    Those that draw positions or count rows are told other places than their neighbours; those that
+    act on queries or on weights want the explicit path, which would slow their neighbours down.
+    """
+    found: dict[str, Any] = {}
+    for role in ROLES:
+        one = chosen.role(role)
+        entry = registry.positional(one.name)
+        options = entry.Options.model_validate(one.options)
+        if entry.index(options) == "row" or entry.acts(options) & {"draw", "score", "values"}:
+            found[role] = one.model_dump(mode="json")
+    return found
 
 
 class PerMember:

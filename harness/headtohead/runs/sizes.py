@@ -19,8 +19,8 @@ from headtohead.experiment.stacking import (
     measured_sizes,
     processors,
     remembered,
-    shape,
 )
+from headtohead.model.members import shape
 from headtohead.plugins import current
 from headtohead.runs import files
 from headtohead.runs.local import PRELOAD, hidden_main

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headtohead import plugins
 from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.stacking import shape
+from headtohead.model.members import shape
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

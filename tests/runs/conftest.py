@@ -74,7 +74,7 @@ class Study:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            self.command("run", str(self.file), *arguments), cwd=self.folder,
+            self.command("run", str(self.file), *in_one_process(arguments)), cwd=self.folder,
             env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 
@@ -83,7 +83,7 @@ class Study:
     ) -> Completed:
         """Run the command to its end; stacks are trained by processes of their own."""
         quiet = () if tracking else ("--no-tracking",)
-        words = ("run", str(file or self.file), *quiet, *arguments)
+        words = ("run", str(file or self.file), *quiet, *in_one_process(arguments))
         done = self.here(self.folder, *words, H2H_CACHE=str(self.cache))
         assert done.returncode == code, done.stdout + done.stderr
         return done
@@ -110,6 +110,11 @@ class Study:
                 metrics = files.read_json(path / "results.json")["metrics"]
                 found[path.name] = {k: v for k, v in metrics.items() if not k.startswith("system/")}
         return found
+
+
+def in_one_process(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Have both seeds in one stack, as where there are many; two processes would have one each."""
+    return arguments if "--workers" in arguments else (*arguments, "--workers", "1")
 
 
 @pytest.fixture

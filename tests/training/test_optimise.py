@@ -9,10 +9,10 @@ from torch import nn
 
 from headtohead.experiment.schema import TrainConfig
 from headtohead.training.optimise import (
+    StackOptimizer,
     clip_gradients,
     gradient_norms,
     learning_rate,
-    make_optimizer,
 )
 
 STEPS = 100
@@ -69,6 +69,9 @@ class Stacked(nn.Module):
         self.bias = nn.Parameter(torch.randn(3, 1, 5, **draw))
         self.unused = nn.Parameter(torch.randn(3, 2, **draw))
 
+    def members_of(self, name):
+        return (0, 1, 2)
+
     def give_gradients(self, step):
         generator = torch.Generator().manual_seed(100 + step)
         for parameter in (self.weight, self.bias):
@@ -88,9 +91,10 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
         for member in range(3)
     ]
     train = TrainConfig(
-        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay
-    )
-    ours = make_optimizer(train, stacked)
+        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay,
+        schedule="constant",
+    )  # fmt: skip
+    ours = StackOptimizer([train] * 3, stacked, 5)
     others = [
         theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
         for parameters in alone
@@ -101,7 +105,7 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
             for own, shared in zip(parameters, stacked.parameters(), strict=True):
                 own.grad = None if shared.grad is None else shared.grad[member].clone()
             others[member].step()
-        ours.step()
+        ours.step(step + 1)
     for member, parameters in enumerate(alone):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)

@@ -266,8 +266,8 @@ class _Results:
             )
             for run, found, results in self._results
         ]
-        stacks = len({run.variant for run in remaining})
-        return estimate([self._work(run.variant) for run in remaining], stacks, finished)
+        # As many stacks as there are processes, where there are enough runs.
+        return estimate([self._work(run.variant) for run in remaining], len(remaining), finished)
 
     def _work(self, slug: str) -> float:
         one = self.variants[slug]

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headtohead.data import PreparedData
+from headtohead.data import PreparedData, cache_root
 from headtohead.experiment.costs import Estimate
 from headtohead.experiment.design import Design, Variant
 from headtohead.experiment.equality import Equal
@@ -20,6 +20,7 @@ from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.power import Power
 from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.stacking import arrange, processors, remembered
 from headtohead.experiment.versions import versions
 from headtohead.model.counting import Counts
 from headtohead.plugins import current
@@ -168,11 +169,12 @@ class Plan:
 
     @property
     def stacks(self) -> list[list[PlannedRun]]:
-        """Remaining runs, those of one variant together."""
-        stacks: dict[str, list[PlannedRun]] = {}
-        for run in self.remaining:
-            stacks.setdefault(run.variant, []).append(run)
-        return list(stacks.values())
+        """Remaining runs, as this machine would train them together."""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        known = remembered(cache_root(), device)
+        return arrange(self, self.remaining, processors(device), device, known)
 
     def data_of(self, slug: str) -> PreparedData:
         """Return the prepared data of one variant."""

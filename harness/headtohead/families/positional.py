@@ -83,14 +83,19 @@ def uniform(bound: float) -> Draw:
     return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
 
 
-def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Draw) -> Tensor:
-    """Return ``[member, *shape]``, each member filled from its own generator."""
+def draw(
+    generators: Sequence[torch.Generator | None],
+    shape: Sequence[int],
+    fill: Draw | Sequence[Draw],
+) -> Tensor:
+    """Return ``[member, *shape]``, each member filled from its own generator, in its own way."""
     if generators[0] is None:
         return torch.empty(len(generators), *shape, device="meta")
     out = torch.empty(len(generators), *shape)
-    for member, generator in zip(out, generators, strict=True):
+    fills = [fill] * len(generators) if callable(fill) else fill
+    for member, generator, draw_one in zip(out, generators, fills, strict=True):
         assert generator is not None
-        fill(member, generator)
+        draw_one(member, generator)
     return out
 
 
@@ -168,6 +173,16 @@ class Positional(Part):
         return frozenset(
             name for name in WAYS if getattr(cls, name) is not getattr(Positional, name)
         )
+
+    @property
+    def ways(self) -> frozenset[str]:
+        """The ways in which this object acts."""
+        return type(self).acts(self.options)
+
+    @property
+    def parts(self) -> Sequence[Positional]:
+        """The encodings that it is: itself, or those of a stack whose members differ in it."""
+        return [self]
 
     @classmethod
     def index(cls, options: Options) -> Literal["time", "row"]:

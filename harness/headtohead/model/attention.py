@@ -18,7 +18,8 @@ from headtohead.errors import UndefinedError
 from headtohead.families.attention import Attention
 from headtohead.families.positional import BuildContext, Positional
 from headtohead.model.fit import misfit
-from headtohead.model.layers import Record, StackedLinear, apply_dropout
+from headtohead.model.layers import Init, Rate, Record, StackedLinear, apply_dropout
+from headtohead.model.members import Fill, MixedFill, PerMember
 from headtohead.model.view import Cache, View
 
 SHORT = 24 * 24
@@ -53,13 +54,14 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self, context: BuildContext, style: Attention, positional: Positional,
-        fill: str, dropout: float, bias: bool, init: str, self_attention: bool,
+        fill: Fill, dropout: Rate, bias: bool, init: Init, self_attention: bool,
     ) -> None:  # fmt: skip
         super().__init__()
-        acts = type(positional).acts(positional.options)
-        reason = misfit(type(positional), acts, type(style), context.geometry, context.role)
-        if reason:
-            raise UndefinedError(reason)
+        acts = positional.ways
+        for one in positional.parts:
+            reason = misfit(type(one), one.ways, type(style), context.geometry, context.role)
+            if reason:
+                raise UndefinedError(reason)
         self.context = context
         self.style = style
         # Held in a tuple: the encoding belongs to the model, not to each of its layers.
@@ -95,7 +97,7 @@ class MultiHeadAttention(nn.Module):
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
 
-    def _build_projections(self, bias: bool, init: str) -> None:
+    def _build_projections(self, bias: bool, init: Init) -> None:
         context, geometry = self.context, self.context.geometry
         generators, d_model = context.generators, context.d_model
         q = geometry.heads * geometry.key_width
@@ -267,19 +269,33 @@ class MultiHeadAttention(nn.Module):
         if bias is not None:
             bias = _fold(bias, *q.shape[:2])
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        if mask is not None and self.fill == "-1e9" and view.has_dead_rows:
-            # Replacing all scores of a row by one number makes its weights uniform.
-            q, mask = q.masked_fill(view.dead_rows, 0.0), mask.masked_fill(view.dead_rows, 0.0)
-            bias = None if bias is None else bias.masked_fill(view.dead_rows, 0.0)
+        level = None if self.fill in ("-inf", "additive") else self._level_rows(view)
+        if mask is not None and level is not None:
+            q, mask = q.masked_fill(level, 0.0), mask.masked_fill(level, 0.0)
+            bias = None if bias is None else bias.masked_fill(level, 0.0)
         if bias is not None:
             mask = bias if mask is None else mask + bias
         rate = self.dropout if self.training else 0.0
         scale = self.context.geometry.scale
-        if is_short(q, k):
+        if isinstance(rate, PerMember) or is_short(q, k):
             return _short_attention(q, k, v, mask, rate, scale, view)
         return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
         )
+
+    def _level_rows(self, view: View) -> Tensor | None:
+        """Return the rows that keep no key and whose scores are all replaced by one number.
+
+        Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
+        """
+        if not view.has_dead_rows:
+            return None
+        if isinstance(self.fill, MixedFill):
+            replaced = self.fill.replaced.like(view.dead_rows)
+            return view.dead_rows & replaced.repeat_interleave(
+                len(view.dead_rows) // len(replaced)
+            ).view(-1, 1, 1, 1)
+        return view.dead_rows if self.fill == "-1e9" else None
 
     def _explicit(
         self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None
@@ -349,7 +365,7 @@ def is_short(q: Tensor, k: Tensor) -> bool:
 
 
 def _short_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float, scale: float, view: View
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: Rate, scale: float, view: View
 ) -> Tensor:
     """Attention of short sequences as two batched products; equal to the fused kernel.
 
@@ -365,22 +381,25 @@ def _short_attention(
         turned = mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
         scores = torch.baddbmm(turned, flat_k, flat_q.transpose(1, 2), alpha=scale)
     dead = (
-        view.dead_rows.transpose(-2, -1).expand(*lead, 1, queries).reshape(-1, 1, queries)
+        (turned == -torch.inf).all(dim=1, keepdim=True)
         if mask is not None and view.has_dead_rows and bool(torch.isinf(mask).any())
         else None
     )
     if dead is not None:
         scores = scores.masked_fill(dead, 0.0)
-    weights = apply_dropout(torch.softmax(scores, dim=1), rate, rate > 0)
+    weights = apply_dropout(torch.softmax(scores, dim=1), rate, bool(rate))
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
     return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)
 
 
-def fill_masked(scores: Tensor, keep: Tensor | None, fill: str) -> Tensor:
+def fill_masked(scores: Tensor, keep: Tensor | None, fill: Fill) -> Tensor:
     """Apply a mask to scores: ``-inf``, replaced by ``-1e9``, or 1e9 subtracted (``additive``)."""
     if keep is None:
         return scores
+    if isinstance(fill, MixedFill):
+        added = torch.where(fill.added.along(scores) > 0, scores, 0.0)
+        return torch.where(keep, scores, added + fill.low.along(scores))
     if fill == "additive":
         return torch.where(keep, scores, scores - 1e9)
     return scores.masked_fill(~keep, -torch.inf if fill == "-inf" else -1e9)

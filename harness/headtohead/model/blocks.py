@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from headtohead.model.layers import FeedForward, Record, StackedLayerNorm, apply_dropout
+from headtohead.model.layers import FeedForward, Rate, Record, StackedLayerNorm, apply_dropout
 from headtohead.model.view import Cache, View
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Borrowed:
 class Branch(nn.Module):
     """A residual branch: normalisation before or after, dropout on what the branch adds."""
 
-    def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: float) -> None:
+    def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: Rate) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre

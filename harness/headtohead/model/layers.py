@@ -14,8 +14,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.families.positional import Draw, draw, normal, uniform
+from headtohead.model.members import PerMember
 
 Generators = Sequence[torch.Generator | None]
+
+Init = str | Sequence[str]
+"""``"xavier"`` or ``"torch"``, of all members or of each."""
+
+Rate = float | PerMember
+"""A rate of dropout, of all members or of each."""
 
 Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
@@ -26,6 +33,13 @@ def glorot(fan_in: int, fan_out: int) -> Draw:
     return uniform(math.sqrt(6.0 / (fan_in + fan_out)))
 
 
+def _by_init(init: Init, torch_draw: Draw, xavier: Draw) -> Draw | list[Draw]:
+    """Return how weights are drawn, by all members or by each."""
+    if isinstance(init, str):
+        return torch_draw if init == "torch" else xavier
+    return [torch_draw if one == "torch" else xavier for one in init]
+
+
 class StackedLinear(nn.Module):
     """Affine maps, one per member: weight ``[member, in, out]``, bias ``[member, 1, out]``.
 
@@ -34,19 +48,19 @@ class StackedLinear(nn.Module):
     """
 
     def __init__(
-        self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: str
+        self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: Init
     ) -> None:
         super().__init__()
         # torch.nn.Linear draws weight and bias from U(-1/sqrt(in), 1/sqrt(in)).
         plain = uniform(width**-0.5)
         weights = [
-            draw(generators, (width, out), plain if init == "torch" else glorot(width, out))
+            draw(generators, (width, out), _by_init(init, plain, glorot(width, out)))
             for out in outputs
         ]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
         self.bias: nn.Parameter | None = None
         if bias:
-            start = draw(generators, (1, sum(outputs)), plain if init == "torch" else uniform(0.0))
+            start = draw(generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0)))
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -57,10 +71,10 @@ class StackedLinear(nn.Module):
 class StackedEmbedding(nn.Module):
     """Token tables ``[member, vocab, width]``, read by offset ids ``[member, batch, time]``."""
 
-    def __init__(self, generators: Generators, words: int, width: int, init: str) -> None:
+    def __init__(self, generators: Generators, words: int, width: int, init: Init) -> None:
         super().__init__()
-        std = 1.0 if init == "torch" else width**-0.5
-        self.weight = nn.Parameter(draw(generators, (words, width), normal(std)))
+        fill = _by_init(init, normal(1.0), normal(width**-0.5))
+        self.weight = nn.Parameter(draw(generators, (words, width), fill))
         self.alone = len(generators) == 1
         offsets = torch.arange(len(generators), device=self.weight.device) * words
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)
@@ -94,8 +108,8 @@ class FeedForward(nn.Module):
     """Two maps with an activation between (Vaswani et al. 2017, section 3.3)."""
 
     def __init__(
-        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: str,
-        activation: str, dropout: float,
+        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: Init,
+        activation: str, dropout: Rate,
     ) -> None:  # fmt: skip
         super().__init__()
         self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
@@ -118,6 +132,12 @@ class FeedForward(nn.Module):
         return outer
 
 
-def apply_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Dropout that is free where it does nothing."""
-    return functional.dropout(x, rate, training) if training and rate else x
+def apply_dropout(x: Tensor, rate: Rate, training: bool) -> Tensor:
+    """Dropout of ``x [member · anything, ...]`` that is free where it does nothing."""
+    if not training or not rate:
+        return x
+    if not isinstance(rate, PerMember):
+        return functional.dropout(x, rate, training)
+    flat = x.reshape(len(rate.values), -1)
+    dropped = rate.along(flat)
+    return (flat * ((torch.rand_like(flat) >= dropped) / (1.0 - dropped))).view(x.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,11 +21,22 @@ from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import (
     FeedForward,
     Generators,
+    Init,
+    Rate,
     Record,
     StackedEmbedding,
     StackedLayerNorm,
     StackedLinear,
     apply_dropout,
+)
+from headtohead.model.members import (
+    Fill,
+    MixedFill,
+    MixedMasking,
+    MixedPositional,
+    fill_of,
+    groups,
+    same_or_each,
 )
 from headtohead.model.sizes import Sizes, find_rows, find_sizes
 from headtohead.model.view import Cache, View
@@ -59,6 +70,7 @@ class Transformer(nn.Module):
         seeds: One per member; None builds a single member of shapes without numbers.
         source_words: Size of the source vocabulary.
         target_words: Size of the target vocabulary.
+        configs: Of each member, where they differ in what ``members.py`` allows.
 
     Raises:
         HeadToHeadError: If the configuration names an unknown entry or its numbers do not fit.
@@ -70,10 +82,11 @@ class Transformer(nn.Module):
         seeds: Sequence[int] | None,
         source_words: int,
         target_words: int,
+        configs: Sequence[RunConfig] | None = None,
     ) -> None:
         super().__init__()
         self.config = config
-        build = Builder(config, seeds)
+        build = Builder(configs or [config] * len(seeds or [1]), seeds)
         model = config.model
         self.members = len(build.generators)
         self.sizes = build.sizes
@@ -83,7 +96,7 @@ class Transformer(nn.Module):
         """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
         build.positionals = self.positionals
-        init = model.init
+        init = build.init
         self.source_embedding = (
             None
             if model.tied in ("all", "embeddings")
@@ -108,12 +121,9 @@ class Transformer(nn.Module):
             if model.tied in ("none", "embeddings")
             else None
         )
-        registry = plugins.current()
-        self.maskings: dict[str, Masking] = {}
-        for role in ROLES:
-            chosen = config.masking.role(role)
-            masking = registry.masking(chosen.name)
-            self.maskings[role] = masking(masking.Options.model_validate(chosen.options))
+        self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
+        self._mixes_fills = isinstance(build.fill, MixedFill)
+        self._dropout = build.dropout["embedding"]
         self.embedding_scale = (
             model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         )
@@ -123,7 +133,7 @@ class Transformer(nn.Module):
             if isinstance(one, Positional)
         }
         self._draws = {
-            role: isinstance(one, Positional) and "draw" in type(one).acts(one.options)
+            role: isinstance(one, Positional) and "draw" in one.ways
             for role, one in self.positionals.items()
         }
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
@@ -267,6 +277,41 @@ class Transformer(nn.Module):
             logits = torch.bmm(flat, self.target_embedding.weight.transpose(1, 2))
         return logits.view(*x.shape[:3], -1)
 
+    def member_state(self, member: int) -> dict[str, Tensor]:
+        """Return one member's weights by their names in a stack of its own, without its axis."""
+        return {
+            name: value[place].clone()
+            for name, value, place in self._of_member(member, self.state_dict())
+        }
+
+    @torch.no_grad()
+    def load_member(self, member: int, weights: Mapping[str, Tensor]) -> None:
+        """Give one member the weights that ``member_state`` returned."""
+        for name, value, place in self._of_member(member, self.state_dict()):
+            value[place].copy_(weights[name])
+
+    def members_of(self, name: str) -> tuple[int, ...]:
+        """Return the members that the first axis of a parameter or buffer counts."""
+        return self._owner(name)[1]
+
+    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Return what a tensor is called in a stack of one, and the members that have it."""
+        for role, one in self.positionals.items():
+            prefix = f"positionals.{role}.entries."
+            if isinstance(one, MixedPositional) and name.startswith(prefix):
+                number, _, rest = name.removeprefix(prefix).partition(".")
+                return f"positionals.{role}.{rest}", one.places.members[int(number)]
+        return name, tuple(range(self.members))
+
+    def _of_member(
+        self, member: int, tensors: Mapping[str, Tensor]
+    ) -> Iterator[tuple[str, Tensor, int]]:
+        """Yield the tensors that a member has a part of, by plain name, and its place in them."""
+        for name, value in tensors.items():
+            plain, members = self._owner(name)
+            if member in members:
+                yield plain, value, members.index(member)
+
     def _embed(
         self,
         ids: Tensor,
@@ -291,7 +336,7 @@ class Transformer(nn.Module):
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
                 record("sum", x.flatten(1, 2))
-        return apply_dropout(x.flatten(1, 2), self.sizes.dropout_embedding, self.training)
+        return apply_dropout(x.flatten(1, 2), self._dropout, self.training)
 
     def _check(self, role: str, rows: int, places: int) -> None:
         """Refuse more than the entries of a role are defined for."""
@@ -354,6 +399,8 @@ class Transformer(nn.Module):
                 keep = keep[None, :, None]
             else:
                 keep = keep.view(*lengths.shape, 1, *keep.shape[1:])
+            if self._mixes_fills:
+                keep = keep.expand(*lengths.shape, -1, -1, -1)
         if drawn is not None:
             return View(drawn, drawn, keep, drawn=True)
         return View(query.row, key.row, keep)
@@ -385,9 +432,20 @@ class Range(NamedTuple):
 class Builder:
     """Makes the parts of one model, drawing every parameter from its member's generator."""
 
-    def __init__(self, config: RunConfig, seeds: Sequence[int] | None) -> None:
-        self.config = config
+    def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
+        self.configs = configs
+        self.config = config = configs[0]
         self.sizes: Sizes = find_sizes(config.model)
+        sizes = [find_sizes(one.model) for one in configs]
+        self.dropout: dict[str, Rate] = {
+            "embedding": same_or_each([one.dropout_embedding for one in sizes]),
+            "attention": same_or_each([one.dropout_attention for one in sizes]),
+            "ffn": same_or_each([one.dropout_ffn for one in sizes]),
+            "residual": same_or_each([one.dropout_residual for one in sizes]),
+        }
+        inits = [one.model.init for one in configs]
+        self.init: Init = inits[0] if len(set(inits)) == 1 else inits
+        self.fill: Fill = fill_of([one.model.fill for one in configs])
         self.generators: Generators = (
             [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         )
@@ -396,21 +454,40 @@ class Builder:
         self.shared: dict[str, nn.Module] = {}
         self.registry = plugins.current()
 
-    def _context(self, role: str, layer: int | None) -> BuildContext:
+    def _context(
+        self, role: str, layer: int | None, members: Sequence[int] | None = None
+    ) -> BuildContext:
         layers = self.sizes.encoder_layers if role == "encoder" else self.sizes.decoder_layers
+        own = range(len(self.generators)) if members is None else members
         return BuildContext(
             role=role,
             layers=layers,
             d_model=self.config.model.d_model,
             geometry=find_geometry(self.config, role),
-            generators=self.generators,
+            generators=[self.generators[one] for one in own],
             layer=layer,
         )
 
     def positional(self, role: str) -> Positional:
-        chosen = self.config.positional.role(role)
-        entry = self.registry.positional(chosen.name)
-        return entry(entry.Options.model_validate(chosen.options), self._context(role, None))
+        """Build the encoding of a role, of all members or of each group that has another."""
+        found = groups(self.configs, "positional", role)
+        parts = []
+        for group in found:
+            entry = self.registry.positional(group.chosen.name)
+            options = entry.Options.model_validate(group.chosen.options)
+            parts.append(entry(options, self._context(role, None, group.members)))
+        if len(parts) == 1:
+            return parts[0]
+        return MixedPositional(parts, [one.members for one in found])
+
+    def masking(self, role: str) -> Masking:
+        """Build the masking of a role, likewise."""
+        found = groups(self.configs, "masking", role)
+        parts = []
+        for group in found:
+            entry = self.registry.masking(group.chosen.name)
+            parts.append(entry(entry.Options.model_validate(group.chosen.options)))
+        return parts[0] if len(parts) == 1 else MixedMasking(parts, [one.members for one in found])
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         chosen = self.config.attention.role(role)
@@ -420,20 +497,20 @@ class Builder:
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
-            context, style, positional, self.config.model.fill,
-            self.sizes.dropout_attention, self.config.model.bias, self.config.model.init,
+            context, style, positional, self.fill,
+            self.dropout["attention"], self.config.model.bias, self.init,
             self_attention=role != "cross" or self.config.model.cross == "decoder",
         )  # fmt: skip
 
     def bounds(self, role: str) -> Iterator[Bound]:
-        """Yield how many places the encoding and the attention of a role know."""
+        """Yield how many places the encodings and the attention of a role know."""
         for family in ("positional", "attention"):
-            chosen = getattr(self.config, family).role(role)
-            entry = self.registry.find(family, chosen.name).entry
-            assert issubclass(entry, Part)
-            found = find_bound(entry, chosen.options, family, role)
-            if found is not None:
-                yield found
+            for group in groups(self.configs, family, role):
+                entry = self.registry.find(family, group.chosen.name).entry
+                assert issubclass(entry, Part)
+                found = find_bound(entry, group.chosen.options, family, role)
+                if found is not None:
+                    yield found
 
     def share(self, name: str) -> None:
         """Make one part that serves every place from now on."""
@@ -450,13 +527,13 @@ class Builder:
 
     def branch(self) -> Branch:
         pre = self.config.model.norm == "pre"
-        return Branch(self.norm(), pre, self.sizes.dropout_residual)
+        return Branch(self.norm(), pre, self.dropout["residual"])
 
     def _feed_forward(self) -> FeedForward:
         model = self.config.model
         return FeedForward(
-            self.generators, model.d_model, model.d_ff, model.bias, model.init,
-            model.activation, self.sizes.dropout_ffn,
+            self.generators, model.d_model, model.d_ff, model.bias, self.init,
+            model.activation, self.dropout["ffn"],
         )  # fmt: skip
 
     def _norm(self) -> StackedLayerNorm:

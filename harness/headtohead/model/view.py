@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from headtohead.families.attention import Shows
+from headtohead.model.members import Fill, MixedFill
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class View:
     """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
-    def additive(self, dtype: torch.dtype, fill: str) -> Tensor | None:
+    def additive(self, dtype: torch.dtype, fill: Fill) -> Tensor | None:
         """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
 
         ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
@@ -35,8 +36,11 @@ class View:
         if self.keep is None:
             return None
         if dtype not in self._additive:
-            low = -torch.inf if fill == "-inf" else -1e9
+            low = 0.0 if isinstance(fill, MixedFill) else -torch.inf if fill == "-inf" else -1e9
             zero, lowest = _numbers(dtype, self.keep.device, low)
+            if isinstance(fill, MixedFill):
+                lowest = fill.low.like(zero).repeat_interleave(self.keep.shape[1])
+                lowest = lowest.view(-1, 1, 1, 1)
             self._additive[dtype] = torch.where(self.keep.flatten(0, 1), zero, lowest)
         return self._additive[dtype]
 

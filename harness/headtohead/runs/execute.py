@@ -6,23 +6,25 @@ directories what is done and what is left.
 
 from __future__ import annotations
 
-import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from headtohead import plugins
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.experiment.planned import Plan, PlannedRun
+from headtohead.experiment.stacking import arrange, processors
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.families.launcher import Exit, Job, Launcher
 from headtohead.runs import exits, files, states
 from headtohead.runs.directory import RunDirectory, now
 from headtohead.runs.objects import store_objects
+from headtohead.runs.sizes import stack_sizes
 from headtohead.runs.stack import STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
 MOST_DEATHS = 3
@@ -173,13 +175,12 @@ def _stacks(
             )  # fmt: skip
             folders.append(folder)
             open_keys -= keys
-    fresh: dict[str, list[PlannedRun]] = {}
-    for run in runs:
-        if run.key in open_keys:
-            fresh.setdefault(run.variant, []).append(run)
+    waiting = [run for run in runs if run.key in open_keys]
+    workers = machine.workers or processors(machine.device)
+    sizes = stack_sizes(plan, waiting, machine.device, cache)
+    fresh = arrange(plan, waiting, workers, machine.device, sizes)
     _, threads = share_machine(machine, len(folders) + len(fresh))
-    for slug, members in fresh.items():
-        folders.append(_new_stack(plan, slug, members, machine, cache, threads))
+    folders += [_new_stack(plan, members, machine, cache, threads) for members in fresh]
     return folders
 
 
@@ -189,12 +190,9 @@ def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
     On a CPU, one thread in each of as many processes as there are cores serves small models best
     (docs/performance.md); fewer stacks than cores share the cores. On GPUs, one process each.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cores = cores or 1
+    cores = processors("cpu")
     if machine.device == "cuda":
-        import torch
-
-        workers = machine.workers or torch.cuda.device_count()
+        workers = machine.workers or processors("cuda")
     else:
         workers = machine.workers or max(1, min(cores, stacks))
     threads = machine.threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
@@ -202,13 +200,25 @@ def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
 
 
 def _new_stack(
-    plan: Plan, slug: str, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int
+    plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path, threads: int
 ) -> StackFolder:
+    slug = runs[0].variant
     variant = plan.by_slug[slug]
+    variants = list(dict.fromkeys(run.variant for run in runs))
     record = StackRecord(
-        variant=slug,
+        variant=slug if len(variants) == 1 else f"{slug} and {len(variants) - 1} more",
         config=variant.config.model_dump(mode="json"),
-        members=[StackMember(run.key, run.seed, run.directory) for run in runs],
+        members=[
+            StackMember(
+                run.key,
+                run.seed,
+                run.directory,
+                None
+                if run.variant == slug
+                else plan.by_slug[run.variant].config.model_dump(mode="json"),
+            )
+            for run in runs
+        ],
         probes=[given for probe in plan.probes if (given := _with_target(plan, slug, probe))],
         threads=threads,
         device=machine.device,
@@ -217,16 +227,20 @@ def _new_stack(
         plugin_files=[str(path) for path in plugins.current().files],
         timeout_seconds=machine.timeout_seconds,
     )
-    folder = StackFolder(plan.directory / STACKS / record.id)
+    return _lay_out(plan.directory, record)
+
+
+def _lay_out(experiment: Path, record: StackRecord) -> StackFolder:
+    """Write a stack's folder, and into its runs' records how they are trained."""
+    folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
-    for index, run in enumerate(runs):
-        directory = RunDirectory(plan.directory / run.directory)
+    for index, directory in enumerate(folder.runs()):
         execution = {
             "stack": [member.key for member in record.members],
             "member": index,
-            "threads": threads,
-            "device": machine.device,
-            "dtype": variant.config.train.precision,
+            "threads": record.threads,
+            "device": record.device,
+            "dtype": record.config["train"]["precision"],
         }
         files.write_json(directory.path / "run.json", directory.record | {"execution": execution})
     return folder
@@ -311,6 +325,8 @@ class _Execution:
             exits.FAILED: lambda: self._failed(folder),
         }.get(ended.code, lambda: self._died(folder, ended.code))
         handle()
+        if not folder.path.exists():
+            return None
         self.watcher.ended(folder, ended.code)
         for run in folder.runs():
             status = run.status
@@ -342,8 +358,24 @@ class _Execution:
         self.again.append(folder)
 
     def _failed(self, folder: StackFolder) -> None:
+        if len(folder.record.variants) > 1:
+            # Whose fault it is shows where every variant is by itself.
+            self.again += self._apart(folder)
+            return
         reason = _last_line(folder.path / "worker.log")
         self._leave(folder, states.FAILED, reason)
+
+    def _apart(self, folder: StackFolder) -> list[StackFolder]:
+        """Turn a stack of several variants into a stack of each, which begins anew."""
+        record = folder.record
+        apart = [
+            _lay_out(
+                folder.experiment, replace(record, variant=name, config=config, members=members)
+            )
+            for name, config, members in record.variants
+        ]
+        shutil.rmtree(folder.path)
+        return apart
 
     def _died(self, folder: StackFolder, code: int) -> None:
         deaths = folder.record.deaths + 1

@@ -32,7 +32,7 @@ class LocalLauncher(Launcher):
     def warm(self) -> None:
         """Start the server that workers are forked from; it loads torch meanwhile."""
         multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
-        with _hidden_main():
+        with hidden_main():
             forkserver.ensure_running()
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
@@ -51,7 +51,7 @@ class LocalLauncher(Launcher):
                     process = context.Process(
                         target=_main, args=(job.stack, pick_device(job.device, slot), alive)
                     )
-                    with _hidden_main():
+                    with hidden_main():
                         process.start()
                     running[process.sentinel] = (job, process, slot)
                 ended = wait(list(running), timeout=POLL_SECONDS)
@@ -103,7 +103,7 @@ def _die_with_parent(alive: Connection) -> None:
 
 
 @contextmanager
-def _hidden_main() -> Iterator[None]:
+def hidden_main() -> Iterator[None]:
     """Keep workers from running the user's script again.
 
     multiprocessing imports the main module in every child, for functions defined there; the

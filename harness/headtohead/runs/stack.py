@@ -17,11 +17,15 @@ STACKS = ".stacks"
 
 @dataclass(frozen=True)
 class StackMember:
-    """One run of a stack; ``directory`` is relative to the experiment's folder."""
+    """One run of a stack; ``directory`` is relative to the experiment's folder.
+
+    ``config`` is None where it is that of the stack.
+    """
 
     key: str
     seed: int
     directory: str
+    config: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,18 @@ class StackRecord:
     timeout_seconds: float | None = None
     deaths: int = 0
     format: int = field(default=1)
+
+    @property
+    def variants(self) -> list[tuple[str, Mapping[str, Any], list[StackMember]]]:
+        """The variants that train here: name, configuration and members, who then need no own."""
+        found: dict[str, tuple[str, Mapping[str, Any], list[StackMember]]] = {}
+        for member in self.members:
+            config = self.config if member.config is None else member.config
+            name = member.directory.rpartition("-s")[0]
+            found.setdefault(json.dumps(config, sort_keys=True), (name, config, []))[2].append(
+                replace(member, config=None)
+            )
+        return list(found.values())
 
     @property
     def id(self) -> str:

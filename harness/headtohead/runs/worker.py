@@ -124,6 +124,10 @@ class Worker:
             on_evaluation=self._on_evaluation,
             on_progress=self._on_progress,
             micro_batch=self.record.micro_batch,
+            configs=[
+                self.config if one.config is None else RunConfig.model_validate(one.config)
+                for one in self.record.members
+            ],
         )
 
     def run(self) -> None:
@@ -217,7 +221,7 @@ class Worker:
         ]  # fmt: skip
         if maps:
             write_maps(run.path / "attention", maps)
-        weights = checkpoint.member_state(self.training.model, index)
+        weights = self.training.model.member_state(index)
         checkpoint.save(
             run.path / "checkpoint.safetensors", weights, {"key": self.record.members[index].key}
         )

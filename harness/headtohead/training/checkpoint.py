@@ -42,11 +42,6 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def member_state(model: nn.Module, member: int) -> dict[str, Tensor]:
-    """Return one member's weights, without the member axis."""
-    return {name: value[member].clone() for name, value in model.state_dict().items()}
-
-
 def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
     """Give each member of a model its weights.
 

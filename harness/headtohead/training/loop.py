@@ -15,14 +15,15 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer, member_generator
 from headtohead.training import checkpoint
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
 from headtohead.training.optimise import (
+    StackOptimizer,
+    alike,
     clip_gradients,
     freeze,
-    learning_rate,
-    make_optimizer,
     trained,
 )
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
@@ -69,13 +70,15 @@ class StackTraining:
     """The training of one stack.
 
     Args:
-        config: The variant that the members share.
+        config: The variant of the members, or of the first.
         seeds: One per member.
         data: The prepared data.
         device: Where to train.
         resume_path: File of the resume point; read if it exists.
         on_evaluation: Called for each live member at each evaluation.
         on_progress: Called after every step with the step and the number of steps.
+        configs: The variants of the members, where they differ in what a stack allows
+            (``model/members.py``).
     """
 
     def __init__(
@@ -88,9 +91,11 @@ class StackTraining:
         on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
         on_progress: Callable[[int, int], None] = lambda step, steps: None,
         micro_batch: int = 1,
+        configs: Sequence[RunConfig] | None = None,
     ) -> None:
         self.config = config
         self.train = config.train
+        trains = [one.train for one in configs or [config] * len(seeds)]
         self.device = device
         self.resume_path = resume_path
         self.on_evaluation = on_evaluation
@@ -98,18 +103,31 @@ class StackTraining:
         self.micro_batch = micro_batch
         dtype = torch.float64 if self.train.precision == "float64" else torch.float32
         self.model = Transformer(
-            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary)
+            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs
         ).to(device, dtype)
         freeze(self.model, self.train.parts)
         self.parameters = trained(self.model)
+        owners = [
+            self.model.members_of(name)
+            for name, one in self.model.named_parameters()
+            if one.requires_grad
+        ]
+        shared = all(len(own) == len(seeds) for own in owners)
+        self.owners = None if shared else owners
+        norms = [math.inf if one.clip_norm is None else one.clip_norm for one in trains]
+        self.clip_norm = same_or_each(norms)
+        self.smoothed = [
+            (members, trains[members[0]].label_smoothing)
+            for members in alike(trains, lambda train: train.label_smoothing)
+        ]
         self.target_words = self.model.rows.target
-        self.optimizer = make_optimizer(self.train, self.model)
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         self.plan = make_batches(config, training, data.record["longest"])
         # A batch of one-word targets without boundary tokens has nothing to predict.
         self.may_lack_words = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(config, self.plan.steps_per_epoch)
+        self.optimizer = StackOptimizer(trains, self.model, self.steps)
         self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
         self.progress = Progress(members=[Member(seed) for seed in seeds])
         # Sums stay on the device and are read at evaluations: no step waits for the host.
@@ -177,14 +195,10 @@ class StackTraining:
         if not self.model.training:
             self.model.train()
         progress = self.progress
-        rate = learning_rate(self.train, progress.step + 1, self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         losses = self._backward(batch, live)
-        if self.train.clip_norm is not None:
-            clip_gradients(self.parameters, self.train.clip_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        if self.clip_norm != math.inf:
+            clip_gradients(self.parameters, self.clip_norm, self.owners)
+        self.optimizer.step(progress.step + 1)
         self.loss_sums += losses.double()
         progress.step += 1
         progress.steps_since += 1
@@ -216,12 +230,20 @@ class StackTraining:
             if self.target_words >= LARGE_VOCABULARY:
                 hidden, writes = live_positions(hidden, writes, live)
             logits = self.model.project(hidden)
-        losses = token_losses(logits.float() if enabled else logits, writes,
-                              self.train.label_smoothing)  # fmt: skip
+        losses = self._token_losses(logits.float() if enabled else logits, writes)
         means = losses.sum(dim=(1, 2)) / words
         # As of their sum, which keeps members apart: each one's gradient is that of its own loss.
         torch.autograd.backward([means], [torch.ones_like(means)])
         return means.detach()
+
+    def _token_losses(self, logits: Tensor, writes: Tensor) -> Tensor:
+        """Return the losses that are trained on, smoothed as each member asks."""
+        if len(self.smoothed) == 1:
+            return token_losses(logits, writes, self.smoothed[0][1])
+        return torch.cat([
+            token_losses(logits[one.start : one.stop], writes[one.start : one.stop], smoothing)
+            for one, smoothing in self.smoothed
+        ])  # fmt: skip
 
     # -- evaluations -----------------------------------------------------------------------------
 
@@ -241,7 +263,7 @@ class StackTraining:
         step = self.progress.step
         metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
         if train_loss is not None:
-            rate = learning_rate(self.train, step, self.steps)
+            rate = self.optimizer.rate(index, step)
             metrics = {"train/loss": train_loss, "train/lr": rate} | metrics
         if not math.isfinite(metrics["valid/loss"] + metrics.get("train/loss", 0.0)):
             self.retire(index, "diverged")
@@ -262,7 +284,7 @@ class StackTraining:
         if member.best is None or value < member.best:
             member.best, member.best_step = value, self.progress.step
             member.evaluations_since_best = 0
-            self.best_weights[index] = checkpoint.member_state(self.model, index)
+            self.best_weights[index] = self.model.member_state(index)
             return
         member.evaluations_since_best += 1
         if member.evaluations_since_best >= stopping.patience:
@@ -271,9 +293,7 @@ class StackTraining:
     def _restore_best(self) -> None:
         """Give members their best weights, where early stopping kept them."""
         for index, weights in self.best_weights.items():
-            with torch.no_grad():
-                for name, value in self.model.state_dict().items():
-                    value[index].copy_(weights[name])
+            self.model.load_member(index, weights)
 
     # -- resume points ---------------------------------------------------------------------------
 
@@ -282,9 +302,7 @@ class StackTraining:
         if self.resume_path is None:
             return
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        for index, parameter in enumerate(self.parameters):
-            for name, value in self.optimizer.state[parameter].items():
-                tensors[f"optimizer/{index}/{name}"] = value
+        tensors |= {f"optimizer/{name}": one for name, one in self.optimizer.state().items()}
         for member, weights in self.best_weights.items():
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
         tensors["random/cpu"] = torch.get_rng_state()
@@ -303,11 +321,7 @@ class StackTraining:
         for index, reason in retired.items():
             self.progress.members[index].ended = reason
         self.model.load_state_dict(_under(tensors, "model/"))
-        for index, parameter in enumerate(self.parameters):
-            self.optimizer.state[parameter] = {
-                name: value.to(self.device)
-                for name, value in _under(tensors, f"optimizer/{index}/").items()
-            }
+        self.optimizer.load(_under(tensors, "optimizer/"))
         self.best_weights = {
             index: {name: value.to(self.device) for name, value in weights.items()}
             for index in range(len(members))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import ModelPart, TrainConfig
+from headtohead.model.members import PerMember
+from headtohead.model.transformer import Transformer
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
@@ -30,17 +33,104 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
     return train.lr
 
 
-def make_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Return Adam or AdamW over what is trained, all members at once, element by element."""
-    kinds: dict[str, type[torch.optim.Adam]] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-    }
-    kind = kinds[train.optimizer]
-    return kind(
-        trained(model), lr=train.lr, betas=train.betas, eps=train.eps,
-        weight_decay=train.weight_decay, fused=True,
-    )  # fmt: skip
+class StackOptimizer:
+    """Adam or AdamW over all members of a stack at once, element by element.
+
+    Members that stand side by side and have the same rates are updated together; where rates
+    differ, each such range is a slice of the same parameters, so that a member is updated exactly
+    as it would be alone.
+
+    Args:
+        trains: The training section of each member.
+        model: Whose trained parameters are updated.
+        steps: Of the whole training, which schedules depend on.
+    """
+
+    def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int) -> None:
+        self.trains, self.steps = trains, steps
+        ranges = alike(trains, _rates)
+        parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
+        groups = []
+        for members in ranges:
+            first = trains[members[0]]
+            own: list[Tensor] = []
+            for name, parameter in parameters.items():
+                owners = model.members_of(name)
+                places = [place for place, one in enumerate(owners) if one in members]
+                if len(places) == len(owners):
+                    own.append(parameter)
+                elif places:
+                    part = slice(places[0], places[-1] + 1)
+                    view = parameter.detach()[part]
+                    self._slices.append((view, parameter, part))
+                    own.append(view)
+            if own:
+                groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
+        kinds: dict[str, type[torch.optim.Adam]] = {
+            "adam": torch.optim.Adam,
+            "adamw": torch.optim.AdamW,
+        }
+        train = trains[0]
+        self.optimizer = kinds[train.optimizer](
+            groups, lr=train.lr, betas=train.betas, eps=train.eps, fused=True
+        )
+
+    def step(self, number: int) -> None:
+        """Take step ``number``, from 1, and forget the gradients."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(group["train"], number, self.steps)
+        for view, parameter, part in self._slices:
+            view.grad = None if parameter.grad is None else parameter.grad[part]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        for _, parameter, _ in self._slices:
+            parameter.grad = None
+
+    def rate(self, member: int, number: int) -> float:
+        """Return the learning rate of a member at a step."""
+        return learning_rate(self.trains[member], number, self.steps)
+
+    def state(self) -> dict[str, Tensor]:
+        """Return what a resume needs."""
+        return {
+            f"{index}/{name}": value
+            for index, one in enumerate(self._updated())
+            for name, value in self.optimizer.state[one].items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what ``state`` returned."""
+        for index, one in enumerate(self._updated()):
+            prefix = f"{index}/"
+            self.optimizer.state[one] = {
+                name.removeprefix(prefix): value.to(one.device)
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+
+    def _updated(self) -> Iterator[Tensor]:
+        for group in self.optimizer.param_groups:
+            yield from group["params"]
+
+
+def alike(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
+    """Return the members that stand side by side and are the same in ``key``.
+
+    >>> from headtohead.experiment.schema import TrainConfig
+    >>> alike([TrainConfig(lr=one) for one in (0.1, 0.1, 0.2)], lambda train: train.lr)
+    [range(0, 2), range(2, 3)]
+    """
+    found, start = [], 0
+    for _, members in groupby(trains, key):
+        end = start + sum(1 for _ in members)
+        found.append(range(start, end))
+        start = end
+    return found
+
+
+def _rates(train: TrainConfig) -> object:
+    return train.lr, train.weight_decay, train.warmup_steps, train.schedule
 
 
 def part_of(name: str) -> ModelPart:
@@ -87,29 +177,63 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def gradient_norms(gradients: Sequence[Tensor]) -> Tensor:
-    """Return each member's norm over gradients ``[member, ...]``, as ``[member]``."""
+def gradient_norms(
+    gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None
+) -> Tensor:
+    """Return each member's norm over gradients, as ``[member]``.
+
+    Args:
+        gradients: ``[member, ...]``, or ``[member of some, ...]``.
+        owners: The members of each, where some are of some only.
+    """
     norms: Sequence[Tensor]
-    if len(gradients[0]) == 1:
+    if owners is None and len(gradients[0]) == 1:
         norms = list(torch._foreach_norm(list(gradients)))
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms)).unsqueeze(0)
         return total
     norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
+    if owners is not None:
+        members = 1 + max(map(max, owners))
+        norms = [_spread(one, own, members) for one, own in zip(norms, owners, strict=True)]
     each: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
     return each
 
 
-def clip_gradients(parameters: Sequence[nn.Parameter], largest: float) -> Tensor:
+def clip_gradients(
+    parameters: Sequence[nn.Parameter],
+    largest: float | PerMember,
+    owners: Sequence[Sequence[int]] | None = None,
+) -> Tensor:
     """Scale each member's gradient down to norm ``largest``, and return the norms before.
 
     As ``torch.nn.utils.clip_grad_norm_`` for each member alone.
+
+    Args:
+        parameters: ``[member, ...]``, or of some members only.
+        largest: Of all members, or of each.
+        owners: The members of each parameter, where some are of some only.
     """
     gradients = [one.grad for one in parameters if one.grad is not None]
-    norms = gradient_norms(gradients)
-    factors = (largest / (norms + 1e-6)).clamp(max=1.0)
+    if owners is not None:
+        owners = [own for one, own in zip(parameters, owners, strict=True) if one.grad is not None]
+    norms = gradient_norms(gradients, owners)
+    limit = largest.like(norms) if isinstance(largest, PerMember) else largest
+    factors = (limit / (norms + 1e-6)).clamp(max=1.0)
     if len(factors) == 1:
         torch._foreach_mul_(gradients, factors[0])
-    else:
-        for gradient in gradients:
-            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+        return norms
+    for number, gradient in enumerate(gradients):
+        mine = factors if len(gradient) == len(factors) or owners is None else (
+            factors[list(owners[number])]
+        )  # fmt: skip
+        gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
+
+
+def _spread(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
+    """Bring norms of some members to all: those that have no such gradient have 0."""
+    if len(owners) == members:
+        return norms
+    return norms.new_zeros(members).index_copy(
+        0, torch.tensor(list(owners), device=norms.device), norms
+    )

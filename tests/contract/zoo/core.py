@@ -255,8 +255,7 @@ class ForgottenMoments(Fault):
     def wrong(right):
         def resume(self):
             right(self)
-            for parameter in self.parameters:
-                self.optimizer.state.pop(parameter, None)
+            self.optimizer.optimizer.state.clear()
 
         return resume
 

@@ -10,7 +10,7 @@ from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, moved_logit, worst_of
 from headtohead.testing.subject import Sentences, Subject, forward
 from headtohead.testing.verdict import EXACT, Verdict, within
-from headtohead.training.checkpoint import load_members, member_state
+from headtohead.training.checkpoint import load_members
 
 
 @invariant("checkpoint")
@@ -22,7 +22,7 @@ def a_checkpoint_holds_everything(subject: Subject) -> Verdict:
             told = f"'{name}' is saved as {list(value.shape)}, without an axis of {members} members"
             return Verdict("broken", None, told, shown=told)
     other = subject.build([seed + 100 for seed in subject.seeds])
-    load_members(other, [member_state(subject.model, member) for member in range(members)])
+    load_members(other, [subject.model.member_state(member) for member in range(members)])
     with torch.no_grad():
         apart = forward(other, subject.sentences) - subject.plain
     found = moved_logit(apart, subject.sentences.live_target, "saving and loading the weights")
@@ -40,7 +40,7 @@ def a_member_computes_what_it_would_alone(subject: Subject) -> Verdict:
 
 def _alone(subject: Subject, member: int) -> Seen:
     model = subject.build([subject.seeds[member]])
-    load_members(model, [member_state(subject.model, member)])
+    load_members(model, [subject.model.member_state(member)])
     own = slice(member, member + 1)
     sentences = Sentences(*(getattr(subject.sentences, one.name)[own] for one in fields(Sentences)))
     with torch.no_grad():

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from headtohead import plugins
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.members import shape
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
 from headtohead.testing.verdict import Verdict, within
-from headtohead.training.checkpoint import member_state
 from headtohead.training.loop import StackTraining
 
 CLOSE = 1e-10
@@ -21,26 +23,51 @@ CLOSE = 1e-10
 @invariant("stacking")
 def a_member_trains_as_it_would_alone(subject: Subject) -> Verdict:
     """Steps of member k in a stack equal steps of the run with seed k alone."""
-    stacked = trained_weights(subject, subject.config, subject.seeds)
-    differences = []
-    for member, seed in enumerate(subject.seeds):
-        (alone,) = trained_weights(subject, subject.config, [seed])
-        differences += [float((stacked[member][name] - alone[name]).abs().max()) for name in alone]
+    seeds, neighbour = subject.seeds, unlike(subject.config)
+    alone = [trained_weights(subject, subject.config, [seed])[0] for seed in seeds]
+    alike = trained_weights(subject, subject.config, seeds)
+    configs = [subject.config] * len(seeds) + [neighbour]
+    beside = trained_weights(subject, subject.config, [*seeds, 7], configs)
+    differences = [
+        float((stacked[name] - own[name]).abs().max())
+        for stack in (alike, beside)
+        for stacked, own in zip(stack, alone, strict=False)
+        for name in own
+    ]
     return within(max(differences), "difference of weights trained in a stack and alone", CLOSE)
 
 
+def unlike(config: RunConfig) -> RunConfig:
+    """Return a variant that a stack may hold beside one, other in all that it may differ in."""
+    none = config.positional.encoder.name == "none"
+    positional = tiny_config("sinusoidal" if none else "none").positional
+    train = config.train.model_copy(
+        update={"lr": config.train.lr / 3, "weight_decay": 0.1, "label_smoothing": 0.2,
+                "warmup_steps": 1, "clip_norm": 0.1}
+    )  # fmt: skip
+    model = config.model.model_copy(update={"init": "torch", "fill": "-1e9"})
+    other = config.model_copy(update={"train": train, "model": model})
+    moved = other.model_copy(update={"positional": positional})
+    registry = plugins.current()
+    return moved if shape(moved, registry) == shape(config, registry) else other
+
+
 def trained_weights(
-    subject: Subject, config: RunConfig, seeds: Sequence[int]
+    subject: Subject,
+    config: RunConfig,
+    seeds: Sequence[int],
+    configs: Sequence[RunConfig] | None = None,
 ) -> list[dict[str, Tensor]]:
     """Train a stack on the subject's data in float64; return each member's weights."""
-    train = config.train.model_copy(
-        update={"precision": "float64", "device": "cpu", "evaluate_every": None}
-    )
     # The loop seeds torch's own stream; whoever asked for a check keeps theirs.
     with torch.random.fork_rng(devices=[]):
-        training = StackTraining(
-            config.model_copy(update={"train": train}), seeds, subject.data, torch.device("cpu")
-        )
+        own = [_in_float64(one) for one in configs or [config] * len(seeds)]
+        training = StackTraining(own[0], seeds, subject.data, torch.device("cpu"), configs=own)
         training.evaluate_every = training.steps
         training.run()
-    return [member_state(training.model, member) for member in range(len(seeds))]
+    return [training.model.member_state(member) for member in range(len(seeds))]
+
+
+def _in_float64(config: RunConfig) -> RunConfig:
+    train = {"precision": "float64", "device": "cpu", "evaluate_every": None}
+    return config.model_copy(update={"train": config.train.model_copy(update=train)})

@@ -1,0 +1,150 @@
+"""Which runs train together: stacks of equal shape, as large as pays, and as many as keep busy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headtohead.experiment.schema import RunConfig
+from headtohead.model.members import OF_MEMBERS, shape
+from headtohead.plugins import current
+
+if TYPE_CHECKING:
+    from headtohead.experiment.planned import Plan, PlannedRun
+
+ENOUGH = 40_000_000
+"""Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.
+
+Measured (docs/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were the
+faster the more there were; of 6 million each, 6 were no faster than one, and 36 slower.
+"""
+
+MOST = {"cpu": 64, "cuda": 128}
+"""Members of a stack, whatever is measured."""
+
+
+def processors(device: str) -> int:
+    """Return how many processes train at once unless told: one a core, or one a GPU."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.device_count()
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+SIZES = "stack-sizes.json"
+"""File beside the prepared data: members that pay, by machine and digest of the shape."""
+
+
+def remembered(cache: Path, device: str) -> dict[str, int]:
+    """Return the sizes that were measured on this machine, by the digest of their shape."""
+    return measured_sizes(cache).get(machine(device), {})
+
+
+def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
+    """Return what was measured on any machine."""
+    try:
+        kept: dict[str, dict[str, int]] = json.loads((cache / SIZES).read_text("utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return kept
+
+
+def digest(name: str) -> str:
+    """Return the short name of a shape."""
+    return hashlib.sha256(name.encode()).hexdigest()[:16]
+
+
+def machine(device: str) -> str:
+    """Return what times depend on beside the shape."""
+    import torch
+
+    if device == "cuda":
+        return f"{torch.cuda.get_device_name()}, torch {torch.__version__}"
+    return f"{platform.node()}, {platform.machine()}, torch {torch.__version__}"
+
+
+def activations(config: RunConfig, source_words: int, target_words: int) -> int:
+    """Return about how many numbers one member holds while a step is trained."""
+    model, train = config.model, config.train
+    tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
+    layers = (model.encoder_layers or model.layers) + (model.decoder_layers or model.layers)
+    inside = layers * (10 * model.d_model + model.d_ff)
+    return tokens * (inside + target_words)
+
+
+def arrange(
+    plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, sizes: Mapping[str, int]
+) -> list[list[PlannedRun]]:
+    """Return which of the runs train together.
+
+    Stacks of one shape are as equal in size as can be, no larger than pays, and at least as many as
+    there are processes to train them, where there are enough runs. Runs that are most alike stand
+    side by side.
+
+    Args:
+        plan: What the runs belong to.
+        runs: What is to be trained.
+        workers: Processes that train at once.
+        device: ``"cpu"`` or ``"cuda"``.
+        sizes: Members that pay, by the digest of the shape, where that was measured; else it is
+            estimated.
+    """
+    registry = current()
+    configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
+    shapes = {slug: shape(config, registry) for slug, config in configs.items()}
+    likeness = {slug: _likeness(config) for slug, config in configs.items()}
+    found: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        found.setdefault(shapes[run.variant], []).append(run)
+    for members in found.values():
+        members.sort(key=lambda run: likeness[run.variant])
+    counts = {
+        name: math.ceil(
+            len(members) / (sizes.get(digest(name)) or _estimated(plan, members[0], device))
+        )
+        for name, members in found.items()
+    }
+    _keep_busy(counts, {name: len(members) for name, members in found.items()}, workers)
+    return [part for name, members in found.items() for part in _cut(members, counts[name])]
+
+
+def _likeness(config: RunConfig) -> tuple[str, ...]:
+    """Return what runs are sorted by: first what an optimizer step needs to be in one piece."""
+    rates = {name: getattr(config.train, name) for name in sorted(OF_MEMBERS["train"])}
+    return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
+
+
+def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
+    config, data = plan.by_slug[run.variant].config, plan.data_of(run.variant)
+    if device != "cpu":
+        return MOST["cuda"]
+    one = activations(config, len(data.source_vocabulary), len(data.target_vocabulary))
+    return max(1, min(MOST["cpu"], ENOUGH // one))
+
+
+def _keep_busy(counts: dict[str, int], runs: Mapping[str, int], workers: int) -> None:
+    """Cut further where processes would stand idle: in the last round too, if rounds are few."""
+    while counts:
+        total = sum(counts.values())
+        if total >= 4 * workers or (total >= workers and total % workers == 0):
+            return
+        largest = max(counts, key=lambda name: runs[name] / counts[name])
+        if counts[largest] >= runs[largest]:
+            return
+        counts[largest] += 1
+
+
+def _cut(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
+    """Cut into parts whose sizes differ by one at most."""
+    edges = [len(runs) * part // count for part in range(count + 1)]
+    return [list(runs[start:end]) for start, end in pairwise(edges)]

@@ -1,0 +1,112 @@
+"""Sizes of stacks that were measured on this machine, remembered beside the prepared data."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from headtohead.data import prepare
+from headtohead.experiment.costs import FLOPS_PER_CORE, DataSizes, work
+from headtohead.experiment.planned import Plan, PlannedRun
+from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.stacking import (
+    MOST,
+    SIZES,
+    digest,
+    machine,
+    measured_sizes,
+    processors,
+    remembered,
+)
+from headtohead.model.members import shape
+from headtohead.plugins import current
+from headtohead.runs import files
+from headtohead.runs.local import PRELOAD, hidden_main
+from headtohead.runs.objects import load_objects
+
+SHARE = 0.02
+"""Of the time that a shape is expected to train, what measuring it may take."""
+
+LEAST_SECONDS = 1.0
+"""A shape for which that is less is not measured: an estimate will do."""
+
+
+def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path) -> dict[str, int]:
+    """Return how many members pay, by the digest of the shape, measured where it is worth it."""
+    registry, found = current(), dict[str, list[PlannedRun]]()
+    for run in runs:
+        found.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
+    known = remembered(cache, device)
+    for name, members in found.items():
+        if digest(name) in known or len(members) <= processors(device):
+            continue
+        seconds = SHARE * _expected(plan, members, device)
+        if seconds >= LEAST_SECONDS:
+            measured = _measure(plan, members[0], device, cache, seconds, len(members))
+            if measured:
+                known = _remember(cache, device, digest(name), measured)
+    return known
+
+
+def _remember(cache: Path, device: str, name: str, members: int) -> dict[str, int]:
+    kept = measured_sizes(cache)
+    own = kept.setdefault(machine(device), {})
+    own[name] = members
+    cache.mkdir(parents=True, exist_ok=True)
+    files.write_json(cache / SIZES, kept)
+    return own
+
+
+def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
+    """Return the seconds that the runs take, roughly, as before any run is finished."""
+    one = plan.by_slug[runs[0].variant]
+    flops = work(one.config, one.counts.flops_per_token, DataSizes.of(plan.data_of(one.slug)))
+    return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
+
+
+def _measure(
+    plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float, runs: int
+) -> int | None:
+    """Time sizes in a process of its own, which gives back the memory; None if it fails."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    receiving, sending = context.Pipe(duplex=False)
+    config = plan.by_slug[run.variant].config.model_dump(mode="json")
+    plugin_files = [str(path) for path in current().files]
+    process = context.Process(
+        target=_time, args=(sending, config, str(cache), plugin_files, str(plan.directory), device,
+                            min(runs, MOST[device]), seconds),
+    )  # fmt: skip
+    with hidden_main():
+        process.start()
+    sending.close()
+    try:
+        found: int | None = receiving.recv()
+    except EOFError:
+        found = None
+    process.join()
+    return found
+
+
+def _time(
+    sending: Connection, config: Mapping[str, object], cache: str, plugin_files: Sequence[str],
+    experiment: str, device: str, most: int, seconds: float,
+) -> None:  # fmt: skip
+    """Entry of the process that measures."""
+    import torch
+
+    from headtohead import plugins
+    from headtohead.training.memory import keep_freed_memory
+    from headtohead.training.sizing import paying, time_sizes
+
+    plugins.use_files([Path(path) for path in plugin_files])
+    for plugin in load_objects(Path(experiment)):
+        plugins.register(plugin)
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    chosen = RunConfig.model_validate(config)
+    data = prepare(chosen.data, Path(cache))
+    sending.send(paying(time_sizes(chosen, data, torch.device(device), most, seconds)))
+    sending.close()

@@ -1,0 +1,82 @@
+"""Which runs train together."""
+
+import pytest
+
+from headtohead.experiment.stacking import arrange, digest, machine, remembered
+from headtohead.model.members import shape
+from headtohead.plugins import current
+from headtohead.runs import files
+
+WIDE = """
+design:
+- product:
+    positional: [sinusoidal, alibi]
+    attention: [split-heads, single-head]
+    train.lr: [0.001, 0.003]
+"""
+
+
+@pytest.fixture
+def wide(plan):
+    return plan(WIDE, seeds=3)
+
+
+def sizes_of(stacks):
+    return sorted(len(stack) for stack in stacks)
+
+
+def arranged(plan, workers, most=None):
+    shapes = {shape(one.config, current()) for one in plan.variants}
+    sizes = {} if most is None else {digest(one): most for one in shapes}
+    return arrange(plan, plan.runs, workers, "cpu", sizes)
+
+
+def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
+    stacks = arranged(wide, workers=1)
+    assert sizes_of(stacks) == [12, 12]
+    for stack in stacks:
+        configs = [wide.by_slug[run.variant].config for run in stack]
+        assert len({one.attention.model_dump_json() for one in configs}) == 1
+        assert len({run.variant for run in stack}) == 4
+
+
+def test_every_run_is_in_one_stack(wide):
+    for workers in (1, 2, 3, 5, 40):
+        for most in (1, 4, 7, None):
+            stacks = arranged(wide, workers, most)
+            keys = [run.key for stack in stacks for run in stack]
+            assert sorted(keys) == sorted(run.key for run in wide.runs)
+            assert max(map(len, stacks)) <= (most or 99)
+            assert len(stacks) >= min(workers, len(keys))
+
+
+def test_members_that_are_updated_alike_stand_side_by_side(wide):
+    for stack in arranged(wide, workers=1):
+        rates = [wide.by_slug[run.variant].config.train.lr for run in stack]
+        assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize(
+    ("workers", "most", "expected"),
+    [
+        (2, None, [12, 12]), (3, None, [6, 6, 12]), (4, None, [6] * 4), (2, 5, [4] * 6),
+        (8, 12, [3] * 8), (5, 8, [4, 4, 4, 6, 6]), (100, 12, [1] * 24),
+    ],
+)  # fmt: skip
+def test_no_process_stands_idle_while_there_are_runs(wide, workers, most, expected):
+    assert sizes_of(arranged(wide, workers, most)) == expected
+
+
+def test_a_model_that_is_busy_alone_is_not_stacked(plan):
+    large = [f"model.{name}={size}" for name, size in
+             {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]  # fmt: skip
+    found = plan("", *large, "train.batch_tokens=4096", seeds=4)
+    assert sizes_of(arranged(found, workers=2)) == [1] * 4
+
+
+def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
+    assert remembered(tmp_path, "cpu") == {}
+    files.write_json(tmp_path / "stack-sizes.json", {machine("cpu"): {"a": 4}, "other": {"a": 9}})
+    assert remembered(tmp_path, "cpu") == {"a": 4}
+    (tmp_path / "stack-sizes.json").write_text('{"torn')
+    assert remembered(tmp_path, "cpu") == {}

@@ -1,0 +1,16 @@
+"""What a stack costs and brings does not get worse: two ratios, with room for a noisy machine."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "stacks.py"
+
+
+def test_a_stack_of_one_costs_what_plain_modules_cost_and_sixteen_bring_what_they_did():
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--check", "--rounds", "15"],
+        text=True, capture_output=True, timeout=240, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "16 runs, stacked / one by one" in done.stdout

@@ -1,0 +1,159 @@
+"""Stacks of unlike runs: each member is the run that it would be alone."""
+
+import pytest
+import torch
+
+from headtohead import plugins
+from headtohead.model.decoding import greedy
+from headtohead.model.layers import apply_dropout
+from headtohead.model.members import PerMember, shape
+from headtohead.model.transformer import Transformer
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead.training.loop import StackTraining
+
+CPU = torch.device("cpu")
+EXACT = {"precision": "float64", "device": "cpu"}
+
+
+def of(positional="none", masking="padding-causal", fill="-inf", model=None, **train):
+    return tiny_config(
+        positional, masking=masking, train=EXACT | train, **{"fill": fill} | (model or {})
+    )
+
+
+UNLIKE = [
+    of("none"),
+    of("sinusoidal", lr=3e-3),
+    of("learned", weight_decay=0.3, fill="-1e9"),
+    of("alibi", "causal", label_smoothing=0.2),
+    of({"encoder": "t5-relative", "decoder": "kerple-log"}, clip_norm=0.05, fill="additive"),
+    of({"encoder": "rotary", "decoder": "fire"}, warmup_steps=3),
+    of("sandwich", {"name": "window", "width": 2}, "-1e9", schedule="cosine", clip_norm=None),
+    of("rotary", {"name": "prefix", "length": 2}, model={"init": "torch"}),
+    of({"cross": "alibi"}, "none", lr=3e-3),
+]
+SEEDS = [3, 1, 2, 3, 5, 1, 8, 9, 3]
+
+
+def training(configs, seeds, data, path=None):
+    return StackTraining(configs[0], seeds, data, CPU, path, configs=configs)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return Subject(UNLIKE[0]).data
+
+
+@pytest.fixture(scope="module")
+def alone(data):
+    found = []
+    for config, seed in zip(UNLIKE, SEEDS, strict=True):
+        one = training([config], [seed], data)
+        one.run()
+        found.append(one.model)
+    return found
+
+
+def difference(model, member, single):
+    theirs = single.member_state(0)
+    ours = model.member_state(member)
+    assert set(ours) == set(theirs)
+    return max(float((ours[name] - theirs[name]).abs().max()) for name in theirs)
+
+
+def test_these_variants_have_one_shape():
+    registry = plugins.current()
+    assert len({shape(one, registry) for one in UNLIKE}) == 1
+
+
+@pytest.mark.parametrize("order", [range(9), [8, 0, 3, 6, 1, 4, 7, 2, 5]], ids=["given", "mixed"])
+def test_every_member_is_the_run_alone(alone, data, order):
+    stack = training([UNLIKE[i] for i in order], [SEEDS[i] for i in order], data)
+    stack.run()
+    for member, i in enumerate(order):
+        assert difference(stack.model, member, alone[i]) < 1e-10, UNLIKE[i]
+
+
+def test_a_stack_reads_and_translates_as_its_members_do(alone, data):
+    stack = training(UNLIKE, SEEDS, data)
+    for member, one in enumerate(alone):
+        stack.model.load_member(member, one.member_state(0))
+    split = stack.splits["valid"]
+    rows = split.padded_batches(64)[0]
+    batch = split.batch(rows.expand(len(UNLIKE), -1), *split.times(rows))
+    model = stack.model.eval()
+    with torch.no_grad():
+        logits = model(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
+    written = greedy(model, batch.source, batch.source_lengths, 9)
+    for member, one in enumerate(alone):
+        own = batch.source[:1], batch.source_lengths[:1]
+        with torch.no_grad():
+            expected = one.eval()(*own, batch.reads[:1], batch.target_lengths[:1])[0]
+        live = batch.writes[member] >= 0
+        assert float((logits[member] - expected)[live].abs().max()) < 1e-10
+        theirs = greedy(one, *own, 9)[0]
+        ours = written[member, :, : theirs.shape[1]]
+        assert torch.equal(ours, theirs)
+        assert not written[member, :, theirs.shape[1] :].any()
+
+
+def test_an_unlike_stack_resumes_bit_for_bit(data, tmp_path):
+    whole = training(UNLIKE, SEEDS, data)
+    whole.run()
+    first = training(UNLIKE, SEEDS, data, tmp_path / "resume")
+    first.steps //= 2
+    first.run()
+    second = training(UNLIKE, SEEDS, data, tmp_path / "resume")
+    second.run()
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[name], value), name
+
+
+def test_each_member_drops_at_its_own_rate():
+    torch.manual_seed(1)
+    rate = PerMember([0.0, 0.1, 0.5])
+    x = torch.full((3, 400, 500), 2.0)
+    dropped = apply_dropout(x, rate, True)
+    assert torch.equal(dropped[0], x[0])
+    for member, expected in ((1, 0.1), (2, 0.5)):
+        zero = dropped[member] == 0
+        # Five standard deviations of a share of 200,000.
+        assert float(zero.double().mean()) == pytest.approx(expected, abs=5 * 0.5 / 200_000**0.5)
+        assert dropped[member][~zero].unique().tolist() == pytest.approx([2.0 / (1 - expected)])
+    assert apply_dropout(x, rate, False) is x
+
+
+def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):
+    calm, other = UNLIKE[1], of("alibi", model={"dropout": 0.5})
+    (alone,) = (training([calm], [4], data),)
+    alone.run()
+    stack = training([other, calm], [1, 4], data)
+    stack.run()
+    assert difference(stack.model, 1, alone.model) < 1e-10
+    still = training([UNLIKE[3], calm], [1, 4], data)
+    still.run()
+    assert difference(stack.model, 0, training([other], [1], data).model) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"d_ff": 13}, {"activation": "gelu"}, {"norm": "post"}, {"positional": "shaw-relative"},
+        {"positional": "shape"}, {"attention": "sigmoid"}, {"train": {"batch_tokens": 99}},
+        {"train": {"betas": [0.9, 0.99]}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_cannot_be_stacked_has_another_shape(changed):
+    registry = plugins.current()
+    assert shape(tiny_config(**changed), registry) != shape(tiny_config(), registry)
+
+
+def test_unlike_parts_are_told_to_their_members_only():
+    model = Transformer(UNLIKE[0], SEEDS, 12, 9, UNLIKE)
+    names = dict(model.named_parameters())
+    tables = [name for name in names if name.startswith("positionals.encoder")]
+    assert [model.members_of(name) for name in tables] == [(2,), (4,)]
+    assert "positionals.encoder.table" in model.member_state(2)
+    assert "positionals.encoder.table" not in model.member_state(3)

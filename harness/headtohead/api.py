@@ -119,13 +119,26 @@ def run(
     registry, root = plugins.current(), runs or default_runs()
     planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
     refuse_precision(planned, kind)
+    machine = Machine(starter, kind, workers, threads, timeout)
+    tuning = planned.tuning
     if fresh:
         supersede(planned)
+        if tuning is not None:
+            supersede(tuning.plan)
+    if tuning is not None and not tuning.is_done:
+        sweep = retried(tuning.plan) if retry else tuning.plan
+        say(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
+        found = _tune(sweep, machine, watcher, command or f"h2h run {experiment}", tracking)
+        planned = make_plan(loaded, registry, root)
+        if planned.tuning is None or not planned.tuning.is_done:
+            counts = ", ".join(f"{n} {state}" for state, n in sorted(found.items()))
+            say(f"the sweep is not complete: {counts}; h2h status {sweep.name} shows each, and the "
+                "same command goes on")  # fmt: skip
+            return Result(planned.directory, found, None, None)
     if retry:
         planned = retried(planned)
     for note in planned.notes:
         say(f"note: {note}")
-    machine = Machine(starter, kind, workers, threads, timeout)
     shipper = start_shipper(planned.directory, planned.runs_root) if tracking else None
     written = None
     try:
@@ -150,6 +163,18 @@ def run(
         say(shipped)
     answer = written.answer if written is not None else None
     return Result(planned.directory, outcome.states, written, answer)
+
+
+def _tune(
+    sweep: Plan, machine: Machine, watcher: Watcher | None, command: str, tracking: bool
+) -> Counter[str]:
+    """Train the sweep of an experiment; return how its runs ended."""
+    shipper = start_shipper(sweep.directory, sweep.runs_root) if tracking else None
+    try:
+        return execute(sweep, machine, cache_root(), watcher or _Silent(), command).states
+    finally:
+        if shipper is not None:
+            shipper.finish()
 
 
 def report(

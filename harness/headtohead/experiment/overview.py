@@ -36,12 +36,13 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return what a plan would run, what is done, what is refused and why, and what it costs."""
-    lines = [_data_line(plan), *_path_lines(plan), _runs_line(plan)]
+    lines = [_data_line(plan), *_path_lines(plan), *_tuning_lines(plan), _runs_line(plan)]
     if plan.remaining:
         lines.append(f"time: {plan.estimate.words}")
     sections = {
         "choices": _choices(plan),
         "the same by construction, trained once": _equal(plan),
+        "tuned": _tuned(plan),
         "left out": tuple(
             f"{one.slug}: {one.reason} ({one.source})" for one in plan.design.excluded
         ),
@@ -79,6 +80,32 @@ def _path_lines(plan: Plan) -> list[str]:
         f"{len(points)} points: 2 ends, {len(points) - 2 - inside} single differences, {inside} "
         "inside walks (h2h plan --format json lists them)"
     ]
+
+
+def _tuning_lines(plan: Plan) -> list[str]:
+    """Return what is swept before the experiment, and whether it has been."""
+    tuning = plan.tuning
+    if tuning is None:
+        return []
+    seeds = len(tuning.plan.design.seeds)
+    tried = "; ".join(one.name for one in tuning.settings)
+    done = "done" if tuning.is_done else f"{len(tuning.plan.remaining)} runs to go first"
+    runs = len(tuning.plan.runs)
+    return [f"tune: every variant with {tried}; {seeds} seeds each, {runs} runs: {done}"]
+
+
+def _tuned(plan: Plan) -> tuple[str, ...]:
+    """Return the setting of each variant, and what it was chosen among."""
+    tuning = plan.tuning
+    if tuning is None or not tuning.is_done:
+        return ()
+    lines = []
+    for slug, tried in tuning.tried.items():
+        chosen = tuning.chosen(slug)
+        losses = ", ".join(f"{one.setting.name}: {one.mean:.4g}" for one in tried)
+        edge = "; the best is at the edge" if tuning.at_the_edge(slug) else ""
+        lines.append(f"{slug}: {chosen.name} ({losses}{edge})")
+    return tuple(lines)
 
 
 def _choices(plan: Plan) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from headtohead.experiment.planned import (
 from headtohead.experiment.power import Power, power_of, typical_sd
 from headtohead.experiment.probes import choose_probes
 from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.tuning import Tuning, find_tried, settings_of, sweep
 from headtohead.experiment.undefined import reach, undefined_reason, uneven
 from headtohead.experiment.versions import drift, plugins_of
 from headtohead.model.counting import Counts
@@ -75,6 +76,19 @@ def make_plan(
     prepared = _Data(registry, cache or data.cache_root())
     design = expand(loaded, registry, prepared.undefined)
     ready()
+    tuning = None
+    if loaded.file.tune is not None:
+        settings = settings_of(loaded, design, registry)
+        tried = _plan(*sweep(loaded, design, settings), prepared, runs_root, fresh)
+        tuning = Tuning(tuple(settings), tried, find_tried(design, settings, tried))
+        design = tuning.apply(design)
+    return replace(_plan(loaded, design, prepared, runs_root, fresh), tuning=tuning)
+
+
+def _plan(
+    loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, fresh: bool
+) -> Plan:
+    registry = prepared.registry
     asked = widths(design.variants)
     _refuse_matched_width(design, loaded)
     matched = match_variants(design.variants, prepared.count)

@@ -21,6 +21,7 @@ from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.power import Power
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.stacking import arrange, processors, remembered
+from headtohead.experiment.tuning import Tuning
 from headtohead.experiment.versions import versions
 from headtohead.model.counting import Counts
 from headtohead.plugins import current
@@ -133,6 +134,7 @@ class Plan:
     probes: tuple[Mapping[str, str | None], ...]
     contrasts: tuple[Mapping[str, Any], ...]
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
+    tuning: Tuning | None = None
 
     @property
     def name(self) -> str:
@@ -196,6 +198,7 @@ class Plan:
             "baseline": self.design.baseline,
             "seeds": list(self.design.seeds),
             "variants": [one.to_json() for one in self.variants],
+            "tuning": self.tuning.to_json() if self.tuning else None,
             "excluded": [one.to_json() for one in self.design.excluded],
             "contrasts": [dict(one) for one in self.contrasts],
             "path": self.design.path.to_json() if self.design.path else None,

@@ -470,6 +470,14 @@ class ExperimentFile(Section):
     seeds: Annotated[int | list[int], BeforeValidator(_seeds)] = Field(
         6, description="replicates: a number n (seeds 1 to n), or a list"
     )
+    tune: dict[str, list[Any]] | None = Field(
+        None,
+        description="the same small sweep for every variant, before the experiment: values by "
+        "field, such as train.lr; each variant gets the one of lowest validation loss",
+    )
+    tune_seeds: int = Field(
+        2, ge=1, description="replicates of the sweep, with seeds that the experiment does not use"
+    )
     match: Literal["none", "parameters", "flops"] = Field(
         "none", description="widen d_ff of smaller variants until they match the largest, to 1 %"
     )

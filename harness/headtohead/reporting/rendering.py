@@ -20,6 +20,7 @@ from headtohead.reporting.content import Content
 from headtohead.reporting.grid_section import grid_section
 from headtohead.reporting.path_section import path_section
 from headtohead.reporting.published_section import published_section
+from headtohead.reporting.tuning_section import tuning_section
 
 NAMES = (
     "waterfall",
@@ -74,6 +75,7 @@ def _common(content: Content) -> dict[str, Any]:
             "d": {**dict.fromkeys(DATA), **data},
             "path": path_section(content.analysis),
             "grid": grid_section(content.analysis),
+            "tuning": tuning_section(content.analysis),
             "published": published_section(content.analysis)}  # fmt: skip
 
 

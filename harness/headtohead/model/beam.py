@@ -44,11 +44,12 @@ class Found:
     """The best translation of each sentence that a search has found.
 
     ``ids`` are ``[member, batch, at most max_length]`` without the start; from <eos> on they are
-    the fill. ``scores``, ``[member, batch]``, are log-probabilities in nats, each divided by the
-    penalty of its length.
+    the fill. ``lengths`` count their words, ``[member, batch]``. ``scores``, ``[member, batch]``,
+    are log-probabilities in nats, each divided by the penalty of its length.
     """
 
     ids: Tensor
+    lengths: Tensor
     scores: Tensor
 
 
@@ -95,6 +96,8 @@ class _Search:
         self.own = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
         self.found = torch.full((*self.shape, steps), self.fill, device=self.device)
         """The best finished translation of each sentence of the batch."""
+        self.lengths = torch.zeros(self.shape, dtype=torch.long, device=self.device)
+        """Its words, ``[member, batch]``."""
         low = torch.full(self.shape, -torch.inf, device=self.device)
         self.scores = low.to(self.unfinished.memory.dtype)
         """Its score, ``[member, batch]``; -inf before there is one."""
@@ -105,14 +108,14 @@ class _Search:
 
     def run(self) -> Found:
         if not self.steps:
-            return Found(self.found, self.likely[..., 0])
+            return Found(self.found, self.lengths, self.likely[..., 0])
         for tokens in range(1, self.steps + 1):
             self._step(tokens)
             if tokens == self.steps:
                 self._finish(self.written[..., 1:], self.likely, tokens)
             elif not self._leave(tokens):
                 break
-        return Found(self.found, self.scores)
+        return Found(self.found, self.lengths, self.scores)
 
     def _step(self, tokens: int) -> None:
         """Continue every hypothesis by one word; ``tokens`` is how many each then has."""
@@ -121,7 +124,7 @@ class _Search:
         ends = words == self.eos
         # Continuations are in order: the first of them are the best of all.
         ended = likely.masked_fill(~ends, -torch.inf)[..., :size]
-        self._finish(self._follow(words, parents, ended.shape[-1]), ended, tokens)
+        self._finish(self._parents(parents[..., :size])[..., 1:], ended, tokens)
         going = likely.masked_fill(ends, -torch.inf)
         missing = size - going.shape[-1]
         if missing > 0:
@@ -132,7 +135,7 @@ class _Search:
         self.likely, chosen = going.topk(size, dim=-1)
         words, parents = words.gather(-1, chosen), parents.gather(-1, chosen)
         words = words.masked_fill(self.likely == -torch.inf, self.fill)
-        self.written = self._follow(words, parents, size, ended=False)
+        self.written = torch.cat([self._parents(parents), words.unsqueeze(-1)], dim=-1)
         self.unfinished.follow(parents, size)
 
     def _continuations(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -150,15 +153,10 @@ class _Search:
         parents = order // words.shape[-1]
         return likely.gather(-1, order), words.flatten(2).gather(-1, order), parents
 
-    def _follow(self, words: Tensor, parents: Tensor, count: int, ended: bool = True) -> Tensor:
-        """Return the first ``count`` continuations: what was written before, and the new word."""
-        words, parents = words[..., :count], parents[..., :count]
-        before = self.written.gather(
-            2, parents.unsqueeze(-1).expand(-1, -1, -1, self.written.shape[-1])
-        )
-        if ended:
-            return before[..., 1:]
-        return torch.cat([before, words.unsqueeze(-1)], dim=-1)
+    def _parents(self, parents: Tensor) -> Tensor:
+        """Return the hypotheses that continuations belong to, ``[member, sentence, one, time]``."""
+        time = self.written.shape[-1]
+        return self.written.gather(2, parents.unsqueeze(-1).expand(-1, -1, -1, time))
 
     def _finish(self, texts: Tensor, likely: Tensor, tokens: int) -> None:
         """Remember the best of what has finished with ``tokens`` tokens, if it is a new best.
@@ -178,6 +176,7 @@ class _Search:
         text = texts[member, sentence, way[member, sentence]]
         self.found[member, row] = self.fill
         self.found[member, row, : text.shape[-1]] = text
+        self.lengths[member, row] = text.shape[-1]
 
     def _leave(self, tokens: int) -> bool:
         """Let sentences go that are done; tell whether any is left.
@@ -188,8 +187,7 @@ class _Search:
         reachable = self.likely.max(dim=-1).values / most
         done = self.scores[self.own, self.unfinished.where] >= reachable
         left = still_open(done)
-        if left is None:
-            return True
-        self.unfinished.keep(left)
-        self.written, self.likely = self.written[self.own, left], self.likely[self.own, left]
-        return left.shape[1] > 0
+        if left is not None and left.shape[1]:
+            self.unfinished.keep(left)
+            self.written, self.likely = self.written[self.own, left], self.likely[self.own, left]
+        return left is None or left.shape[1] > 0

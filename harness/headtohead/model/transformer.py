@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -447,7 +448,8 @@ class Transformer(nn.Module):
         return self._view("cross", queries, (0, written), lengths)
 
 
-class Rows(NamedTuple):
+@dataclass(frozen=True)
+class Rows:
     """Which row of its batch each sentence is said to be in, for encodings that count rows.
 
     ``chosen`` are rows below ``count``, ``[member, batch]``.

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from headtohead.families.attention import Shows
 
-
 LEAST_ROOM = 16
 """Tokens that a cache has room for from the start."""
 

@@ -21,17 +21,10 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import longest_target, refuse_one_length, still_open
+from headtohead.experiment.schema import BeamConfig
+from headtohead.model.decoding import greedy, longest_target, refuse_one_length, still_open
 from headtohead.model.transformer import Rows, Transformer
 from headtohead.model.unfinished import Unfinished
-
-
-@dataclass(frozen=True)
-class Beam:
-    """How many hypotheses a sentence has, and the exponent of the length penalty (0: none)."""
-
-    size: int = 4
-    length_penalty: float = 0.6
 
 
 def length_penalty(tokens: int, alpha: float) -> float:
@@ -55,7 +48,7 @@ class Found:
 
 @torch.no_grad()
 def beam_search(
-    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: Beam,
+    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: BeamConfig,
     *, sos: int = SOS, eos: int = EOS, fill: int = PAD, rows: Rows | None = None,
 ) -> Found:  # fmt: skip
     """Translate by following the likeliest beginnings of a sentence at once.
@@ -82,11 +75,22 @@ def beam_search(
     return _Search(model, source, lengths, steps, beam, (sos, eos, fill), rows).run()
 
 
+def translate(
+    model: Transformer, source: Tensor, lengths: Tensor, max_length: int,
+    beam: BeamConfig | None, *, sos: int, eos: int, fill: int, rows: Rows | None = None,
+) -> Tensor:  # fmt: skip
+    """Return the ids of a beam search, or of greedy decoding where there is no beam."""
+    ends = {"sos": sos, "eos": eos, "fill": fill}
+    if beam is None:
+        return greedy(model, source, lengths, max_length, rows=rows, **ends)
+    return beam_search(model, source, lengths, max_length, beam, rows=rows, **ends).ids
+
+
 class _Search:
     """One batch on its way: hypotheses, and the best that has finished."""
 
     def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, beam: Beam,
+        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, beam: BeamConfig,
         ids: tuple[int, int, int], rows: Rows | None,
     ) -> None:  # fmt: skip
         self.beam, self.steps = beam, steps

@@ -303,8 +303,9 @@ class EvaluateConfig(Section):
         Field(
             "greedy",
             description="greedy; beam: beam search, as `beam` says; none: no translation, and no "
-        "scores of any; zeros: one pass over a target of zeros as long as the source; forced: from "
-        "the pass that is given the reference",
+            "scores of any; zeros: one pass over a target of zeros as long as the source; forced: "
+            "from the pass that is given the reference",
+        )
     )
     beam: Annotated[BeamConfig | None, Neutral(None)] = Field(
         None, description="width and length penalty, with decode: beam"

@@ -17,9 +17,8 @@ from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.experiment.schema import BeamConfig, RunConfig
 from headtohead.families.masking import Masking
-from headtohead.model.beam import translate
-from headtohead.model.grouping import groups, hides_padding
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.grouping import translate_each
+from headtohead.model.transformer import Transformer
 from headtohead.runs import files, states
 from headtohead.runs.directory import RunDirectory
 from headtohead.runs.imported import tokenisers_of
@@ -33,9 +32,6 @@ UNDEFINED = {
     "alone does not have",
 }
 """Why some runs cannot translate."""
-
-TOGETHER = 128
-"""Most sentences that are translated together (docs/performance.md)."""
 
 
 @dataclass(frozen=True)
@@ -157,37 +153,20 @@ class LoadedRun:
         """Return the ids that each source becomes, as it would alone."""
         for ids in encoded:
             self._refuse_long(len(ids))
-        sources = [torch.tensor(list(ids)) for ids in encoded]
         if self.config.evaluate.decode == "zeros":
-            return [self._over_zeros(source.unsqueeze(0)) for source in sources]
+            return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
         beam = beam or self.config.evaluate.beam
-        written: list[list[int]] = [[] for _ in sources]
-        lengths = [len(source) for source in sources]
-        for places in groups(lengths, TOGETHER, padded=hides_padding(self.model)):
-            together = self._together([sources[place] for place in places], beam)
-            for place, ids in zip(places, together, strict=True):
-                written[place] = ids
+        written = translate_each(self.model, encoded, self.longest, beam, *self._ends)
         pad = self._pad
         if pad is None or not self.imported:
             return [[index for index in ids if index != pad] for ids in written]
         return [
             # The cache knows no padding inside: where none is read or written, it is exact.
-            self._greedy_by_id(source.unsqueeze(0))
-            if beam is None and (pad in ids or pad in source.tolist())
+            self._greedy_by_id(torch.tensor([list(source)]))
+            if beam is None and (pad in ids or pad in source)
             else ids
-            for source, ids in zip(sources, written, strict=True)
+            for source, ids in zip(encoded, written, strict=True)
         ]
-
-    def _together(self, sources: Sequence[Tensor], beam: BeamConfig | None) -> list[list[int]]:
-        """Write word by word, each sentence told that it is the first of its batch."""
-        sos, eos = self._ends
-        source = torch.nn.utils.rnn.pad_sequence(list(sources), batch_first=True).unsqueeze(0)
-        lengths = torch.tensor([[len(ids) for ids in sources]])
-        ids = translate(
-            self.model, source, lengths, self.longest, beam, sos=sos, eos=eos, fill=eos,
-            rows=Rows(1, torch.zeros_like(lengths)),
-        )  # fmt: skip
-        return [_until(row, eos) for row in ids[0].tolist()]
 
     @torch.no_grad()
     def _over_zeros(self, source: Tensor) -> list[int]:

@@ -65,16 +65,12 @@ def main() -> None:
         print(sides.row(chosen, options.sample, limit, beam, size), flush=True)
 
 
-def toy() -> list[tuple[Words, Words]]:
+def toy() -> list[tuple[list[str], list[str]]]:
     """Return the pairs of toy-grammar, words between boundary tokens."""
-    from headtohead.data import prepare_corpus
-    from headtohead.experiment.schema import DataConfig
-
     dataset = plugins.current().dataset("toy-grammar")
-    corpus = dataset(dataset.Options()).corpus()
-    del prepare_corpus, DataConfig
+    corpus = dataset.load(dataset.Options(), "iid", Path())
     return [
-        tuple(["<sos>", *text.split(), "<eos>"] for text in (pair.source, pair.target))
+        (["<sos>", *pair.source.split(), "<eos>"], ["<sos>", *pair.target.split(), "<eos>"])
         for pair in corpus.pairs
     ]
 

@@ -14,6 +14,13 @@ def is_causal(model: Transformer) -> bool:
     return all(model.maskings[role].hides_later(role) for role in reading)
 
 
+ALIGNED = 16
+"""Words of which the table of all words is made a multiple."""
+
+WORTH_ALIGNING = 512
+"""Words that are written from which a copy of that table is worth its making."""
+
+
 class Unfinished:
     """Sentences with what the encoder made of them, and a cache where that is exact.
 
@@ -44,6 +51,7 @@ class Unfinished:
         self.memory = model.encode(source, lengths, rows=self.rows)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
         self.ways = 1
+        self._words = _aligned_words(model, members * batch * steps)
 
     def logits(self, written: Tensor) -> Tensor:
         """Return logits of the next word of every row, ``[member, batch · ways, vocab]``.
@@ -61,7 +69,10 @@ class Unfinished:
             memory, lengths = self._spread(self.memory), self._spread(self.lengths)
             live = torch.full_like(lengths, time)
             hidden = model.decode(written, live, memory, lengths, rows=rows)[:, :, -1:]
-        return model.project(hidden)[:, :, 0]
+        if self._words is None:
+            return model.project(hidden)[:, :, 0]
+        bias, weight = self._words
+        return torch.baddbmm(bias, hidden[:, :, 0], weight)[..., : model.rows.target]
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""
@@ -106,3 +117,22 @@ class Unfinished:
         if self.rows is None:
             return None
         return Rows(self.rows.count, self._spread(self.rows.chosen))
+
+
+def _aligned_words(model: Transformer, written: int) -> tuple[Tensor, Tensor] | None:
+    """Return bias and weight of the projection to words, with words added that nobody reads.
+
+    Rows of logits that do not start at multiples of 64 bytes make the product a third slower
+    (docs/performance.md). None where they do, or where too little is ``written`` to copy a table.
+    """
+    missing = -model.rows.target % ALIGNED
+    if not missing or written < WORTH_ALIGNING:
+        return None
+    weight: Tensor = (
+        model.target_embedding.weight.transpose(1, 2) if model.words is None else model.words.weight
+    )
+    bias: Tensor | None = None if model.words is None else model.words.bias
+    if bias is None:
+        bias = weight.new_zeros(len(weight), 1, weight.shape[-1])
+    pad = torch.nn.functional.pad
+    return pad(bias, (0, missing)), pad(weight, (0, missing))

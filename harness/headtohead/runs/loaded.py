@@ -97,11 +97,6 @@ class LoadedRun:
         if isinstance(sentences, str):
             raise HeadToHeadError("translate takes a list of sentences, got one string")
         self._refuse_undefined()
-        if beam is not None and self.config.evaluate.decode == "zeros":
-            raise HeadToHeadError(
-                f"run '{self.path.name}' writes all words in one pass over zeros "
-                "(evaluate.decode: zeros), where there is no beam to search; leave it out"
-            )
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
         return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
 
@@ -153,6 +148,11 @@ class LoadedRun:
         """Return the ids that each source becomes, as it would alone."""
         for ids in encoded:
             self._refuse_long(len(ids))
+        if beam is not None and self.config.evaluate.decode == "zeros":
+            raise HeadToHeadError(
+                f"run '{self.path.name}' writes all words in one pass over zeros "
+                "(evaluate.decode: zeros), where there is no beam to search; leave it out"
+            )
         if self.config.evaluate.decode == "zeros":
             return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
         beam = beam or self.config.evaluate.beam

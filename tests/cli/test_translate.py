@@ -72,6 +72,15 @@ def test_results_say_how_they_were_written(run_of):
     ]
 
 
+def test_the_report_says_how_each_way_of_decoding_went(folder):
+    reports = folder / "reports" / "study"
+    markdown = (reports / "report.md").read_text("utf-8")
+    page = (reports / "index.html").read_text("utf-8")
+    for text in ("beam of 4, length penalty 0.6, at most 9 words", "greedy, at most 9 words"):
+        assert f"- decoding {text}" in markdown
+        assert f"<dt>decoding</dt><dd>{text}</dd>" in page
+
+
 def test_a_run_is_scored_on_what_its_beam_writes(run_of):
     greedy, beam = run_of("greedy"), run_of("beam")
     sources = [

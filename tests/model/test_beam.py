@@ -246,6 +246,15 @@ def test_what_has_ended_is_computed_no_more(monkeypatch):
     assert rows[-1] < rows[1] <= 9
 
 
+def test_pieces_of_the_logits_give_the_same(monkeypatch):
+    subject = subject_of()
+    whole = search(subject, 3, 0.6)
+    monkeypatch.setattr("headtohead.model.beam.LOGITS_AT_ONCE", 36)
+    pieces = search(subject, 3, 0.6)
+    assert torch.equal(pieces.ids, whole.ids)
+    torch.testing.assert_close(pieces.scores, whole.scores, rtol=0, atol=1e-10)
+
+
 def test_style_that_reads_all_tokens_at_once_is_refused():
     subject = Subject(tiny_config(attention="embedding-softmax"))
     with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' reads exactly 16 "

@@ -26,6 +26,9 @@ from headtohead.model.decoding import greedy, longest_target, refuse_one_length,
 from headtohead.model.transformer import Rows, Transformer
 from headtohead.model.unfinished import Unfinished
 
+LOGITS_AT_ONCE = 2**26
+"""Largest number of logits computed together; more are cut into pieces that give the same."""
+
 
 def length_penalty(tokens: int, alpha: float) -> float:
     """Return what the log-probability of so many tokens is divided by."""
@@ -148,14 +151,24 @@ class _Search:
         ``[member, sentence, continuation]``. Of one hypothesis as many are enough as the beam is
         wide, and one more: the one that ends.
         """
-        logits = self.unfinished.logits(self.written.flatten(1, 2))
-        logits = logits.unflatten(1, self.written.shape[1:3])
-        total = logits.logsumexp(dim=-1, keepdim=True)
-        best, words = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
-        likely = (best - total + self.likely.unsqueeze(-1)).flatten(2)
+        hidden = self.unfinished.read(self.written.flatten(1, 2))
+        vocabulary = self.unfinished.model.rows.target
+        rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocabulary))
+        pieces = [self._best_words(part) for part in hidden.split(rows, dim=1)]
+        more, words = (
+            torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3])
+            for parts in zip(*pieces, strict=True)
+        )
+        likely = (more + self.likely.unsqueeze(-1)).flatten(2)
         order = likely.argsort(dim=-1, descending=True)
         parents = order // words.shape[-1]
         return likely.gather(-1, order), words.flatten(2).gather(-1, order), parents
+
+    def _best_words(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and ids of each row's best next words, the best first."""
+        logits = self.unfinished.words(hidden)
+        best, words = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
+        return best - logits.logsumexp(dim=-1, keepdim=True), words
 
     def _parents(self, parents: Tensor) -> Tensor:
         """Return the hypotheses that continuations belong to, ``[member, sentence, one, time]``."""

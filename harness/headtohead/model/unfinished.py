@@ -59,6 +59,10 @@ class Unfinished:
         Args:
             written: All tokens so far, the first one included, ``[member, batch · ways, time]``.
         """
+        return self.words(self.read(written))
+
+    def read(self, written: Tensor) -> Tensor:
+        """Return what ``words`` makes logits of, ``[member, batch · ways, d_model]``."""
         model, time = self.model, written.shape[-1]
         rows = self._told()
         if self.caches is not None:
@@ -68,11 +72,15 @@ class Unfinished:
         else:
             memory, lengths = self._spread(self.memory), self._spread(self.lengths)
             live = torch.full_like(lengths, time)
-            hidden = model.decode(written, live, memory, lengths, rows=rows)[:, :, -1:]
+            hidden = model.decode(written, live, memory, lengths, rows=rows)
+        return hidden[:, :, -1]
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Return logits of what ``read`` returned, or of some rows of it."""
         if self._words is None:
-            return model.project(hidden)[:, :, 0]
+            return self.model.project(hidden.unsqueeze(2))[:, :, 0]
         bias, weight = self._words
-        return torch.baddbmm(bias, hidden[:, :, 0], weight)[..., : model.rows.target]
+        return torch.baddbmm(bias, hidden, weight)[..., : self.model.rows.target]
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""

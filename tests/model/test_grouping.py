@@ -10,9 +10,10 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 LENGTHS = (3, 6, 3, 2, 6, 5, 3)
+MORE = (4, 5, 2, 6, 4)
 
 
-def subject_of(ending=3.0, **choices):
+def subject_of(ending=2.0, **choices):
     subject = Subject(tiny_config(**choices), seeds=(1,))
     with torch.no_grad():
         subject.model.words.weight *= 4.0
@@ -24,7 +25,9 @@ def subject_of(ending=3.0, **choices):
 
 def drawn():
     generator = torch.Generator().manual_seed(2)
-    return [torch.randint(4, 12, (length,), generator=generator).tolist() for length in LENGTHS]
+    return [
+        torch.randint(4, 12, (length,), generator=generator).tolist() for length in LENGTHS + MORE
+    ]
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row"}
@@ -39,10 +42,10 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 )  # fmt: skip
 def test_each_is_translated_as_alone(choices, beam):
     model, sources = subject_of(**choices).model, drawn()
-    together = translate_each(model, sources, 6, beam, SOS, EOS)
-    alone = [translate_each(model, [source], 6, beam, SOS, EOS)[0] for source in sources]
+    together = translate_each(model, sources, 10, beam, SOS, EOS)
+    alone = [translate_each(model, [source], 10, beam, SOS, EOS)[0] for source in sources]
     assert together == alone
-    assert translate_each(model, sources, 6, beam, SOS, EOS, size=2) == alone
+    assert translate_each(model, sources, 10, beam, SOS, EOS, size=2) == alone
     assert len({tuple(words) for words in together}) > 2
 
 

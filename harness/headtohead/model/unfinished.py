@@ -130,7 +130,7 @@ class Unfinished:
 def _aligned_words(model: Transformer, written: int) -> tuple[Tensor, Tensor] | None:
     """Return bias and weight of the projection to words, with words added that nobody reads.
 
-    Rows of logits that do not start at multiples of 64 bytes make the product a third slower
+    Rows of logits that do not start at multiples of 64 bytes make the product half as slow again
     (docs/performance.md). None where they do, or where too little is ``written`` to copy a table.
     """
     missing = -model.rows.target % ALIGNED

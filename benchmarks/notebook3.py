@@ -157,8 +157,9 @@ class Layer(nn.Module):
             self.attentions, self.norms, reads, strict=False
         ):
             change = attention(x, x if memory is None else memory, keep)
-            x = norm(x + functional.dropout(change, DROPOUT))
-        return self.norms[-1](x + functional.dropout(self.feed_forward(x), DROPOUT))
+            x = norm(x + functional.dropout(change, DROPOUT, self.training))
+        change = self.feed_forward(x)
+        return self.norms[-1](x + functional.dropout(change, DROPOUT, self.training))
 
 
 class Model(nn.Module):

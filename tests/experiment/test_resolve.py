@@ -247,6 +247,15 @@ def test_a_fault_in_a_recipe_names_the_recipe():
         ({"data": {"vocabulary": {"min": 2}}},
          "data.vocabulary.min: unknown field 'min'; known: ids, max_size, min_count, "
          "shared, unknown"),
+        ({"evaluate": {"beam": {"size": 3}}},
+         "evaluate.beam: a beam is searched with evaluate.decode: beam, got decode 'greedy'; set "
+         "that, or leave evaluate.beam out"),
+        ({"evaluate": {"decode": "beam", "beam": {"width": 3}}},
+         "evaluate.beam.width: unknown field 'width'"),
+        ({"evaluate": {"decode": "beam", "beam": {"size": 0}}},
+         "evaluate.beam.size: must be at least 1, got 0"),
+        ({"evaluate": {"decode": "beam", "beam": {"length_penalty": -1}}},
+         "evaluate.beam.length_penalty: must be at least 0, got -1"),
         ({"recipe": "unheard-of"}, "recipe: unknown recipe 'unheard-of'"),
         ({"recipe": 3}, "recipe: expected the name of a recipe, got 3"),
     ],

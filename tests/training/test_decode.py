@@ -10,7 +10,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
     alone_size,
-    greedy_writer,
+    stepwise_writer,
     teacher_forced,
     translate_rows,
     write_forced,
@@ -139,7 +139,7 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     texts = []
     for one, vocabulary, name in ((model, standard, int), (moved, other, place.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
-        found = translate_rows(one, split, BATCHES, greedy_writer(vocabulary, 9))
+        found = translate_rows(one, split, BATCHES, stepwise_writer(vocabulary, 9))
         texts.append([
             [vocabulary.decode(written[row], until_eos=False) for row in range(12)]
             for written in found
@@ -155,7 +155,7 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
         model.words.bias[..., 10] += 2.0
         model.words.bias[..., 0] += 1.0
     split = split_of(drawn(lowest=1), [[1, 2]] * 12)
-    found = translate_rows(model, split, BATCHES, greedy_writer(vocabulary, 9))
+    found = translate_rows(model, split, BATCHES, stepwise_writer(vocabulary, 9))
     written = [words for member in found for words in member.values()]
     assert not any(10 in words for words in written)
     assert any(0 in words for words in written)

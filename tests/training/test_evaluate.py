@@ -14,7 +14,7 @@ from headtohead.training.evaluate import (
     bucket_of,
     collect,
     distinct_sources,
-    greedy_writer,
+    stepwise_writer,
     teacher_forced,
     token_losses,
     translate_rows,
@@ -84,7 +84,7 @@ def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
     hidden = masking in ("padding-causal", "padding")
     assert (apart < 1e-5) if hidden else (apart > 1e-3)
     written = [
-        translate_rows(model, split, batches, greedy_writer(data.target_vocabulary, 6))
+        translate_rows(model, split, batches, stepwise_writer(data.target_vocabulary, 6))
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
     ]
     assert (written[0] == written[1]) or not hidden
@@ -188,7 +188,7 @@ def test_translations_are_joined_with_their_own_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
     rows = distinct_sources(raw, 5)
-    write = greedy_writer(data.target_vocabulary, 6)
+    write = stepwise_writer(data.target_vocabulary, 6)
     written = translate_rows(model, split, [torch.tensor(rows)], write)[1]
     found = collect(data, raw, rows, written)
     assert found.sources == tuple(raw.source_text[row] for row in rows)

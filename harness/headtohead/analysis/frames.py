@@ -193,7 +193,7 @@ def _run(
         **heads.get("metrics", {}),
     }
     kept = {key: value for key, value in record.items() if key in KEPT}
-    kept |= {key: results[key] for key in ("signatures", "notes") if results.get(key)}
+    kept |= {key: results[key] for key in ("signatures", "notes", "decoding") if results.get(key)}
     return row, kept
 
 

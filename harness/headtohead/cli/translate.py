@@ -13,17 +13,29 @@ from headtohead.cli.options import plugin_option, runs_option
 @click.command("translate")
 @click.argument("run")
 @click.argument("text", nargs=-1)
+@click.option(
+    "--beam",
+    type=click.IntRange(1, 1000),
+    help="Search a beam of this width, whatever the run did.",
+)
+@click.option(
+    "--length-penalty",
+    type=click.FloatRange(0, 10),
+    help="Exponent of the beam's length penalty (Wu et al. 2016); 0 is none.  [default: 0.6]",
+)
 @runs_option
 @plugin_option
 def command(
-    run: str, text: tuple[str, ...], runs_root: Path, plugin_files: tuple[Path, ...]
-) -> None:
+    run: str, text: tuple[str, ...], beam: int | None, length_penalty: float | None,
+    runs_root: Path, plugin_files: tuple[Path, ...],
+) -> None:  # fmt: skip
     """Translate TEXT with RUN, a run's directory or the beginning of its name.
 
     Without TEXT, sentences are read from standard input, one a line.
     """
     from headtohead import plugins
     from headtohead.errors import HeadToHeadError
+    from headtohead.experiment.schema import BeamConfig
     from headtohead.runs.loaded import load
 
     plugins.use_files(plugin_files)
@@ -32,8 +44,12 @@ def command(
     if empty or not sentences:
         where = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
         raise HeadToHeadError(f'{where}; type h2h translate {run} "I love you"')
+    if length_penalty is not None and beam is None:
+        raise HeadToHeadError("--length-penalty is of a beam; type --beam 4 too")
+    penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
+    searched = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     loaded = load(run, runs_root)
-    translations = loaded.translate(sentences)
+    translations = loaded.translate(sentences, searched)
     if loaded.faults:
         click.echo(f"note: faults of this run: {', '.join(loaded.faults)}", err=True)
     for sentence, translation in zip(sentences, translations, strict=True):

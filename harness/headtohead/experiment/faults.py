@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.schema import STEPWISE, RunConfig
 from headtohead.plugins import Registry
 
 
@@ -55,7 +55,7 @@ def _data(config: RunConfig, registry: Registry) -> Iterator[Fault]:
             "words outside the vocabulary vanish without a trace: other sentences are translated "
             "than were written",
         )  # fmt: skip
-    if data.target_boundaries == "none" and config.evaluate.decode in {"greedy", "none"}:
+    if data.target_boundaries == "none" and config.evaluate.decode in {*STEPWISE, "none"}:
         yield Fault(
             "no start, no stop", "data.target_boundaries",
             "the first word of a target is never predicted, and a translation cannot begin or end",

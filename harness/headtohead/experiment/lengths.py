@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.data import PreparedData
-from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.schema import STEPWISE, RunConfig
 
 
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
@@ -15,7 +15,7 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     """
     train, test = data.splits["train"], data.splits["test"]
     notes = []
-    if config.evaluate.decode == "greedy":
+    if config.evaluate.decode in STEPWISE:
         written = config.evaluate.max_length or _default_longest(data)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
         lost = sum(length > written for length in shortest)

@@ -37,6 +37,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "train": schema.TrainConfig,
     "train.early_stopping": schema.EarlyStopping,
     "evaluate": schema.EvaluateConfig,
+    "evaluate.beam": schema.BeamConfig,
 }
 
 _BEGIN, _END = "<!-- table: {} -->", "<!-- end of table -->"

@@ -10,7 +10,7 @@ from headtohead.errors import nearest
 from headtohead.experiment.draft import FAMILIES, Draft
 from headtohead.experiment.loading import checked
 from headtohead.experiment.places import FieldPath, Place, Source, shown
-from headtohead.experiment.schema import DataConfig, ModelConfig, RunConfig
+from headtohead.experiment.schema import BeamConfig, DataConfig, ModelConfig, RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.plugins import Registry
 
@@ -91,7 +91,12 @@ def _with_defaults(config: RunConfig, draft: Draft) -> RunConfig:
             "normalise": config.data.normalise or dataset.normalise,
         }
     )
-    return config.model_copy(update={"data": data, "model": _model(config.model)})
+    evaluate = config.evaluate
+    if evaluate.decode == "beam" and evaluate.beam is None:
+        evaluate = evaluate.model_copy(update={"beam": BeamConfig()})
+    return config.model_copy(
+        update={"data": data, "model": _model(config.model), "evaluate": evaluate}
+    )
 
 
 def _model(model: ModelConfig) -> ModelConfig:
@@ -117,6 +122,12 @@ def contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str
     if train.precision == "bfloat16" and train.device == "cpu":
         reason = "bfloat16 trains on CUDA only, got device 'cpu'; use float32"
         return ("train", "precision"), reason
+    if config.evaluate.beam is not None and config.evaluate.decode != "beam":
+        reason = (
+            f"a beam is searched with evaluate.decode: beam, got decode "
+            f"'{config.evaluate.decode}'; set that, or leave evaluate.beam out"
+        )
+        return ("evaluate", "beam"), reason
     if config.model.tied == "all" and not data.vocabulary.shared:
         reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tied"), reason

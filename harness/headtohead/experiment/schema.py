@@ -268,6 +268,23 @@ class TrainConfig(Section):
     )
 
 
+class BeamConfig(Section):
+    """Beam search: how many hypotheses, and how length weighs."""
+
+    size: int = Field(4, ge=1, le=1000, description="hypotheses of a sentence that are followed")
+    length_penalty: float = Field(
+        0.6,
+        ge=0,
+        le=10,
+        description="alpha of Wu et al. 2016: log-probabilities are divided by "
+        "((5 + length) / 6)^alpha; 0: no penalty",
+    )
+
+
+STEPWISE = ("greedy", "beam")
+"""What ``evaluate.decode`` may be where translations are written word by word from <sos> on."""
+
+
 class EvaluateConfig(Section):
     """What is measured on validation and test sentences."""
 
@@ -282,10 +299,16 @@ class EvaluateConfig(Section):
         None, ge=1, description="test sentences that are translated; default: all"
     )
     alone: bool = Field(True, description="score a second time without padding (batches of one)")
-    decode: Annotated[Literal["greedy", "none", "zeros", "forced"], Neutral("greedy")] = Field(
-        "greedy",
-        description="greedy; none: no translation, and no scores of any; zeros: one pass over a "
-        "target of zeros as long as the source; forced: from the pass that is given the reference",
+    decode: Annotated[Literal["greedy", "beam", "none", "zeros", "forced"], Neutral("greedy")] = (
+        Field(
+            "greedy",
+            description="greedy; beam: beam search, as `beam` says; none: no translation, and no "
+            "scores of any; zeros: one pass over a target of zeros as long as the source; forced: "
+            "from the pass that is given the reference",
+        )
+    )
+    beam: Annotated[BeamConfig | None, Neutral(None)] = Field(
+        None, description="width and length penalty, with decode: beam"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.draft import FAMILIES
-from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.schema import STEPWISE, RunConfig
 from headtohead.families.entry import ROLES, Options, Setting
 from headtohead.families.positional import Part
 from headtohead.model.bounds import find_bound
@@ -87,9 +87,10 @@ def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
 
 
 def _undecodable(config: RunConfig) -> str | None:
-    if config.evaluate.decode == "greedy" and config.data.target_boundaries == "none":
+    decode = config.evaluate.decode
+    if decode in STEPWISE and config.data.target_boundaries == "none":
         return (
-            "greedy decoding has no start and no stop where data.target_boundaries is none; "
+            f"{decode} decoding has no start and no stop where data.target_boundaries is none; "
             "set evaluate.decode: none, zeros or forced"
         )
     return None

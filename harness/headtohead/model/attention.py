@@ -265,11 +265,13 @@ class MultiHeadAttention(nn.Module):
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
         """Return what the heads read, ``[member · batch, head, query, width]``."""
         bias = self._bias(view, q.dtype)
-        mask = view.additive(q.dtype, self.fill)
+        rows = q.shape[0] * q.shape[1]
+        mask = _for_rows(view.additive(q.dtype, self.fill), rows)
         if bias is not None:
             bias = _fold(bias, *q.shape[:2])
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         level = None if self.fill in ("-inf", "additive") else self._level_rows(view)
+        level = _for_rows(level, rows)
         if mask is not None and level is not None:
             q, mask = q.masked_fill(level, 0.0), mask.masked_fill(level, 0.0)
             bias = None if bias is None else bias.masked_fill(level, 0.0)
@@ -291,10 +293,9 @@ class MultiHeadAttention(nn.Module):
         if not view.has_dead_rows:
             return None
         if isinstance(self.fill, MixedFill):
-            replaced = self.fill.replaced.like(view.dead_rows)
-            return view.dead_rows & replaced.repeat_interleave(
-                len(view.dead_rows) // len(replaced)
-            ).view(-1, 1, 1, 1)
+            assert view.keep is not None
+            dead = ~view.keep.any(dim=-1, keepdim=True)
+            return (dead & self.fill.replaced.along(dead)).flatten(0, 1)
         return view.dead_rows if self.fill == "-1e9" else None
 
     def _explicit(
@@ -353,6 +354,13 @@ def _fold(bias: Tensor, members: int, batch: int) -> Tensor:
     if bias.shape[0] == 1 and bias.shape[1] == 1:
         return bias[0]
     return bias.expand(members, batch, -1, -1, -1).flatten(0, 1)
+
+
+def _for_rows(table: Tensor | None, rows: int) -> Tensor | None:
+    """Give every sentence of a member what its member has: ``[member · batch or 1, ..]``."""
+    if table is None or len(table) in (1, rows):
+        return table
+    return table.repeat_interleave(rows // len(table), dim=0)
 
 
 def is_short(q: Tensor, k: Tensor) -> bool:

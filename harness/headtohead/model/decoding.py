@@ -1,4 +1,4 @@
-"""Greedy decoding, batched over sentences and members, with a cache of keys and values."""
+"""Greedy decoding, batched over sentences and members; a sentence that has ended costs nothing."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from torch import Tensor
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import only_length
-from headtohead.model.transformer import Transformer
+from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.unfinished import Unfinished, is_causal
 
+__all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "still_open"]
 
-def is_causal(model: Transformer) -> bool:
-    """Tell whether the decoder's masks hide every later token, so that a cache is exact."""
-    reading = ("decoder",) if model.hears_source else ("decoder", "cross")
-    return all(model.maskings[role].hides_later(role) for role in reading)
+WORTH_LEAVING = 0.85
+"""Share of a batch that may be left before the others move together (docs/performance.md)."""
 
 
 def longest_target(model: Transformer, wanted: int) -> int:
@@ -23,10 +23,38 @@ def longest_target(model: Transformer, wanted: int) -> int:
     return min([wanted, *(bound.most for bound in bounds if bound.counts == "places")])
 
 
+def refuse_one_length(model: Transformer, how: str) -> None:
+    """Refuse to write word by word with a decoder that reads one number of tokens only.
+
+    Raises:
+        HeadToHeadError: If it does; ``how`` names the way of decoding.
+    """
+    only = only_length(model.config)
+    if only is not None:
+        raise HeadToHeadError(
+            f"attention '{model.config.attention.decoder.name}' reads exactly {only} tokens at "
+            f"once, which {how} decoding does not; set evaluate.decode: forced"
+        )
+
+
+def still_open(done: Tensor) -> Tensor | None:
+    """Return the sentences to go on with, ``[member, sentence]``, or None where all may stay.
+
+    Members go on with equally many: where one has fewer left, ended ones stand in for them.
+
+    Args:
+        done: Whether each sentence has ended, ``[member, sentence]``.
+    """
+    left = int((~done).sum(1).max())
+    if left > WORTH_LEAVING * done.shape[1]:
+        return None
+    return done.int().argsort(dim=1, stable=True)[:, :left]
+
+
 @torch.no_grad()
 def greedy(
     model: Transformer, source: Tensor, lengths: Tensor, max_length: int,
-    *, sos: int = SOS, eos: int = EOS, fill: int = PAD,
+    *, sos: int = SOS, eos: int = EOS, fill: int = PAD, rows: Rows | None = None,
 ) -> Tensor:  # fmt: skip
     """Translate by taking the likeliest word at every step.
 
@@ -38,6 +66,7 @@ def greedy(
         sos: What the decoder reads first.
         eos: What ends a translation.
         fill: What stands from <eos> on; an id that can be read.
+        rows: Rows that an encoding which counts them is told; default: those of the batch.
 
     Returns:
         Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``fill``.
@@ -45,29 +74,25 @@ def greedy(
     Raises:
         HeadToHeadError: If the decoder reads one number of tokens only.
     """
-    only = only_length(model.config)
-    if only is not None:
-        raise HeadToHeadError(
-            f"attention '{model.config.attention.decoder.name}' reads exactly {only} tokens at "
-            "once, which greedy decoding does not; set evaluate.decode: forced"
-        )
+    refuse_one_length(model, "greedy")
     steps = longest_target(model, max_length)
-    memory = model.encode(source, lengths)
-    caches = model.caches(memory, steps) if is_causal(model) else None
-    written = torch.full((*source.shape[:2], steps + 1), fill, device=source.device)
-    written[:, :, 0] = sos
+    members, batch = source.shape[:2]
+    own = torch.arange(members, device=source.device).unsqueeze(1)
+    translated = torch.full((members, batch, steps), fill, device=source.device)
+    unfinished = Unfinished(model, source, lengths, steps, rows)
+    written = torch.full((members, batch, 1), sos, device=source.device)
     done = torch.zeros(source.shape[:2], dtype=torch.bool, device=source.device)
     for position in range(steps):
-        if caches is not None:
-            token = written[:, :, position : position + 1]
-            hidden = model.step(token, position, memory, lengths, caches)
-        else:
-            so_far = written[:, :, : position + 1]
-            live = torch.full_like(lengths, position + 1)
-            hidden = model.decode(so_far, live, memory, lengths)[:, :, -1:]
-        chosen = model.project(hidden)[:, :, 0].argmax(dim=-1)
-        done |= chosen == eos
-        if bool(done.all()):
-            break
-        written[:, :, position + 1] = torch.where(done, fill, chosen)
-    return written[:, :, 1:]
+        chosen = unfinished.logits(written).argmax(dim=-1)
+        done = done | (chosen == eos)
+        chosen = torch.where(done, fill, chosen)
+        translated[own, unfinished.where, position] = chosen
+        written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
+        left = still_open(done)
+        if left is not None:
+            if not left.shape[1]:
+                break
+            unfinished.keep(left)
+            done = done.gather(1, left)
+            written = written[own, left]
+    return translated

@@ -267,7 +267,10 @@ class MixedMasking(Masking):
         self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
     ) -> Tensor | None:
         """Return what each member keeps; ``lengths`` are those of one member after another."""
-        rows = lengths.view(self.members, -1)
+        # One length stands for all sentences, as a cached step has it.
+        rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (
+            lengths.view(self.members, -1)
+        )  # fmt: skip
         found = []
         for number, part in enumerate(self.parts):
             own = self.places.take(rows, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -31,7 +32,6 @@ from headtohead.model.layers import (
 )
 from headtohead.model.members import (
     Fill,
-    MixedFill,
     MixedMasking,
     MixedPositional,
     fill_of,
@@ -122,7 +122,6 @@ class Transformer(nn.Module):
             else None
         )
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
-        self._mixes_fills = isinstance(build.fill, MixedFill)
         self._dropout = build.dropout["embedding"]
         self.embedding_scale = (
             model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
@@ -182,14 +181,23 @@ class Transformer(nn.Module):
         memory = self.encode(source, source_lengths)
         return self.decode(target, target_lengths, memory, source_lengths)
 
-    def encode(self, source: Tensor, lengths: Tensor, observe: Observe | None = None) -> Tensor:
-        """Return the encoder's output, ``[member, batch, time, d_model]``."""
+    def encode(
+        self,
+        source: Tensor,
+        lengths: Tensor,
+        observe: Observe | None = None,
+        rows: Rows | None = None,
+    ) -> Tensor:
+        """Return the encoder's output, ``[member, batch, time, d_model]``.
+
+        ``rows`` tells an encoding that counts rows of the batch others than those there are.
+        """
         time = source.shape[-1]
-        self._check("encoder", source.shape[1], time)
+        self._check("encoder", source.shape[1] if rows is None else rows.count, time)
         drawn = self._draw("encoder", source)
         view = self._view("encoder", (0, time), (0, time), lengths, drawn)
         embedding = self.source_embedding or self.target_embedding
-        x = self._embed(source, embedding, "encoder", 0, observe, drawn)
+        x = self._embed(source, embedding, "encoder", 0, observe, drawn, rows)
         for index, layer in enumerate(self.encoder):
             x = layer(x, view, _recorder(observe, "encoder", index))
         if self.encoder_norm is not None:
@@ -205,14 +213,15 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
         observe: Observe | None = None,
+        rows: Rows | None = None,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
         places = (0, target.shape[-1])
-        self._check("decoder", target.shape[1], places[1])
+        self._check("decoder", target.shape[1] if rows is None else rows.count, places[1])
         drawn = self._draw("decoder", target)
         own = self._view("decoder", places, places, lengths, drawn)
         cross = self._cross_view(places, places[1], lengths, memory, memory_lengths)
-        x = self._embed(target, self.target_embedding, "decoder", 0, observe, drawn)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe, drawn, rows)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (
@@ -233,13 +242,34 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
         caches: Sequence[tuple[Cache, Cache]],
+        rows: Rows | None = None,
     ) -> Tensor:
-        """Return the decoder's output for one new token ``[member, batch, 1]`` after the cached."""
-        live = torch.full_like(memory_lengths, position + 1)
-        self._check("decoder", token.shape[1], position + 1)
-        own = self._view("decoder", (position, 1), (0, position + 1), live)
-        cross = self._cross_view((position, 1), position + 1, live, memory, memory_lengths)
-        x = self._embed(token, self.target_embedding, "decoder", position)
+        """Return the decoder's output for one new token of each row after the cached ones.
+
+        A sentence may be written in several ways at once: its rows stand side by side, and read
+        one memory.
+
+        Args:
+            token: Ids ``[member, batch · ways, 1]``.
+            position: The place of the token, the same in all rows.
+            memory: The encoder's output, ``[member, batch, time, d_model]``.
+            memory_lengths: Live source tokens, ``[member, batch]``.
+            caches: As ``caches`` makes them.
+            rows: What an encoding that counts rows of the batch is told.
+        """
+        count, written = token.shape[1], position + 1
+        self._check("decoder", count if rows is None else rows.count, written)
+        # All rows have written as much: the mask of one is the mask of all.
+        live = memory_lengths.new_full((1,), written)
+        own = self._step_view("decoder", position, 1, (0, written), live)
+        read = memory.shape[2] if self.hears_source else written
+        self._check("cross", memory.shape[1], max(written, read))
+        if self.hears_source:
+            ways = count // memory.shape[1]
+            cross = self._step_view("cross", position, ways, (0, read), memory_lengths)
+        else:
+            cross = self._step_view("cross", position, 1, (0, written), live)
+        x = self._embed(token, self.target_embedding, "decoder", position, rows=rows)
         memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
             x = layer(x, memory, (own, cross), pair)
@@ -247,25 +277,48 @@ class Transformer(nn.Module):
             x = self.decoder_norm(x)
         return x.view(*token.shape, -1)
 
-    def caches(self, memory: Tensor, length: int) -> list[tuple[Cache, Cache]]:
-        """Return empty caches for up to ``length`` target tokens over ``memory``."""
-        read = memory.shape[2] if self.hears_source else length
+    def _step_view(
+        self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor
+    ) -> View:
+        """Return what ``ways`` tokens at one place see, without a mask that hides nothing."""
+        if ways == 1:
+            view = self._view(role, (position, 1), keys, lengths)
+        else:
+            key = (position, -ways, lengths.device)
+            if key not in self._ranges:
+                places = torch.full((ways,), position, device=lengths.device)
+                self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
+            view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device),
+                                 lengths)  # fmt: skip
+        if view.keep is not None and bool(view.keep.all()):
+            return View(view.query_positions, view.key_positions, None)
+        return view
+
+    def caches(self, memory: Tensor, length: int, ways: int = 1) -> list[tuple[Cache, Cache]]:
+        """Return empty caches for up to ``length`` target tokens over ``memory``.
+
+        With several ``ways`` of writing a sentence, each has its own tokens; what the encoder read
+        is there once.
+        """
+        own = (memory.shape[1] * ways, length)
+        second = tuple(memory.shape[1:3]) if self.hears_source else own
         return [
             (
-                self._cache(memory, layer.attention, length),
-                self._cache(memory, layer.cross, read),
+                self._cache(memory, layer.attention, *own),
+                self._cache(memory, layer.cross, *second),
             )
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
         ]
 
     @staticmethod
-    def _cache(memory: Tensor, attention: MultiHeadAttention, length: int) -> Cache:
+    def _cache(memory: Tensor, attention: MultiHeadAttention, rows: int, length: int) -> Cache:
         geometry = attention.context.geometry
-        lead = memory.shape[:2]
+        lead = (memory.shape[0], rows)
         return Cache(
-            memory.new_zeros(*lead, geometry.kv_heads, length, geometry.key_width),
-            memory.new_zeros(*lead, geometry.value_heads, length, geometry.value_width),
+            memory.new_empty(*lead, geometry.kv_heads, 0, geometry.key_width),
+            memory.new_empty(*lead, geometry.value_heads, 0, geometry.value_width),
+            length,
         )
 
     def project(self, x: Tensor) -> Tensor:
@@ -320,6 +373,7 @@ class Transformer(nn.Module):
         start: int,
         observe: Observe | None = None,
         drawn: Tensor | None = None,
+        rows: Rows | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
         record = _recorder(observe, role, None)
@@ -329,7 +383,7 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        places = self._places(ids, role, start, drawn)
+        places = self._places(ids, role, start, drawn, rows)
         if places is not None:
             added = places.view(x.shape).to(x) if drawn is not None else self._cast(places, x.dtype)
             x = x + added
@@ -352,17 +406,30 @@ class Transformer(nn.Module):
         drawn = positional.draw(*ids.shape[1:])
         return None if drawn is None else drawn.flatten(0, 1)
 
-    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None) -> Tensor | None:
+    def _places(
+        self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: Rows | None
+    ) -> Tensor | None:
         """Return what the encoding of a role adds to embeddings."""
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         if drawn is not None:
             positions = drawn
         elif self._reads_row[role]:
+            if rows is not None:
+                return self._told_rows(positional, role, rows)
             positions = self._positions(0, ids.shape[1], ids.device).column
         else:
             positions = self._positions(start, ids.shape[-1], ids.device).row
         return positional.embed(positions, role)
+
+    def _told_rows(self, positional: Positional, role: str, rows: Rows) -> Tensor | None:
+        """Return what the encoding adds to each sentence, ``[member, batch, 1, d_model]``."""
+        table = positional.embed(self._positions(0, rows.count, rows.chosen.device).column, role)
+        if table is None or rows.count == 1:
+            return table
+        members = len(rows.chosen)
+        own = torch.arange(members, device=rows.chosen.device).unsqueeze(1)
+        return table.expand(members, -1, -1, -1)[own, rows.chosen]
 
     def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
         """Convert a table; one without gradient, which the encoding remembers, only once."""
@@ -393,14 +460,17 @@ class Transformer(nn.Module):
         drawn: Tensor | None = None,
     ) -> View:
         query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
+        return self._view_of(role, query, key, lengths, drawn)
+
+    def _view_of(
+        self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None
+    ) -> View:
         keep = self.maskings[role].keep(role, query.places, key.places, lengths.flatten())
         if keep is not None:
             if len(keep) == 1:
                 keep = keep[None, :, None]
             else:
-                keep = keep.view(*lengths.shape, 1, *keep.shape[1:])
-            if self._mixes_fills:
-                keep = keep.expand(*lengths.shape, -1, -1, -1)
+                keep = keep.view(self.members, -1, 1, *keep.shape[1:])
         if drawn is not None:
             return View(drawn, drawn, keep, drawn=True)
         return View(query.row, key.row, keep)
@@ -419,6 +489,17 @@ class Transformer(nn.Module):
         if self.hears_source:
             return self._view("cross", queries, (0, read), memory_lengths)
         return self._view("cross", queries, (0, written), lengths)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which row of its batch each sentence is said to be in, for encodings that count rows.
+
+    ``chosen`` are rows below ``count``, ``[member, batch]``.
+    """
+
+    count: int
+    chosen: Tensor
 
 
 class Range(NamedTuple):

@@ -11,6 +11,9 @@ from torch import Tensor
 from headtohead.families.attention import Shows
 from headtohead.model.members import Fill, MixedFill
 
+LEAST_ROOM = 16
+"""Tokens that a cache has room for from the start."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -39,9 +42,8 @@ class View:
             low = 0.0 if isinstance(fill, MixedFill) else -torch.inf if fill == "-inf" else -1e9
             zero, lowest = _numbers(dtype, self.keep.device, low)
             if isinstance(fill, MixedFill):
-                lowest = fill.low.like(zero).repeat_interleave(self.keep.shape[1])
-                lowest = lowest.view(-1, 1, 1, 1)
-            self._additive[dtype] = torch.where(self.keep.flatten(0, 1), zero, lowest)
+                lowest = fill.low.like(zero).view(-1, 1, 1, 1, 1)
+            self._additive[dtype] = torch.where(self.keep, zero, lowest).flatten(0, 1)
         return self._additive[dtype]
 
     @cached_property
@@ -81,21 +83,40 @@ def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tens
 
 @dataclass
 class Cache:
-    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``."""
+    """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``.
+
+    There is room for some tokens, made as it is needed, up to ``most``.
+    """
 
     keys: Tensor
     values: Tensor
+    most: int
     filled: int = 0
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new tokens and return all of them."""
         end = self.filled + keys.shape[3]
+        room = self.keys.shape[3]
+        if end > room:
+            room = min(max(2 * room, LEAST_ROOM, end), self.most)
+            self.keys, self.values = (self._moved(x, room) for x in (self.keys, self.values))
         self.keys[:, :, :, self.filled : end] = keys
         self.values[:, :, :, self.filled : end] = values
         self.filled = end
         return self.keys[:, :, :, :end], self.values[:, :, :, :end]
 
-    def rows(self, chosen: Tensor) -> None:
-        """Keep only the given batch rows."""
-        self.keys = self.keys[:, chosen]
-        self.values = self.values[:, chosen]
+    def select(self, rows: Tensor) -> None:
+        """Keep the given batch rows, ``[member, row]``, in their order; one may be kept twice."""
+        own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        room = self.keys.shape[3]
+        self.keys, self.values = (
+            self._moved(x[:, :, :, : self.filled][own, rows], room)
+            for x in (self.keys, self.values)
+        )
+
+    def _moved(self, x: Tensor, room: int) -> Tensor:
+        if x.shape[3] == room:
+            return x
+        moved = x.new_empty(*x.shape[:3], room, x.shape[4])
+        moved[:, :, :, : self.filled] = x[:, :, :, : self.filled]
+        return moved

@@ -342,6 +342,13 @@ class Content:
                 for name, texts in sorted(found.items()) for text in sorted(texts)]  # fmt: skip
 
     @cached_property
+    def decodings(self) -> list[str]:
+        """How translations were written, each way once, by runs that say so."""
+        records = self.analysis.frames.records.values()
+        ways = [record["decoding"] for record in records if record.get("decoding")]
+        return sorted({_decoding(way) for way in ways})
+
+    @cached_property
     def fused_difference(self) -> str | None:
         """The largest difference between the explicit and the fused path, over all runs."""
         runs = self.analysis.frames.runs
@@ -461,3 +468,11 @@ def _seconds(value: float) -> str:
 def _progress(step: Any, steps: Any) -> str:
     known = [value for value in (step, steps) if value is not None and not math.isnan(value)]
     return " of ".join(f"{int(value)}" for value in known) if len(known) == 2 else "–"
+
+
+def _decoding(way: Mapping[str, Any]) -> str:
+    """Say in words what ``decoding`` of results.json says."""
+    text = str(way["decode"])
+    if "size" in way:
+        text += f" of {way['size']}, length penalty {way['length_penalty']:g}"
+    return f"{text}, at most {way['max_length']} words" if "max_length" in way else text

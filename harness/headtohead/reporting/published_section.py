@@ -150,7 +150,7 @@ class PublishedSection:
             "parameters": (variant.get("parameters") or {}).get("total"),
             "steps": self._steps(),
             "seeds": len(frames.seeds),
-            "decoding": (variant.get("config") or {}).get("evaluate", {}).get("decode", "greedy"),
+            "decoding": _decoding((variant.get("config") or {}).get("evaluate", {})),
         }
         return ours[name]
 
@@ -163,6 +163,13 @@ def published_section(analysis: Analysis) -> PublishedSection | None:
     """Return the section, None for an experiment that makes no claims."""
     record = analysis.frames.experiment.get("published")
     return PublishedSection(analysis, record) if record else None
+
+
+def _decoding(evaluate: Mapping[str, Any]) -> str:
+    beam = evaluate.get("beam")
+    if beam is None:
+        return str(evaluate.get("decode", "greedy"))
+    return f"beam {beam['size']}, length penalty {beam['length_penalty']:g}"
 
 
 def _expected(claim: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from headtohead import plugins
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.experiment.planned import Plan, PlannedRun
+from headtohead.experiment.schema import STEPWISE
 from headtohead.experiment.stacking import arrange, processors
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.families.launcher import Exit, Job, Launcher
@@ -267,7 +268,7 @@ def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(wanted) and list(ids) == wanted:
                 return dict(probe) | {"target": target, "target_from": "reference"}
-    if decode not in {"greedy", "zeros"}:
+    if decode not in {*STEPWISE, "zeros"}:
         return None
     return dict(probe) | {"target_from": "translation"}
 

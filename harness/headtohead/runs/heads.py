@@ -42,7 +42,8 @@ def _measured(run: LoadedRun, decode: bool) -> dict[str, Any]:
     kind = run.config.evaluate.decode
     write = None
     if decode and kind != "none":
-        write = writer(kind, run.data.target_vocabulary, run.longest)
+        beam = run.config.evaluate.beam
+        write = writer(kind, run.data.target_vocabulary, run.longest, beam)
     found = head_effects(run.model, run.data, write)
     maps = _maps(run.path)
     return {

@@ -15,9 +15,9 @@ from torch import Tensor
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.schema import BeamConfig, RunConfig
 from headtohead.families.masking import Masking
-from headtohead.model.decoding import greedy
+from headtohead.model.grouping import translate_each
 from headtohead.model.transformer import Transformer
 from headtohead.runs import files, states
 from headtohead.runs.directory import RunDirectory
@@ -84,8 +84,12 @@ class LoadedRun:
             logits: Tensor = self.model(source, lengths[0], target, lengths[1])[0]
         return logits
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
+    def translate(self, sentences: Sequence[str], beam: BeamConfig | None = None) -> list[str]:
         """Return the run's own translation of each sentence, in the words of its normalisation.
+
+        Args:
+            sentences: Raw text; each is translated as it would be alone.
+            beam: A beam to search instead of what the run does in its evaluation.
 
         Raises:
             HeadToHeadError: If the run does not translate, or refuses a word.
@@ -94,24 +98,19 @@ class LoadedRun:
             raise HeadToHeadError("translate takes a list of sentences, got one string")
         self._refuse_undefined()
         encoded = [self.data.tokenise(sentence, "source") for sentence in sentences]
-        written = self._batch(encoded) if self._batches else [self.generate(ids) for ids in encoded]
-        return [self.data.target_vocabulary.decode(ids) for ids in written]
+        return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
 
-    def generate(self, source_ids: Sequence[int]) -> list[int]:
-        """Return the ids that one source becomes, alone in its batch: greedy, or over zeros.
+    def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
+        """Return the ids that one source becomes, alone in its batch: word by word, or over zeros.
 
-        Greedy decoding stops before <eos>, or after ``longest`` tokens. Over zeros, the id 0 is
+        Word by word, it stops before <eos>, or after ``longest`` tokens. Over zeros, the id 0 is
         left out.
 
         Raises:
             HeadToHeadError: If the run does not translate, or lacks <sos> or <eos>.
         """
         self._refuse_undefined()
-        self._refuse_long(len(source_ids))
-        source = torch.tensor([list(source_ids)])
-        if self.config.evaluate.decode == "zeros":
-            return self._over_zeros(source)
-        return self._greedy(source)
+        return self._generate([source_ids], beam)[0]
 
     def attention(self, source: str, target: str | None = None) -> ProbeMaps:
         """Return the weights of every layer, head and role for one sentence.
@@ -143,24 +142,31 @@ class LoadedRun:
                 f"positions that the checkpoint of run '{self.path.name}' has"
             )
 
-    @property
-    def _batches(self) -> bool:
-        """Whether translating many sentences at once gives what each gives alone."""
-        decode = self.config.evaluate.decode
-        return not self.imported and decode == "greedy" and not self.model.reads_row
-
-    def _batch(self, encoded: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Translate sentences together, with a cache of what was decoded."""
-        if not encoded:
-            return []
-        rows = [torch.tensor(ids) for ids in encoded]
-        source = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).unsqueeze(0)
-        lengths = torch.tensor([[len(ids) for ids in encoded]])
-        sos, eos = self._ends
-        fill = self.data.target_vocabulary.pad
-        fill = eos if fill is None else fill
-        ids = greedy(self.model, source, lengths, self.longest, sos=sos, eos=eos, fill=fill)
-        return [[index for index in row if index != fill] for row in ids[0].tolist()]
+    def _generate(
+        self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None
+    ) -> list[list[int]]:
+        """Return the ids that each source becomes, as it would alone."""
+        for ids in encoded:
+            self._refuse_long(len(ids))
+        if beam is not None and self.config.evaluate.decode == "zeros":
+            raise HeadToHeadError(
+                f"run '{self.path.name}' writes all words in one pass over zeros "
+                "(evaluate.decode: zeros), where there is no beam to search; leave it out"
+            )
+        if self.config.evaluate.decode == "zeros":
+            return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
+        beam = beam or self.config.evaluate.beam
+        written = translate_each(self.model, encoded, self.longest, beam, *self._ends)
+        pad = self._pad
+        if pad is None or not self.imported:
+            return [[index for index in ids if index != pad] for ids in written]
+        return [
+            # The cache knows no padding inside: where none is read or written, it is exact.
+            self._greedy_by_id(torch.tensor([list(source)]))
+            if beam is None and (pad in ids or pad in source)
+            else ids
+            for source, ids in zip(encoded, written, strict=True)
+        ]
 
     @torch.no_grad()
     def _over_zeros(self, source: Tensor) -> list[int]:
@@ -170,21 +176,13 @@ class LoadedRun:
         logits = self.model(ids, lengths, torch.zeros_like(ids), lengths)
         return [index for index in logits[0, 0].argmax(-1).tolist() if index != 0]
 
-    def _greedy(self, source: Tensor) -> list[int]:
-        """Decode one sentence. Padding that is written is masked from then on, as by its id."""
+    @torch.no_grad()
+    def _greedy_by_id(self, source: Tensor) -> list[int]:
+        """Decode one sentence; what is padding by its id is masked, wherever it stands."""
         sos, eos = self._ends
         lengths = self._lengths(source.unsqueeze(0))
-        found = greedy(
-            self.model, source.unsqueeze(0), lengths, self.longest, sos=sos, eos=eos, fill=eos
-        )
-        written = _until(found[0, 0].tolist(), eos)
-        # The cache knows no padding inside: where none was written, it is exact.
-        return written if self._pad not in written else self._greedy_by_id(source, lengths)
-
-    @torch.no_grad()
-    def _greedy_by_id(self, source: Tensor, lengths: Tensor) -> list[int]:
-        sos, eos = self._ends
-        memory = self.model.encode(source.unsqueeze(0), lengths)
+        with self._masked(source, source):
+            memory = self.model.encode(source.unsqueeze(0), lengths)
         written = [sos]
         while len(written) <= self.longest and written[-1] != eos:
             target = torch.tensor([written])

@@ -14,12 +14,13 @@ from torch.nn import functional
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
-from headtohead.model.decoding import greedy
+from headtohead.experiment.schema import BeamConfig
+from headtohead.model.beam import translate
 from headtohead.model.transformer import Transformer
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors
 
 NO_START_NO_STOP = (
-    "greedy decoding has no start and no stop without <sos> and <eos>; "
+    "{how} decoding has no start and no stop without <sos> and <eos>; "
     "set evaluate.decode: none, zeros or forced"
 )
 
@@ -95,39 +96,50 @@ Write = Callable[[Transformer, SplitTensors, Tensor], Tensor]
 """Translates rows of a split: word ids ``[member, row, time]``, IGNORED where there is no word."""
 
 
-def writer(decode: str, vocabulary: Vocabulary, max_length: int) -> Write:
+def writer(
+    decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None
+) -> Write:
     """Return what ``evaluate.decode`` means, for all but none.
 
     Args:
-        decode: ``"greedy"``, ``"zeros"`` or ``"forced"``.
+        decode: ``"greedy"``, ``"beam"``, ``"zeros"`` or ``"forced"``.
         vocabulary: Of the target side.
-        max_length: Most words of a greedy translation.
+        max_length: Most words of a translation that is written word by word.
+        beam: Of a beam search.
 
     Raises:
-        HeadToHeadError: If greedy decoding has no start or no stop.
+        HeadToHeadError: If greedy decoding or a beam search has no start or no stop.
     """
     if decode == "zeros":
         return write_over_zeros
-    return write_forced if decode == "forced" else greedy_writer(vocabulary, max_length)
+    if decode == "forced":
+        return write_forced
+    return stepwise_writer(vocabulary, max_length, (beam or BeamConfig()) if decode == "beam"
+                           else None)  # fmt: skip
 
 
-def greedy_writer(vocabulary: Vocabulary, max_length: int) -> Write:
-    """Return a writer that takes the likeliest word at every step, from <sos> to <eos>.
+def stepwise_writer(
+    vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None
+) -> Write:
+    """Return a writer that goes word by word from <sos> to <eos>.
+
+    It takes the likeliest word at every step, or searches a beam.
 
     Raises:
         HeadToHeadError: If the vocabulary has no <sos> or no <eos>.
     """
     sos, eos, pad = vocabulary.sos, vocabulary.eos, vocabulary.pad
     if sos is None or eos is None:
-        raise UndefinedError(NO_START_NO_STOP)
+        how = "greedy" if beam is None else "beam"
+        raise UndefinedError(NO_START_NO_STOP.format(how=how))
     fill = eos if pad is None else pad
 
     def write(model: Transformer, split: SplitTensors, rows: Tensor) -> Tensor:
         source_time, _ = split.times(rows)
         chosen = rows.expand(model.members, -1)
-        ids = greedy(
+        ids = translate(
             model, split.source[chosen, :source_time], split.source_lengths[chosen], max_length,
-            sos=sos, eos=eos, fill=fill,
+            beam, sos=sos, eos=eos, fill=fill,
         )  # fmt: skip
         return ids.masked_fill(ids == fill, IGNORED)
 

@@ -16,10 +16,11 @@ from torch import Tensor
 from headtohead.analysis.attention_maps import head_statistics
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
+from headtohead.experiment.schema import STEPWISE
 from headtohead.families.attention import Attention
 from headtohead.families.entry import ROLES
+from headtohead.model.beam import translate
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
-from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
 from headtohead.runs import files
 
@@ -122,14 +123,15 @@ def own_translation(
     if model.config.evaluate.decode == "zeros":
         return [0] * source.shape[-1]
     sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
-    if model.config.evaluate.decode != "greedy" or sos is None or eos is None:
+    evaluate = model.config.evaluate
+    if evaluate.decode not in STEPWISE or sos is None or eos is None:
         raise HeadToHeadError(
             "the run makes no translation of its own to read (evaluate.decode: "
-            f"{model.config.evaluate.decode}); give a target"
+            f"{evaluate.decode}); give a target"
         )
     fill = eos if pad is None else pad
-    written = greedy(model, source, lengths, max_length, sos=sos, eos=eos, fill=fill)[member, 0]
-    return [sos, *(word for word in written.tolist() if word != fill)]
+    ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
+    return [sos, *(word for word in ids[member, 0].tolist() if word != fill)]
 
 
 def write_maps(folder: Path, maps: Sequence[ProbeMaps]) -> None:

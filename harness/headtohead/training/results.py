@@ -12,6 +12,7 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
+from headtohead.experiment.schema import STEPWISE, EvaluateConfig
 from headtohead.training.evaluate import (
     Forced,
     Translations,
@@ -35,6 +36,20 @@ class SplitResults:
     buckets: list[dict[str, Any]]
     signatures: dict[str, str]
     translations: Translations | None
+    decoding: dict[str, Any] | None = None
+    """How they were written, as results.json says it."""
+
+
+def decoding_record(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any] | None:
+    """Return how translations were written, as data; None where there are none."""
+    if evaluate.decode == "none":
+        return None
+    record: dict[str, Any] = {"decode": evaluate.decode}
+    if evaluate.decode in STEPWISE:
+        record["max_length"] = max_length
+    if evaluate.beam is not None:
+        record |= evaluate.beam.model_dump(mode="json")
+    return record
 
 
 def decode_limit(training: StackTraining) -> int:
@@ -56,9 +71,10 @@ def score_test_split(training: StackTraining, data: PreparedData) -> Callable[[i
     """Score the test split for all members at once; return each member's part on demand."""
     config, split = training.config.evaluate, data.splits["test"]
     rows = distinct_sources(split, config.test_limit)
-    write = None
+    write, limit = None, decode_limit(training)
+    decoding = decoding_record(config, limit)
     if config.decode != "none":
-        write = writer(config.decode, data.target_vocabulary, decode_limit(training))
+        write = writer(config.decode, data.target_vocabulary, limit, config.beam)
     together = _padded(training, rows, write)
     alone = _alone(training, rows, write) if config.alone else None
 
@@ -79,7 +95,7 @@ def score_test_split(training: StackTraining, data: PreparedData) -> Callable[[i
         buckets = bucket_scores(
             lengths, rows, translations, together.forced, member, config.buckets
         )
-        return SplitResults(metrics, buckets, signatures, translations)
+        return SplitResults(metrics, buckets, signatures, translations, decoding)
 
     return results
 
@@ -192,6 +208,7 @@ def assemble(
         "metrics": dict(last) | test.metrics | dict(maps) | dict(costs),
         "buckets": test.buckets,
         "signatures": test.signatures,
+        "decoding": test.decoding,
         "padding": asdict(padding),
         "best_step": best_step,
         "stopped_early": stopped_early,

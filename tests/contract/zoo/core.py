@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from headtohead.model import attention, decoding, layers
+from headtohead.model import attention, layers, unfinished
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer
 from headtohead.model.layers import StackedEmbedding
@@ -135,8 +135,8 @@ class RestartedCache(Fault):
 
     @staticmethod
     def wrong(right):
-        def embed(self, ids, embedding, role, start, observe=None, drawn=None):
-            return right(self, ids, embedding, role, 0, observe, drawn)
+        def embed(self, ids, embedding, role, start, *more, **named):
+            return right(self, ids, embedding, role, 0, *more, **named)
 
         return embed
 
@@ -228,7 +228,7 @@ class LateCache(Fault):
 class UncachedPeek(Fault):
     """a cache where the future is seen"""
 
-    where, name = decoding, "is_causal"
+    where, name = unfinished, "is_causal"
     caught_by = ("greedy-decoding",)
     beside: ClassVar = {"masking": "padding"}
 
@@ -237,12 +237,12 @@ class UncachedPeek(Fault):
     def planted(cls):
         from headtohead.testing.invariants import decoding as asked
 
-        before = decoding.is_causal, asked.is_causal
-        decoding.is_causal = asked.is_causal = lambda model: True
+        before = unfinished.is_causal, asked.is_causal
+        unfinished.is_causal = asked.is_causal = lambda model: True
         try:
             yield
         finally:
-            decoding.is_causal, asked.is_causal = before
+            unfinished.is_causal, asked.is_causal = before
 
 
 class ForgottenMoments(Fault):

@@ -1,0 +1,146 @@
+"""The sentences of a batch that are still being translated: what their next word depends on."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from headtohead.model.transformer import Rows, Transformer
+
+
+def is_causal(model: Transformer) -> bool:
+    """Tell whether the decoder's masks hide every later token, so that a cache is exact."""
+    reading = ("decoder",) if model.hears_source else ("decoder", "cross")
+    return all(model.maskings[role].hides_later(role) for role in reading)
+
+
+ALIGNED = 16
+"""Words of which the table of all words is made a multiple."""
+
+WORTH_ALIGNING = 512
+"""Words that are written from which a copy of that table is worth its making."""
+
+
+class Unfinished:
+    """Sentences with what the encoder made of them, and a cache where that is exact.
+
+    A sentence may be written in several ways at once, the hypotheses of a beam: they stand side by
+    side, ``[member, batch · ways]``, and read one memory. Where no cache is exact, every word is
+    computed from all before it.
+
+    Args:
+        model: In evaluation mode.
+        source: Ids ``[member, batch, time]``, padding on the right.
+        lengths: Live source tokens, ``[member, batch]``.
+        steps: Most tokens that are written.
+        rows: Rows that an encoding which counts them is told; default: those of the batch.
+    """
+
+    def __init__(
+        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int,
+        rows: Rows | None = None,
+    ) -> None:  # fmt: skip
+        self.model = model
+        self.lengths = lengths
+        members, batch = source.shape[:2]
+        self.where = torch.arange(batch, device=source.device).expand(members, -1)
+        """The row of the batch that each sentence had at first, ``[member, sentence]``."""
+        self.rows = rows
+        if rows is None and model.reads_row:
+            self.rows = Rows(batch, self.where)
+        self.memory = model.encode(source, lengths, rows=self.rows)
+        self.caches = model.caches(self.memory, steps) if is_causal(model) else None
+        self.ways = 1
+        self._words = _aligned_words(model, members * batch * steps)
+
+    def logits(self, written: Tensor) -> Tensor:
+        """Return logits of the next word of every row, ``[member, batch · ways, vocab]``.
+
+        Args:
+            written: All tokens so far, the first one included, ``[member, batch · ways, time]``.
+        """
+        return self.words(self.read(written))
+
+    def read(self, written: Tensor) -> Tensor:
+        """Return what ``words`` makes logits of, ``[member, batch · ways, d_model]``."""
+        model, time = self.model, written.shape[-1]
+        rows = self._told()
+        if self.caches is not None:
+            hidden = model.step(
+                written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches, rows
+            )
+        else:
+            memory, lengths = self._spread(self.memory), self._spread(self.lengths)
+            live = torch.full_like(lengths, time)
+            hidden = model.decode(written, live, memory, lengths, rows=rows)
+        return hidden[:, :, -1]
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """Return logits of what ``read`` returned, or of some rows of it."""
+        if self._words is None:
+            return self.model.project(hidden.unsqueeze(2))[:, :, 0]
+        bias, weight = self._words
+        return torch.baddbmm(bias, hidden, weight)[..., : self.model.rows.target]
+
+    def keep(self, sentences: Tensor) -> None:
+        """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""
+        self.where, self.lengths = (x.gather(1, sentences) for x in (self.where, self.lengths))
+        own = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
+        self.memory = self.memory[own, sentences]
+        if self.rows is not None:
+            self.rows = Rows(self.rows.count, self.rows.chosen.gather(1, sentences))
+        written = self._rows_of(sentences)
+        for first, second in self.caches or ():
+            first.select(written)
+            second.select(sentences if self.model.hears_source else written)
+
+    def follow(self, parents: Tensor, ways: int) -> None:
+        """Go on with ``ways`` rows of each sentence, each a continuation of an earlier row.
+
+        Args:
+            parents: Which of its sentence's rows each continues, ``[member, batch, ways]``.
+            ways: How many there are of each sentence from now on.
+        """
+        starts = torch.arange(parents.shape[1], device=parents.device) * self.ways
+        rows = (parents + starts.unsqueeze(-1)).flatten(1)
+        changed = ways != self.ways
+        self.ways = ways
+        if not changed and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all()):
+            return
+        for first, second in self.caches or ():
+            first.select(rows)
+            if not self.model.hears_source:
+                second.select(rows)
+
+    def _rows_of(self, sentences: Tensor) -> Tensor:
+        """Return the rows of the chosen sentences, ``[member, sentence · ways]``."""
+        ways = torch.arange(self.ways, device=sentences.device)
+        return (sentences.unsqueeze(-1) * self.ways + ways).flatten(1)
+
+    def _spread(self, x: Tensor) -> Tensor:
+        """Give every way of writing a sentence its own row."""
+        return x if self.ways == 1 else x.repeat_interleave(self.ways, dim=1)
+
+    def _told(self) -> Rows | None:
+        if self.rows is None:
+            return None
+        return Rows(self.rows.count, self._spread(self.rows.chosen))
+
+
+def _aligned_words(model: Transformer, written: int) -> tuple[Tensor, Tensor] | None:
+    """Return bias and weight of the projection to words, with words added that nobody reads.
+
+    Rows of logits that do not start at multiples of 64 bytes make the product half as slow again
+    (docs/performance.md). None where they do, or where too little is ``written`` to copy a table.
+    """
+    missing = -model.rows.target % ALIGNED
+    if not missing or written < WORTH_ALIGNING:
+        return None
+    weight: Tensor = (
+        model.target_embedding.weight.transpose(1, 2) if model.words is None else model.words.weight
+    )
+    bias: Tensor | None = None if model.words is None else model.words.bias
+    if bias is None:
+        bias = weight.new_zeros(len(weight), 1, weight.shape[-1])
+    pad = torch.nn.functional.pad
+    return pad(bias, (0, missing)), pad(weight, (0, missing))

@@ -1,0 +1,126 @@
+"""h2h translate, greedy and by beam, on runs that were really trained."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from headtohead import HeadToHeadError
+from headtohead.experiment.schema import BeamConfig
+from headtohead.runs.loaded import load
+
+STUDY = {
+    "question": "Does a beam help?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 300},
+        "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
+        "train": {"steps": 40, "batch_tokens": 256, "lr": 0.01, "evaluate_every": 40},
+        "evaluate": {"test_limit": 8, "max_length": 9},
+    },
+    "baseline": {"evaluate.decode": "greedy"},
+    "design": [{"one_at_a_time": {"evaluate.decode": ["beam", "zeros"]}}],
+    "seeds": 1,
+    "probes": ["a cat sees the dog"],
+}
+SENTENCES = ["the cat sees a dog", "she eats", "the black dogs love it"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, h2h_here):
+    made = tmp_path_factory.mktemp("translate")
+    (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+    done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+@pytest.fixture
+def run_of(folder, monkeypatch):
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+
+    def find(decode):
+        (found,) = (folder / "runs" / "study").glob(f"*{decode}*-s1-*")
+        return found
+
+    return find
+
+
+@pytest.fixture
+def translate(folder, h2h_here):
+    def call(*arguments):
+        return h2h_here(folder, "translate", *arguments, H2H_CACHE=str(folder / "cache"))
+
+    return call
+
+
+def hypotheses(path):
+    rows = (path / "translations.tsv").read_text("utf-8").splitlines()[1:]
+    return [row.split("\t")[2] for row in rows]
+
+
+def test_results_say_how_they_were_written(run_of):
+    records = [
+        json.loads((run_of(decode) / "results.json").read_text("utf-8"))["decoding"]
+        for decode in ("greedy", "beam", "zeros")
+    ]
+    assert records == [
+        {"decode": "greedy", "max_length": 9},
+        {"decode": "beam", "max_length": 9, "size": 4, "length_penalty": 0.6},
+        {"decode": "zeros"},
+    ]
+
+
+def test_the_report_says_how_each_way_of_decoding_went(folder):
+    reports = folder / "reports" / "study"
+    markdown = (reports / "report.md").read_text("utf-8")
+    page = (reports / "index.html").read_text("utf-8")
+    for text in ("beam of 4, length penalty 0.6, at most 9 words", "greedy, at most 9 words"):
+        assert f"- decoding {text}" in markdown
+        assert f"<dt>decoding</dt><dd>{text}</dd>" in page
+
+
+def test_a_run_is_scored_on_what_its_beam_writes(run_of):
+    greedy, beam = run_of("greedy"), run_of("beam")
+    sources = [
+        row.split("\t")[0]
+        for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]
+    ]
+    assert load(beam).translate(sources) == hypotheses(beam)
+    assert load(greedy).translate(sources) == hypotheses(greedy)
+    # Training does not depend on decoding: the other run's beam is this one's.
+    assert load(greedy).translate(sources, BeamConfig()) == hypotheses(beam)
+    assert hypotheses(beam) != hypotheses(greedy)
+
+
+def test_a_beam_can_be_asked_for_and_one_hypothesis_is_greedy(translate, run_of):
+    plain = translate(str(run_of("greedy")), *SENTENCES)
+    assert plain.returncode == 0, plain.stderr
+    one = translate(str(run_of("beam")), "--beam", "1", "--length-penalty", "0", *SENTENCES)
+    assert one.stdout == plain.stdout
+    wide = translate(str(run_of("greedy")), "--beam", "4", *SENTENCES)
+    assert wide.stdout == translate(str(run_of("beam")), *SENTENCES).stdout
+    assert len(wide.stdout.splitlines()) == 3
+
+
+def test_what_makes_no_sense_is_one_line(translate, run_of):
+    alone = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
+    assert (alone.returncode, alone.stderr) == (
+        2, "h2h: --length-penalty is of a beam; type --beam 4 too\n"
+    )  # fmt: skip
+    zeros = run_of("zeros")
+    over = translate(str(zeros), "--beam", "4", "she eats")
+    assert (over.returncode, over.stderr) == (
+        2, f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
+        "zeros), where there is no beam to search; leave it out\n"
+    )  # fmt: skip
+    with pytest.raises(HeadToHeadError, match=r"no beam to search"):
+        load(zeros).generate([4, 5, 3], BeamConfig())
+
+
+def test_maps_of_a_run_that_searches_read_what_it_writes(run_of):
+    loaded = load(run_of("beam"))
+    maps = loaded.attention("the cat sees a dog")
+    written = loaded.translate(["the cat sees a dog"])[0].split()
+    assert maps.record["target_tokens"][1:] == written

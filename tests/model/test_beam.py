@@ -1,0 +1,276 @@
+"""Beam search against its definition: a search of one sentence that computes everything anew."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from headtohead import HeadToHeadError
+from headtohead.data.vocabulary import EOS, PAD, SOS
+from headtohead.experiment.schema import BeamConfig
+from headtohead.model.beam import beam_search, length_penalty
+from headtohead.model.decoding import greedy
+from headtohead.model.transformer import Rows
+from headtohead.model.unfinished import is_causal
+from headtohead.testing.subject import Sentences, Subject, forward
+from headtohead.testing.tiny import tiny_config
+
+WORDS = 6
+
+
+def subject_of(sharp=4.0, ending=4.0, **choices):
+    """Return a subject whose translations end at different steps."""
+    subject = Subject(tiny_config(**choices))
+    with torch.no_grad():
+        subject.model.words.weight *= sharp
+        subject.model.words.bias[..., EOS] += ending
+    return subject
+
+
+def beam_of(size, alpha):
+    return BeamConfig(size=size, length_penalty=alpha)
+
+
+def next_word(subject, member, row, prefix):
+    """Return log-probabilities of the word after a prefix, the whole batch computed anew."""
+    read = subject.sentences
+    target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
+    lengths = torch.full_like(read.source_lengths, len(prefix))
+    with torch.no_grad():
+        logits = forward(
+            subject.model, Sentences(read.source, read.source_lengths, target, lengths)
+        )
+    return torch.log_softmax(logits[member, row, -1], dim=-1).tolist()
+
+
+def plain_beam(subject, member, row, size, alpha, most=WORDS):
+    """Return words and score of the best translation of one sentence, searched to the end."""
+    going, finished = [([SOS], 0.0)], []
+    for tokens in range(1, most + 1):
+        ranked = sorted(
+            (
+                (prefix, word, likely + more)
+                for prefix, likely in going
+                for word, more in enumerate(next_word(subject, member, row, prefix))
+            ),
+            key=lambda one: -one[2],
+        )
+        penalty = ((5 + tokens) / 6) ** alpha
+        finished += [(p[1:], likely / penalty) for p, w, likely in ranked[:size] if w == EOS]
+        going = [([*p, w], likely) for p, w, likely in ranked if w != EOS][:size]
+    finished += [(prefix[1:], likely / penalty) for prefix, likely in going]
+    return max(finished, key=lambda one: one[1])
+
+
+def search(subject, size, alpha, most=WORDS, **more):
+    read = subject.sentences
+    return beam_search(
+        subject.model, read.source, read.source_lengths, most, beam_of(size, alpha), **more
+    )
+
+
+def written(found, member, row):
+    return found.ids[member, row, : int(found.lengths[member, row])].tolist()
+
+
+def hold_to_the_plain_search(subject, size, alpha):
+    found = search(subject, size, alpha)
+    members, batch = subject.sentences.source_lengths.shape
+    texts = set()
+    for member, row in itertools.product(range(members), range(batch)):
+        words, score = plain_beam(subject, member, row, size, alpha)
+        assert written(found, member, row) == words
+        assert not found.ids[member, row, len(words) :].any()
+        assert float(found.scores[member, row]) == pytest.approx(score, abs=1e-10)
+        texts.add(tuple(words))
+    return texts
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {},
+        {"positional": "rotary", "attention": "grouped-query"},
+        {"positional": "alibi", "attention": "talking-heads"},
+        {"positional": "t5-relative", "attention": "differential"},
+        {"positional": "shaw-relative", "attention": "multi-query", "masking": "window"},
+        {"positional": "fire", "attention": "sigmoid"},
+        {"positional": "learned", "attention": "linear"},
+        {"attention": "uniform", "tied": "output"},
+        {"masking": "none"},
+        {"masking": "causal", "attention": "independent-heads", "norm": "post"},
+        {"positional": {"name": "sinusoidal", "index": "row"}},
+        {"positional": {"name": "sinusoidal", "index": "row"}, "masking": "padding"},
+        {"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
+         "cross": "decoder"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_search_finds_what_a_search_without_cache_and_batch_finds(choices):
+    subject = Subject(tiny_config(**choices)) if choices.get("tied") else subject_of(**choices)
+    hold_to_the_plain_search(subject, 3, 0.6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("size", [1, 2, 5, 12])
+def test_every_width_and_penalty_is_searched_as_defined(size, alpha):
+    texts = hold_to_the_plain_search(subject_of(), size, alpha)
+    assert len(texts) > 2
+
+
+def test_the_subjects_use_what_a_search_can_do():
+    """Sentences end apart, some are cut, and a wider beam finds others than greedy decoding."""
+    subject = subject_of()
+    found = search(subject, 5, 0.6)
+    assert len(found.lengths.unique()) > 2
+    assert (found.lengths == WORDS).any()
+    assert not torch.equal(found.ids, search(subject, 1, 0.0).ids)
+    assert not is_causal(subject_of(masking="none").model)
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+def test_one_hypothesis_without_penalty_is_greedy(masking):
+    subject = subject_of(masking=masking)
+    read = subject.sentences
+    expected = greedy(subject.model, read.source, read.source_lengths, WORDS)
+    assert torch.equal(search(subject, 1, 0.0).ids, expected)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6])
+def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(alpha):
+    subject, most = subject_of(), 3
+    found = search(subject, 9**most, alpha, most)
+    plain = [word for word in range(9) if word != EOS]
+    for member, row in ((0, 0), (1, 2)):
+        scores = {}
+        going = {(): 0.0}
+        for tokens in range(1, most + 1):
+            following = {}
+            for words, likely in going.items():
+                more = next_word(subject, member, row, [SOS, *words])
+                scores[words] = (likely + more[EOS]) / length_penalty(tokens, alpha)
+                following |= {(*words, word): likely + more[word] for word in plain}
+            going = following
+        scores |= {words: one / length_penalty(most, alpha) for words, one in going.items()}
+        assert len(scores) == 1 + 8 + 64 + 512
+        best = max(scores, key=scores.get)
+        assert written(found, member, row) == list(best)
+        assert float(found.scores[member, row]) == pytest.approx(scores[best], abs=1e-10)
+
+
+def test_length_penalty_is_that_of_wu_et_al():
+    assert length_penalty(1, 0.6) == 1.0
+    assert length_penalty(7, 0.6) == pytest.approx(2.0**0.6)
+    assert length_penalty(100, 0.0) == 1.0
+    assert length_penalty(13, 2.0) == pytest.approx(9.0)
+
+
+def test_a_penalty_makes_translations_longer():
+    short, long = (search(subject_of(), 5, alpha).lengths.sum() for alpha in (0.0, 3.0))
+    assert short < long
+
+
+def test_sentences_are_translated_as_alone():
+    subject = subject_of()
+    read, found = subject.sentences, search(subject, 3, 0.6)
+    for row in range(3):
+        lengths = read.source_lengths[:, row : row + 1]
+        source = read.source[:, row : row + 1, : int(lengths.max())]
+        alone = beam_search(subject.model, source, lengths, WORDS, beam_of(3, 0.6))
+        assert torch.equal(alone.ids[:, 0], found.ids[:, row])
+        torch.testing.assert_close(alone.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
+
+
+def test_members_are_searched_as_alone():
+    subject = subject_of()
+    read, together = subject.sentences, search(subject, 3, 0.6)
+    for member in range(2):
+        alone = subject.build([1])
+        own = {name: value[member : member + 1]
+               for name, value in subject.model.state_dict().items()}  # fmt: skip
+        alone.load_state_dict(own)
+        part = slice(member, member + 1)
+        found = beam_search(
+            alone, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6)
+        )
+        assert torch.equal(found.ids[0], together.ids[member])
+        torch.testing.assert_close(found.scores[0], together.scores[member], rtol=0, atol=1e-10)
+
+
+def test_rows_may_be_told_apart_from_their_batch():
+    """Every sentence is translated as in a batch of one where all are told to be its first."""
+    subject = subject_of(positional={"name": "sinusoidal", "index": "row"})
+    read = subject.sentences
+    rows = Rows(1, torch.zeros_like(read.source_lengths))
+    found = search(subject, 3, 0.6, rows=rows)
+    assert not torch.equal(found.scores, search(subject, 3, 0.6).scores)
+    for row in range(3):
+        part = slice(row, row + 1)
+        alone = beam_search(
+            subject.model,
+            read.source[:, part],
+            read.source_lengths[:, part],
+            WORDS,
+            beam_of(3, 0.6),
+        )
+        assert torch.equal(alone.ids[:, 0], found.ids[:, row])
+        torch.testing.assert_close(alone.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
+
+
+def test_a_sentence_that_cannot_be_beaten_is_left(monkeypatch):
+    """Where <eos> is nearly sure, the search reads one word and no more."""
+    subject = subject_of(ending=60.0)
+    model, steps = subject.model, []
+    right = model.step
+    monkeypatch.setattr(
+        model, "step", lambda token, place, *rest: steps.append(place) or right(token, place, *rest)
+    )
+    found = search(subject, 3, 0.6)
+    assert steps == [0]
+    assert not found.lengths.any()
+    assert (found.ids == PAD).all()
+
+
+def test_what_has_ended_is_computed_no_more(monkeypatch):
+    subject = subject_of()
+    model, rows = subject.model, []
+    right = model.step
+    monkeypatch.setattr(
+        model, "step",
+        lambda token, place, *rest: rows.append(token.shape[1]) or right(token, place, *rest),
+    )  # fmt: skip
+    search(subject, 3, 0.6)
+    assert rows[0] == 3
+    assert rows[1:] == sorted(rows[1:], reverse=True)
+    assert rows[-1] < rows[1] <= 9
+
+
+def test_pieces_of_the_logits_give_the_same(monkeypatch):
+    subject = subject_of()
+    whole = search(subject, 3, 0.6)
+    monkeypatch.setattr("headtohead.model.beam.LOGITS_AT_ONCE", 36)
+    pieces = search(subject, 3, 0.6)
+    assert torch.equal(pieces.ids, whole.ids)
+    torch.testing.assert_close(pieces.scores, whole.scores, rtol=0, atol=1e-10)
+
+
+def test_style_that_reads_all_tokens_at_once_is_refused():
+    subject = Subject(tiny_config(attention="embedding-softmax"))
+    with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' reads exactly 16 "
+                       r"tokens at once, which beam decoding does not; "
+                       r"set evaluate\.decode: forced$"):  # fmt: skip
+        search(subject, 3, 0.6)
+
+
+def test_scores_are_log_probabilities():
+    subject = subject_of()
+    found = search(subject, 4, 0.0)
+    for member, row in itertools.product(range(2), range(3)):
+        words = written(found, member, row)
+        ends = words if len(words) == WORDS else [*words, EOS]
+        likely = math.fsum(
+            next_word(subject, member, row, [SOS, *ends[:place]])[word]
+            for place, word in enumerate(ends)
+        )
+        assert float(found.scores[member, row]) == pytest.approx(likely, abs=1e-10)

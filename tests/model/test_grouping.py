@@ -1,0 +1,65 @@
+"""Many sentences at once are translated as each alone, whatever the model can see of a batch."""
+
+import pytest
+import torch
+
+from headtohead.data.vocabulary import EOS, SOS
+from headtohead.experiment.schema import BeamConfig
+from headtohead.model.grouping import groups, hides_padding, translate_each
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+LENGTHS = (3, 6, 3, 2, 6, 5, 3)
+MORE = (4, 5, 2, 6, 4)
+
+
+def subject_of(ending=2.0, **choices):
+    subject = Subject(tiny_config(**choices), seeds=(1,))
+    with torch.no_grad():
+        subject.model.words.weight *= 4.0
+        for layer in subject.model.decoder:
+            layer.cross.output.weight *= 8.0
+        subject.model.words.bias[..., EOS] += ending
+    return subject
+
+
+def drawn():
+    generator = torch.Generator().manual_seed(2)
+    return [
+        torch.randint(4, 12, (length,), generator=generator).tolist() for length in LENGTHS + MORE
+    ]
+
+
+BY_ROW = {"name": "sinusoidal", "index": "row"}
+
+
+@pytest.mark.parametrize("beam", [None, BeamConfig(size=3)], ids=["greedy", "beam"])
+@pytest.mark.parametrize(
+    "choices",
+    [{}, {"masking": "none"}, {"masking": "causal"}, {"positional": BY_ROW},
+     {"positional": BY_ROW, "masking": "none"}, {"attention": "sigmoid", "masking": "causal"}],
+    ids=str,
+)  # fmt: skip
+def test_each_is_translated_as_alone(choices, beam):
+    model, sources = subject_of(**choices).model, drawn()
+    together = translate_each(model, sources, 10, beam, SOS, EOS)
+    alone = [translate_each(model, [source], 10, beam, SOS, EOS)[0] for source in sources]
+    assert together == alone
+    assert translate_each(model, sources, 10, beam, SOS, EOS, size=2) == alone
+    assert len({tuple(words) for words in together}) > 2
+
+
+def test_padding_is_seen_where_a_mask_shows_it():
+    assert hides_padding(subject_of().model)
+    assert hides_padding(subject_of(masking="padding").model)
+    for role in ("encoder", "cross"):
+        scheme = {"encoder": "padding", "decoder": "causal", "cross": "padding"} | {role: "none"}
+        assert not hides_padding(subject_of(masking=scheme).model)
+    deaf = {"encoder": "padding", "decoder": "causal", "cross": "causal"}
+    assert hides_padding(subject_of(masking=deaf, cross="decoder").model)
+
+
+def test_groups_are_of_similar_length():
+    assert groups(LENGTHS, 3) == [[3, 0, 2], [6, 5, 1], [4]]
+    assert groups(LENGTHS, 2, padded=False) == [[3], [0, 2], [6], [5], [1, 4]]
+    assert groups([], 3) == []

@@ -1,0 +1,104 @@
+"""What a batch drops and keeps while it is decoded: ended sentences, caches, the table of words."""
+
+import pytest
+import torch
+
+from headtohead.data.vocabulary import EOS, PAD
+from headtohead.experiment.schema import BeamConfig
+from headtohead.model import unfinished
+from headtohead.model.beam import beam_search
+from headtohead.model.decoding import greedy, still_open
+from headtohead.model.unfinished import Unfinished
+from headtohead.model.view import LEAST_ROOM
+from headtohead.testing.invariants.decoding import plain_greedy
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+
+LONG = LEAST_ROOM * 2 + 5
+
+
+def subject_of(ending, **choices):
+    subject = Subject(tiny_config(**choices))
+    with torch.no_grad():
+        subject.model.words.weight *= 4.0
+        subject.model.words.bias[..., EOS] += ending
+        subject.model.words.bias[..., PAD] -= 100.0
+    return subject
+
+
+def rows_of_steps(subject, monkeypatch, decode):
+    """Return how many rows each step of the decoder computed."""
+    model, rows = subject.model, []
+    right = model.step
+
+    def step(token, *rest):
+        rows.append(token.shape[1])
+        return right(token, *rest)
+
+    monkeypatch.setattr(model, "step", step)
+    decode()
+    return rows
+
+
+def test_greedy_decoding_computes_no_more_what_has_ended(monkeypatch):
+    subject = subject_of(4.0)
+    read = subject.sentences
+    lengths = (plain_greedy(subject, 6) != PAD).sum(-1)
+    rows = rows_of_steps(
+        subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6)
+    )
+    # A sentence of n words is computed n + 1 times, the last for its <eos>.
+    live = [int((lengths >= place).sum(1).max()) for place in range(6)]
+    assert rows == [left for left in live if left]
+    assert rows[0] == 3 > rows[-1]
+
+
+def test_all_ended_is_the_end(monkeypatch):
+    subject = subject_of(100.0)
+    read = subject.sentences
+    rows = rows_of_steps(
+        subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6)
+    )
+    assert rows == [3]
+
+
+def test_members_go_on_with_equally_many_sentences():
+    done = torch.tensor([[True, False, True, False], [True, True, True, False]])
+    assert still_open(done).tolist() == [[1, 3], [3, 0]]
+    assert still_open(torch.zeros(2, 4, dtype=torch.bool)) is None
+    assert still_open(torch.ones(2, 4, dtype=torch.bool)).shape == (2, 0)
+
+
+@pytest.mark.parametrize("masking", ["padding-causal", "none"])
+def test_translations_longer_than_the_caches_first_room(masking):
+    subject = subject_of(-100.0, masking=masking)
+    read = subject.sentences
+    found = greedy(subject.model, read.source, read.source_lengths, LONG)
+    assert torch.equal(found, plain_greedy(subject, LONG))
+
+
+def test_long_searches_grow_their_caches_too(monkeypatch):
+    subject, beam = subject_of(-100.0), BeamConfig(size=3)
+    read = subject.sentences
+    found = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
+    monkeypatch.setattr(unfinished, "is_causal", lambda model: False)
+    again = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
+    assert torch.equal(found.ids, again.ids)
+    torch.testing.assert_close(found.scores, again.scores, rtol=0, atol=1e-9)
+    assert (found.lengths == LONG).all()
+
+
+@pytest.mark.parametrize("choices", [{}, {"bias": False}, {"tied": "output"}], ids=str)
+def test_a_table_with_words_added_gives_the_same_logits(choices, monkeypatch):
+    subject = Subject(tiny_config(**choices))
+    read = subject.sentences
+    written = read.target[:, :, :1]
+    logits = []
+    for worth in (10**9, 0):
+        monkeypatch.setattr(unfinished, "WORTH_ALIGNING", worth)
+        batch = Unfinished(subject.model, read.source, read.source_lengths, 4)
+        with torch.no_grad():
+            logits.append(batch.logits(written))
+        assert (batch._words is None) == (worth > 0)
+    assert logits[0].shape == logits[1].shape
+    torch.testing.assert_close(logits[1], logits[0], rtol=0, atol=1e-12)

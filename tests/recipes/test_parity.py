@@ -184,7 +184,7 @@ def test_a_sentence_of_notebook_3_depends_on_its_row_as_it_does_there(notebooks,
 def test_a_batch_of_more_rows_than_notebook_3_has_positions_is_refused(notebooks, imported):
     recipe, model, _ = build(notebooks, "3")
     source, target = (one[:1].expand(129, -1) for one in batch(model, "3"))
-    with pytest.raises(HeadToHeadError, match="129 sentences is larger than the table of 128 rows"):
+    with pytest.raises(HeadToHeadError, match="row 129 is beyond the 128 rows of sinusoidal"):
         imported(recipe, model).logits(source, target)
 
 

@@ -6,7 +6,6 @@ directories what is done and what is left.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -184,21 +183,8 @@ def _stacks(
 
 
 def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
-    """Return how many processes run at once and how many threads each has.
-
-    On a CPU, one thread in each of as many processes as there are cores serves small models best
-    (docs/performance.md); fewer stacks than cores share the cores. On GPUs, one process each.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cores = cores or 1
-    if machine.device == "cuda":
-        import torch
-
-        workers = machine.workers or torch.cuda.device_count()
-    else:
-        workers = machine.workers or max(1, min(cores, stacks))
-    threads = machine.threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
-    return workers, threads
+    """Return how many processes run at once and how many threads each has."""
+    return machine.launcher.share(machine.device, stacks, machine.workers, machine.threads)
 
 
 def _new_stack(
@@ -282,7 +268,9 @@ class _Execution:
 
     def _round(self, folders: Sequence[StackFolder]) -> str | None:
         workers, _ = share_machine(self.machine, len(folders))
-        jobs = [Job(folder.path, self.machine.device) for folder in folders]
+        jobs = [
+            Job(folder.path, self.machine.device, folder.record.threads) for folder in folders
+        ]
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:

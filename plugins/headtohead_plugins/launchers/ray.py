@@ -1,0 +1,227 @@
+"""A Ray cluster: each stack is one task, with as many CPU cores as it has threads, or a GPU.
+
+Nodes that see the runs folder train in it. To others the stack travels in an archive, with its
+prepared data and plugin files; what it writes comes back in the same way, its histories every few
+seconds, its resume point every ``save_minutes``. Ray repeats no task by itself: a stack whose node
+is gone goes on from its resume point, as one does whose process died.
+
+Paper: Moritz et al., Ray: A Distributed Framework for Emerging AI Applications, OSDI 2018,
+arXiv:1712.05889.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from headtohead import (
+    Exit,
+    HeadToHeadError,
+    Job,
+    Launcher,
+    Message,
+    Options,
+    RemoteJob,
+    Sending,
+    hookimpl,
+)
+
+POLL_SECONDS = 0.2
+ANSWER_SECONDS = 10.0
+"""How long a cluster's address may take to answer."""
+
+
+class RayOptions(Options):
+    """Which cluster, and how often resume points travel."""
+
+    address: str | None = Field(
+        default=None,
+        description="HOST:PORT of the cluster's head, or local for a cluster of this machine "
+        "alone; otherwise RAY_ADDRESS, or the cluster that this machine is a node of",
+    )
+    save_minutes: float = Field(
+        default=10.0, gt=0,
+        description="time between copies of a resume point from a node that does not see the runs "
+        "folder; shorter than train.checkpoint_seconds changes nothing",
+    )  # fmt: skip
+
+
+class RayLauncher(Launcher):
+    """Runs stacks as tasks of a Ray cluster, at most ``workers`` at a time."""
+
+    Options = RayOptions
+
+    def warm(self) -> None:
+        """Connect to the cluster."""
+        self._connect()
+
+    def gpus(self) -> int:
+        """Return how many GPUs the cluster's nodes have."""
+        return int(sum(self._each_node("GPU")))
+
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
+        """Divide the cluster; a stack has at most the cores of one node."""
+        cores, gpus = int(sum(self._each_node("CPU"))), self.gpus() if device == "cuda" else 0
+        workers, threads = self.divide(max(cores, 1), gpus, stacks, workers, threads)
+        return workers, min(threads, self._largest())
+
+    def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
+        """Run every job as a task."""
+        ray = self._connect()
+        gpu = min(1.0, int(1e4 * self.gpus() / workers) / 1e4)
+        waiting, running = deque(jobs), list[_Task]()
+        data: dict[str, Any] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    job = waiting.popleft()
+                    assert isinstance(self.options, RayOptions)
+                    sending = Sending(job, job.device, 60 * self.options.save_minutes)
+                    needs = {"num_cpus": min(job.threads, self._largest()),
+                             "num_gpus": gpu if job.device == "cuda" else 0}  # fmt: skip
+                    running.append(_Task(ray, sending, needs, data))
+                streams = [task.stream for task in running]
+                ready, _ = ray.wait(streams, num_returns=len(streams), timeout=POLL_SECONDS)
+                if not ready:
+                    yield None
+                for task in [one for one in running if one.stream in ready]:
+                    ended = task.hear()
+                    if ended is not None:
+                        running.remove(task)
+                        task.sending.close()
+                        yield ended
+        finally:
+            for task in running:
+                ray.cancel(task.stream, force=True)
+                task.sending.close()
+
+    def _each_node(self, resource: str) -> list[float]:
+        nodes = self._connect().nodes()
+        return [node["Resources"].get(resource, 0.0) for node in nodes if node["Alive"]]
+
+    def _largest(self) -> int:
+        return max(1, int(max(self._each_node("CPU"))))
+
+    def _connect(self) -> Any:
+        """Return ray, connected.
+
+        Raises:
+            HeadToHeadError: If Ray is not installed, or no cluster answers.
+        """
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ModuleNotFoundError as error:
+            raise HeadToHeadError(
+                "launcher 'ray' needs Ray; type pip install 'headtohead[ray]'"
+            ) from error
+        if not ray.is_initialized():
+            assert isinstance(self.options, RayOptions)
+            address = self.options.address or os.environ.get("RAY_ADDRESS") or "auto"
+            _refuse_silent(address)
+            try:
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            except ConnectionError as error:
+                raise HeadToHeadError(
+                    f"no Ray cluster answers at '{address}'; start one with ray start --head, or "
+                    "name one with --address HOST:PORT"
+                ) from error
+            except (RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split())
+                raise HeadToHeadError(f"cannot join the cluster at '{address}': {reason}") from error
+        return ray
+
+
+class _Task:
+    """One stack on the cluster: a stream of messages, begun anew where the folder is not seen."""
+
+    def __init__(
+        self, ray: Any, sending: Sending, needs: dict[str, float], data: dict[str, Any]
+    ) -> None:
+        self.ray, self.sending, self.data = ray, sending, data
+        # Ray's own retries would begin without the resume point.
+        self.task = ray.remote(**needs, max_retries=0)(_train)
+        self.stream = self.task.remote(sending.remote, None)
+
+    def hear(self) -> Exit | None:
+        """Take in the next message; return the end of the stack if it was the last."""
+        try:
+            message: Message = self.ray.get(next(self.stream))
+        except StopIteration:
+            return self.sending.lost("the task ended without a word")
+        except self.ray.exceptions.RayTaskError as error:
+            return self._raised(error)
+        except self.ray.exceptions.RayError as error:
+            return self.sending.lost(str(error))
+        if message.kind == "refused":
+            raise HeadToHeadError(f"node {message.text}")
+        if message.kind == "away":
+            return self._send_copy()
+        self.sending.receive(message)
+        return self.sending.ended(message.code) if message.kind == "exit" else None
+
+    def _send_copy(self) -> Exit | None:
+        if not self.sending.claimed():
+            return self.sending.busy()
+        key = self.sending.data
+        if key not in self.data:
+            self.data[key] = self.ray.put(self.sending.read_data())
+        parcel = self.ray.put(self.sending.pack())
+        self.stream = self.task.remote(self.sending.remote, [parcel, self.data[key]])
+        return None
+
+    def _raised(self, error: Any) -> Exit:
+        reason = str(error).strip().splitlines()[-1]
+        if isinstance(error.cause, ImportError) or "failed to import" in str(error):
+            raise HeadToHeadError(
+                f"a node of the cluster cannot load headtohead ({reason}); install it there as here"
+            ) from error
+        return self.sending.failed(reason)
+
+
+def _train(job: RemoteJob, references: list[Any] | None) -> Iterator[Message]:
+    """Train a stack; the body of a task."""
+    import ray
+
+    def fetch() -> tuple[bytes, bytes]:
+        parcel, data = ray.get(references)
+        return parcel, data
+
+    for message in job.train(fetch if references else None):
+        if message is not None:
+            yield message
+
+
+def _refuse_silent(address: str) -> None:
+    """Refuse an address that nothing listens at; Ray itself would wait for it for a minute."""
+    if address.startswith("ray://"):
+        raise HeadToHeadError(
+            f"address '{address}' is Ray Client's; start h2h on a node of the cluster, with "
+            "--address HOST:PORT of its head"
+        )
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit():
+        if address not in {"auto", "local"}:
+            raise HeadToHeadError(f"address '{address}': expected HOST:PORT, such as head:6379")
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+    except OSError as error:
+        raise HeadToHeadError(
+            f"no Ray cluster answers at '{address}' ({error.strerror or error}); start one with "
+            "ray start --head, or name another with --address HOST:PORT"
+        ) from error
+
+
+@hookimpl
+def register_launchers() -> dict[str, type[Launcher]]:
+    """Register ``ray``."""
+    return {"ray": RayLauncher}

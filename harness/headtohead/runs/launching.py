@@ -28,8 +28,8 @@ def make_launcher(name: str, given: Mapping[str, Any]) -> Launcher:
         options = entry.Options(**given)
     except ValidationError as error:
         path, message = problem(error, entry.Options, given)
+        if message.startswith("unknown field"):  # it names the option itself
+            message, path = message.replace("field", "option", 1), ()
         place = f"launcher '{name}': {dotted(path)}" if path else f"launcher '{name}'"
-        raise HeadToHeadError(
-            f"{place}: {message.replace('unknown field', 'unknown option')}"
-        ) from error
+        raise HeadToHeadError(f"{place}: {message}") from error
     return entry(options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,7 +33,10 @@ def pack(stack: Path, *, heavy: bool = True) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for path in _travelling(folder):
             if heavy or path.suffix != HEAVY:
-                archive.writestr(str(path.relative_to(folder.experiment)), path.read_bytes())
+                # A worker at work may take its resume point away between listing and reading.
+                with suppress(FileNotFoundError):
+                    name = str(path.relative_to(folder.experiment))
+                    archive.writestr(name, path.read_bytes())
         for number, file in enumerate(folder.record.plugin_files):
             archive.writestr(f"{PLUGINS}/{number}/{Path(file).name}", Path(file).read_bytes())
     return buffer.getvalue()

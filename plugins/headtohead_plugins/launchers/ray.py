@@ -63,20 +63,28 @@ class RayLauncher(Launcher):
 
     def gpus(self) -> int:
         """Return how many GPUs the cluster's nodes have."""
-        return int(sum(self._each_node("GPU")))
+        return int(sum(node.get("GPU", 0) for node in self._nodes()))
 
     def share(
         self, device: str, stacks: int, workers: int | None, threads: int | None
     ) -> tuple[int, int]:
-        """Divide the cluster; a stack has at most the cores of one node."""
-        cores, gpus = int(sum(self._each_node("CPU"))), self.gpus() if device == "cuda" else 0
-        workers, threads = self.divide(max(cores, 1), gpus, stacks, workers, threads)
-        return workers, min(threads, self._largest())
+        """Divide the cluster; a stack has at most the cores of one node.
+
+        Raises:
+            HeadToHeadError: If no node has as many cores as ``threads`` asks for.
+        """
+        gpus, most = (self.gpus() if device == "cuda" else 0), self._most_cores()
+        if threads and threads > most:
+            raise HeadToHeadError(
+                f"no node of the cluster has {threads} cores; type --threads {most} or fewer"
+            )
+        cores = int(sum(node.get("CPU", 0) for node in self._nodes()))
+        workers, threads = self.divide(cores, gpus, stacks, workers, threads)
+        return workers, min(threads, most)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job as a task."""
         ray = self._connect()
-        gpu = min(1.0, int(1e4 * self.gpus() / workers) / 1e4)
         waiting, running = deque(jobs), list[_Task]()
         data: dict[str, Any] = {}
         try:
@@ -85,9 +93,7 @@ class RayLauncher(Launcher):
                     job = waiting.popleft()
                     assert isinstance(self.options, RayOptions)
                     sending = Sending(job, job.device, 60 * self.options.save_minutes)
-                    needs = {"num_cpus": min(job.threads, self._largest()),
-                             "num_gpus": gpu if job.device == "cuda" else 0}  # fmt: skip
-                    running.append(_Task(ray, sending, needs, data))
+                    running.append(_Task(ray, sending, self._needs(job, workers), data))
                 streams = [task.stream for task in running]
                 ready, _ = ray.wait(streams, num_returns=len(streams), timeout=POLL_SECONDS)
                 if not ready:
@@ -103,12 +109,22 @@ class RayLauncher(Launcher):
                 ray.cancel(task.stream, force=True)
                 task.sending.close()
 
-    def _each_node(self, resource: str) -> list[float]:
-        nodes = self._connect().nodes()
-        return [node["Resources"].get(resource, 0.0) for node in nodes if node["Alive"]]
+    def _nodes(self) -> list[dict[str, float]]:
+        return [node["Resources"] for node in self._connect().nodes() if node["Alive"]]
 
-    def _largest(self) -> int:
-        return max(1, int(max(self._each_node("CPU"))))
+    def _most_cores(self) -> int:
+        most = int(max(node.get("CPU", 0) for node in self._nodes()))
+        if not most:
+            raise HeadToHeadError(
+                "no node of the cluster offers cores; add one with ray start --address HOST:PORT"
+            )
+        return most
+
+    def _needs(self, job: Job, workers: int) -> dict[str, float]:
+        """Return what Ray keeps for a stack: its cores, or its GPU or part of one."""
+        if job.device != "cuda":
+            return {"num_cpus": min(job.threads, self._most_cores())}
+        return {"num_cpus": 1, "num_gpus": min(1.0, int(1e4 * self.gpus() / workers) / 1e4)}
 
     def _connect(self) -> Any:
         """Return ray, connected.
@@ -130,9 +146,11 @@ class RayLauncher(Launcher):
             try:
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             except ConnectionError as error:
+                where = "this machine is no node of a running Ray cluster" if address == "auto" \
+                    else f"no Ray cluster answers at '{address}'"
                 raise HeadToHeadError(
-                    f"no Ray cluster answers at '{address}'; start one with ray start --head, or "
-                    "name one with --address HOST:PORT"
+                    f"{where}; start one with ray start --head, or name one with "
+                    "--address HOST:PORT"
                 ) from error
             except (RuntimeError, ValueError) as error:
                 reason = " ".join(str(error).split())

@@ -11,6 +11,8 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,7 +127,8 @@ class SlurmLauncher(Launcher):
             executor = self._executor(submitit, folder, threads, len(group))
             sent = [Sending(job, job.device) for job in group]
             try:
-                with executor.batch():
+                # What sbatch says stands in the error too.
+                with redirect_stderr(StringIO()), executor.batch():
                     handles = [executor.submit(_train, one.remote) for one in sent]
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
                 reason = str(error).strip().splitlines()[-1]
@@ -210,6 +213,8 @@ class _Submitted:
             return self.sending.failed(f"job {self.number} failed: {trace[0]}; see {self._log}")
         message: Message = self.handle.result()
         if message.kind == "exit":
+            for path in self.handle.paths.folder.glob(f"{self.number}_*"):
+                path.unlink(missing_ok=True)
             return self.sending.ended(message.code)
         if message.kind == "refused":
             raise HeadToHeadError(f"node {message.text}")

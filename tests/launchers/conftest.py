@@ -75,7 +75,9 @@ class Study:
                     parent.wait(timeout=20)
                 except subprocess.TimeoutExpired:
                     parent.kill()
-            parent.communicate()
+            parent.wait()
+            assert parent.stdout is not None
+            parent.stdout.close()
 
     def run(self, *arguments: str) -> str:
         with self.started(*arguments) as parent:
@@ -140,9 +142,14 @@ def read_if_there(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
-    def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait(
+        condition: Callable[[], bool], seconds: float = 90.0,
+        parent: subprocess.Popen[str] | None = None,
+    ) -> None:  # fmt: skip
         end = time.monotonic() + seconds
         while not condition():
+            if parent is not None and parent.poll() is not None:
+                raise AssertionError(f"the command ended: {parent.communicate()[0]}")
             assert time.monotonic() < end, "it never happened"
             time.sleep(0.02)
 

@@ -73,7 +73,7 @@ def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: 
     line = refused(h2h_here, study, "--launcher", "ray", "--address", address)
     assert line == (
         f"h2h: no Ray cluster answers at '{address}' (Connection refused); start one with "
-        "ray start --head, or name another with --address HOST:PORT"
+        "ray start --head, or name one with --address HOST:PORT"
     )
     line = refused(h2h_here, study, "--launcher", "ray", "--address", "ray://head:10001")
     assert line.startswith("h2h: address 'ray://head:10001' is Ray Client's; start h2h on a node")

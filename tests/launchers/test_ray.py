@@ -40,8 +40,8 @@ class Node:
             "--block", "--object-store-memory", STORE,
         ]  # fmt: skip
         if hidden is not None:
-            command = ["unshare", "--mount", "sh", "-c",
-                       'mount -t tmpfs none "$0" && cd / && exec "$@"', str(hidden), *command]  # fmt: skip
+            cover = 'mount -t tmpfs none "$0" && cd / && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
         environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -121,7 +121,7 @@ def test_a_node_is_killed_and_the_study_comes_to_the_same(
         with study.started(
             "--launcher", "ray", "--address", cluster.address, "--workers", "2"
         ) as parent:
-            wait_for(lambda: is_training(study, node))
+            wait_for(lambda: is_training(study, node), parent=parent)
             node.kill()
             output, _ = parent.communicate(timeout=120)
         assert parent.returncode == 0, output
@@ -147,7 +147,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
             # Its stack is claimed by the parent, and its resume point has come home.
             wait_for(lambda: any(
                 pid == parent.pid for stack, pid in study.claims().items() if stack in study.begun()
-            ))  # fmt: skip
+            ), parent=parent)  # fmt: skip
             node.kill()
             output, _ = parent.communicate(timeout=120)
         assert parent.returncode == 0, output
@@ -165,7 +165,7 @@ def test_no_worker_outlives_the_command(
 ) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started("--launcher", "ray", "--address", cluster.address) as parent:
-        wait_for(lambda: bool(study.begun()))
+        wait_for(lambda: bool(study.begun()), parent=parent)
         (worker,) = study.claims().values()
         parent.send_signal(how)
         parent.communicate(timeout=60)

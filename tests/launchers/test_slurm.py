@@ -46,7 +46,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
     study: Study, here: Study, wait_for: Wait
 ) -> None:
     with study.started(*LOCAL) as parent:
-        wait_for(lambda: bool(study.begun() & study.claims().keys()))
+        wait_for(lambda: bool(study.begun() & study.claims().keys()), parent=parent)
         stack = min(study.begun() & study.claims().keys())
         # The process that submitit started for this stack, and all that it started itself.
         top = psutil.Process(int(numbers(study)[stack]))
@@ -65,7 +65,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
 def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started(*LOCAL) as parent:
-        wait_for(lambda: len(study.claims()) == 3)
+        wait_for(lambda: len(study.claims()) == 3, parent=parent)
         workers = list(study.claims().values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=60)
@@ -77,7 +77,7 @@ def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
     study: Study, here: Study, wait_for: Wait
 ) -> None:
     with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.claims()))
+        wait_for(lambda: bool(study.claims()), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
     before = numbers(study)
@@ -94,7 +94,7 @@ def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
 def test_slurm_gives_up_the_jobs_of_an_interrupted_command(study: Study, wait_for: Wait) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.claims()))
+        wait_for(lambda: bool(study.claims()), parent=parent)
         ours = set(numbers(study).values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=60)
@@ -105,7 +105,7 @@ def test_slurm_gives_up_the_jobs_of_an_interrupted_command(study: Study, wait_fo
 @needs_slurm
 def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for: Wait) -> None:
     with study.started("--launcher", "slurm") as parent:
-        wait_for(lambda: bool(study.begun() & study.claims().keys()))
+        wait_for(lambda: bool(study.begun() & study.claims().keys()), parent=parent)
         stack = min(study.begun() & study.claims().keys())
         subprocess.run(["scancel", "--signal=KILL", numbers(study)[stack]], check=True)
         output, _ = parent.communicate(timeout=120)

@@ -268,9 +268,7 @@ class _Execution:
 
     def _round(self, folders: Sequence[StackFolder]) -> str | None:
         workers, _ = share_machine(self.machine, len(folders))
-        jobs = [
-            Job(folder.path, self.machine.device, folder.record.threads) for folder in folders
-        ]
+        jobs = [Job(folder.path, self.machine.device, folder.record.threads) for folder in folders]
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:

@@ -141,20 +141,7 @@ class RayLauncher(Launcher):
             ) from error
         if not ray.is_initialized():
             assert isinstance(self.options, RayOptions)
-            address = self.options.address or os.environ.get("RAY_ADDRESS") or "auto"
-            _refuse_silent(address)
-            try:
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-            except ConnectionError as error:
-                where = "this machine is no node of a running Ray cluster" if address == "auto" \
-                    else f"no Ray cluster answers at '{address}'"
-                raise HeadToHeadError(
-                    f"{where}; start one with ray start --head, or name one with "
-                    "--address HOST:PORT"
-                ) from error
-            except (RuntimeError, ValueError) as error:
-                reason = " ".join(str(error).split())
-                raise HeadToHeadError(f"cannot join the cluster at '{address}': {reason}") from error
+            _join(ray, self.options.address or os.environ.get("RAY_ADDRESS") or "auto")
         return ray
 
 
@@ -218,6 +205,21 @@ def _train(job: RemoteJob, references: list[Any] | None) -> Iterator[Message]:
             yield message
 
 
+def _join(ray: Any, address: str) -> None:
+    """Connect to the cluster at an address, or refuse it in one line."""
+    _refuse_silent(address)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ConnectionError as error:
+        raise _no_cluster(
+            "this machine is no node of a running Ray cluster" if address == "auto"
+            else f"no Ray cluster answers at '{address}'"
+        ) from error  # fmt: skip
+    except (RuntimeError, ValueError) as error:  # another version of Ray or Python, for one
+        reason = " ".join(str(error).split())
+        raise HeadToHeadError(f"cannot join the Ray cluster at '{address}': {reason}") from error
+
+
 def _refuse_silent(address: str) -> None:
     """Refuse an address that nothing listens at; Ray itself would wait for it for a minute."""
     if address.startswith("ray://"):
@@ -232,11 +234,15 @@ def _refuse_silent(address: str) -> None:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
-    except OSError as error:
-        raise HeadToHeadError(
-            f"no Ray cluster answers at '{address}' ({error.strerror or error}); start one with "
-            "ray start --head, or name another with --address HOST:PORT"
-        ) from error
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise _no_cluster(f"no Ray cluster answers at '{address}' ({reason})") from error
+
+
+def _no_cluster(where: str) -> HeadToHeadError:
+    return HeadToHeadError(
+        f"{where}; start one with ray start --head, or name one with --address HOST:PORT"
+    )
 
 
 @hookimpl

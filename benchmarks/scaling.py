@@ -1,6 +1,7 @@
 """How long a large study takes on 1, 8 and 64 workers, from throughput that was measured.
 
     python benchmarks/scaling.py [--runs 10000] [--workers 1 8 64] [--results CSV ...] [--gpu TABLE]
+                                 [--steps 1000] [--start 3] [--write docs/scaling.md]
 
 A worker is one GPU, or the cores of one stack on a CPU. Throughput comes from
 
@@ -29,6 +30,7 @@ RESULTS = [ROOT / "reports" / name / "results.csv" for name in (
     "masks-what-they-protect", "positions-fixed-or-learned", "tatoeba-heads",
 )]  # fmt: skip
 GPU = ROOT / "docs" / "tables" / "gpu.md"
+BEGIN, END = "<!-- benchmarks/scaling.py -->", "<!-- end -->"
 NOT_MEASURED = "not measured"
 
 
@@ -50,9 +52,23 @@ def main() -> None:
     parser.add_argument("--gpu", type=Path, default=GPU)
     parser.add_argument("--steps", type=int, default=1000, help="of a run, for the table of GPUs")
     parser.add_argument("--start", type=float, default=3.0, help="seconds before a stack trains")
+    parser.add_argument("--write", type=Path, help="the page whose table is made anew")
     options = parser.parse_args()
     measured = [*map(from_results, options.results), *from_gpu(options.gpu, options.steps)]
-    print("\n".join(table(measured, options.runs, options.workers, options.start)))
+    text = "\n".join(table(measured, options.runs, options.workers, options.start))
+    print(text)
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(with_table(page, text), encoding="utf-8")
+
+
+def with_table(page: str, text: str) -> str:
+    """Return the page with the table between its marks replaced."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"the page has no '{BEGIN}' with an '{END}' behind it")
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
 def estimate(runs: int, members: int, seconds: float, workers: int, start: float = 0.0) -> float:

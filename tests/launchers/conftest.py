@@ -143,7 +143,7 @@ def read_if_there(path: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
     def wait(
-        condition: Callable[[], bool], seconds: float = 90.0,
+        condition: Callable[[], bool], seconds: float = 150.0,
         parent: subprocess.Popen[str] | None = None,
     ) -> None:  # fmt: skip
         end = time.monotonic() + seconds

@@ -64,8 +64,10 @@ def unpack(parcel: bytes, prepared: bytes, place: Path) -> Path:
 def put_back(parcel: bytes, stack: Path, *, ended: bool) -> None:
     """Put what came back in place of what lies there, file by file, each in one step.
 
-    A run's status is put there last, as its worker writes it: DONE means complete. A resume point
-    that its worker has removed is removed here too, when the worker has ``ended``.
+    What is the same already stays: a copy says every few seconds how far it is, and writing through
+    to the disk takes time. A run's status is put there last, as its worker writes it: DONE means
+    complete. A resume point that its worker has removed is removed here too, when the worker has
+    ``ended``.
     """
     folder = StackFolder(stack)
     with zipfile.ZipFile(io.BytesIO(parcel)) as archive:
@@ -74,6 +76,8 @@ def put_back(parcel: bytes, stack: Path, *, ended: bool) -> None:
             path = folder.experiment / name
             path.parent.mkdir(parents=True, exist_ok=True)
             content = archive.read(name)
+            if path.exists() and path.read_bytes() == content:
+                continue
             files.replace(path, lambda temporary, content=content: temporary.write_bytes(content))
     resume = folder.resume_path
     if ended and str(resume.relative_to(folder.experiment)) not in names:

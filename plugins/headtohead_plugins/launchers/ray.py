@@ -152,8 +152,11 @@ class _Task:
         self, ray: Any, sending: Sending, needs: dict[str, float], data: dict[str, Any]
     ) -> None:
         self.ray, self.sending, self.data = ray, sending, data
-        # Ray's own retries would begin without the resume point.
-        self.task = ray.remote(**needs, max_retries=0)(_train)
+        # Ray's own retries would begin without the resume point. A copy says no more than is taken
+        # in: what a slow disk cannot keep up with must not pile up.
+        self.task = ray.remote(**needs, max_retries=0, _generator_backpressure_num_objects=1)(
+            _train
+        )
         self.stream = self.task.remote(sending.remote, None)
 
     def hear(self) -> Exit | None:

@@ -104,13 +104,13 @@ class Study:
                     found.add(folder.path.name)
         return found
 
-    def evaluated_twice(self) -> list[str]:
-        """Return the runs that began again: a resumed one repeats no evaluation."""
+    def began_anew(self) -> list[str]:
+        """Return the runs that were trained again from their start: evaluated twice as early."""
         found = []
         for path in self.experiment.glob("*/metrics.jsonl"):
             steps = [line["step"] for line in files.read_lines(path)
                      if not any(name.startswith("test/") for name in line["values"])]  # fmt: skip
-            if len(steps) != len(set(steps)):
+            if steps.count(min(steps)) > 1:
                 found.append(path.parent.name)
         return found
 

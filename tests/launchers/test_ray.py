@@ -132,7 +132,7 @@ def test_a_node_is_killed_and_the_study_comes_to_the_same(
         node.kill()
     assert output.count("KILLED (the process died (SIGKILL))") == 1
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
-    assert study.evaluated_twice() == []
+    assert study.began_anew() == []
     assert study.content() == here.content()
 
 
@@ -158,7 +158,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
         node.kill()
     assert output.count("KILLED (the process died (SIGKILL))") == 1
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
-    assert study.evaluated_twice() == []
+    assert study.began_anew() == []
     assert study.content() == here.content()
 
 

@@ -56,7 +56,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
     assert parent.returncode == 0, output
     assert output.count("KILLED (the process died (SIGKILL))") == 1
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
-    assert study.evaluated_twice() == []
+    assert study.began_anew() == []
     assert study.content() == here.content()
     assert not numbers(study)
     assert not list(study.experiment.glob(".stacks/.submitit/*_result.pkl"))

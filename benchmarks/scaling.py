@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, nargs="*", default=RESULTS)
     parser.add_argument("--gpu", type=Path, default=GPU)
     parser.add_argument("--steps", type=int, default=1000, help="of a run, for the table of GPUs")
-    parser.add_argument("--start", type=float, default=3.0, help="assumed seconds before a stack trains")
+    parser.add_argument(
+        "--start", type=float, default=3.0, help="assumed seconds before a stack trains"
+    )
     parser.add_argument("--write", type=Path, help="the page whose table is made anew")
     options = parser.parse_args()
     measured = [*map(from_results, options.results), *from_gpu(options.gpu, options.steps)]

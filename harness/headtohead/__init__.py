@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from headtohead.plugins import register as register
     from headtohead.plugins import registered as registered
     from headtohead.runs.local import LocalLauncher as LocalLauncher
+    from headtohead.runs.remote import Message as Message
+    from headtohead.runs.remote import RemoteJob as RemoteJob
+    from headtohead.runs.sending import Sending as Sending
 
 _HOMES = {
     "results": "headtohead.analysis.results",
@@ -80,6 +83,9 @@ _HOMES = {
     "register": "headtohead.plugins",
     "registered": "headtohead.plugins",
     "LocalLauncher": "headtohead.runs.local",
+    "Message": "headtohead.runs.remote",
+    "RemoteJob": "headtohead.runs.remote",
+    "Sending": "headtohead.runs.sending",
 }
 
 __all__ = [
@@ -96,13 +102,16 @@ __all__ = [
     "Launcher",
     "LocalLauncher",
     "Masking",
+    "Message",
     "ModelConfig",
     "Options",
     "Pair",
     "Positional",
     "Recipe",
+    "RemoteJob",
     "RunConfig",
     "Runtime",
+    "Sending",
     "Setting",
     "Shows",
     "Tensors",

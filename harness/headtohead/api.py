@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headtohead import plugins
 from headtohead.data import cache_root
@@ -21,11 +21,13 @@ from headtohead.runs.directory import RunDirectory
 from headtohead.runs.execute import Machine, Watcher, execute, supersede
 from headtohead.runs.imported import read_checkpoint
 from headtohead.runs.imported_directory import check_name, refuse_existing, write_imported
+from headtohead.runs.launching import make_launcher
 from headtohead.runs.loaded import LoadedRun, load
 from headtohead.runs.shipper import start_shipper
 from headtohead.runs.stack import stack_folders
 
 if TYPE_CHECKING:
+    from headtohead.families.launcher import Launcher
     from headtohead.reporting import ReportPaths
 
 __all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "report", "run"]
@@ -80,6 +82,7 @@ def run(
     workers: int | None = None,
     threads: int | None = None,
     launcher: str = "local",
+    launcher_options: Mapping[str, Any] | None = None,
     timeout: float | None = None,
     fresh: bool = False,
     retry: bool = False,
@@ -101,6 +104,7 @@ def run(
         workers: Stacks trained at the same time.
         threads: CPU threads of each.
         launcher: Name of a registered launcher.
+        launcher_options: Its options by name, such as the address of a cluster.
         timeout: Longest time for one stack, in seconds.
         fresh: Train anew; earlier runs are moved aside.
         retry: Start runs again that failed.
@@ -113,9 +117,9 @@ def run(
     Raises:
         HeadToHeadError: For bad input, an unwritable folder or a full disk.
     """
-    starter = plugins.current().launcher(launcher)()
-    kind = find_device(device)
+    starter = make_launcher(launcher, launcher_options or {})
     loaded = load_file(experiment, overrides, seeds)
+    kind = find_device(device, starter)
     registry, root = plugins.current(), runs or default_runs()
     planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
     refuse_precision(planned, kind)
@@ -248,19 +252,18 @@ def retried(planned: Plan) -> Plan:
     return replace(planned, runs=runs)
 
 
-def find_device(asked: str) -> str:
+def find_device(asked: str, launcher: Launcher) -> str:
     """Return cpu or cuda.
 
     Raises:
-        HeadToHeadError: If cuda is asked for and there is none.
+        HeadToHeadError: If cuda is asked for and there is none where the stacks run.
     """
-    import torch
-
-    if asked == "cuda" and not torch.cuda.is_available():
+    if asked == "cpu":
+        return asked
+    gpus = launcher.gpus()
+    if asked == "cuda" and not gpus:
         raise HeadToHeadError("device 'cuda' is not available here; use --device cpu")
-    if asked == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return asked
+    return "cuda" if gpus else "cpu"
 
 
 def refuse_precision(planned: Plan, device: str) -> None:

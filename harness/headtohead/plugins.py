@@ -78,6 +78,8 @@ BUILT_IN = (
     "headtohead_plugins.recipes.slides_en_fr",
     "headtohead_plugins.recipes.by_hand_en_fr",
     "headtohead_plugins.launchers.local",
+    "headtohead_plugins.launchers.ray",
+    "headtohead_plugins.launchers.slurm",
 )
 
 FAMILIES = {

@@ -101,4 +101,4 @@ def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
     )
     *files, launchers = call("-c", code, str(site), cwd=site).splitlines()
     assert [Path(file).parents[1] for file in files] == [site, site]
-    assert launchers.split() == ["local"]
+    assert launchers.split() == ["local", "ray", "slurm"]

@@ -35,3 +35,27 @@ plugin_option: Decorator = click.option(
     "--plugin", "plugin_files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
     help="Load a plugin file for this call.",
 )  # fmt: skip
+launcher_options: Decorator = click.option(
+    "--launcher-option", "launcher_options", multiple=True, metavar="NAME=VALUE",
+    help="An option of the launcher; h2h plugins NAME lists them.",
+)  # fmt: skip
+
+
+def read_launcher_options(texts: tuple[str, ...], address: str | None) -> dict[str, Any]:
+    """Return the launcher's options by name; ``--address X`` is short for the option of that name.
+
+    Raises:
+        HeadToHeadError: If one is not NAME=VALUE.
+    """
+    from headtohead.errors import HeadToHeadError
+    from headtohead.experiment.yaml_text import parse
+
+    found: dict[str, Any] = {} if address is None else {"address": address}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise HeadToHeadError(
+                f"--launcher-option {text}: expected NAME=VALUE, such as partition=gpu"
+            )
+        found[name.strip()], _ = parse(value, f"--launcher-option {text}")
+    return found

@@ -9,7 +9,9 @@ import click
 
 from headtohead.cli.options import (
     experiment_argument,
+    launcher_options,
     plugin_option,
+    read_launcher_options,
     reports_option,
     runs_option,
     seeds_option,
@@ -28,7 +30,10 @@ from headtohead.cli.options import (
               show_default=True, help="auto: cuda where there is one.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads of each.")
-@click.option("--launcher", default="local", show_default=True, help="Where stacks run.")
+@click.option("--launcher", default="local", show_default=True,
+              help="Where stacks run: local, ray, slurm, or a plugin's.")  # fmt: skip
+@click.option("--address", metavar="HOST:PORT", help="The cluster, for launchers that have one.")
+@launcher_options
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
               help="Longest time for one stack.")  # fmt: skip
 @click.option("--fresh", is_flag=True, help="Train anew; earlier runs are moved aside.")
@@ -46,6 +51,8 @@ def command(
     workers: int | None,
     threads: int | None,
     launcher: str,
+    address: str | None,
+    launcher_options: tuple[str, ...],
     timeout: float | None,
     fresh: bool,
     retry: bool,
@@ -70,6 +77,7 @@ def command(
         workers=workers,
         threads=threads,
         launcher=launcher,
+        launcher_options=read_launcher_options(launcher_options, address),
         timeout=timeout,
         fresh=fresh,
         retry=retry,

@@ -17,8 +17,9 @@ from headtohead.data.drawn import (
     symbol_corpus,
 )
 from headtohead.data.prepared import PreparedData, Side, Split
-from headtohead.data.preparing import prepare, prepare_corpus, read_corpus
+from headtohead.data.preparing import prepare, prepare_corpus, prepared_file, read_corpus
 from headtohead.data.reading import file_sha256, read_lines
+from headtohead.data.store import read_prepared
 from headtohead.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 
 __all__ = [
@@ -44,8 +45,10 @@ __all__ = [
     "fingerprint_pairs",
     "prepare",
     "prepare_corpus",
+    "prepared_file",
     "read_corpus",
     "read_lines",
+    "read_prepared",
     "symbol_corpus",
 ]
 

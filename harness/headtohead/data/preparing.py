@@ -57,7 +57,20 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     Raises:
         HeadToHeadError: For every fault of options, file, network or content, in one line.
     """
-    registry = registry or current()
+    return _prepared(config, cache, registry or current())[0]
+
+
+def prepared_file(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Path:
+    """Return the file of the cache that holds a configuration's prepared data, made if need be.
+
+    Raises:
+        HeadToHeadError: As ``prepare``.
+    """
+    return _prepared(config, cache, registry or current())[1]
+
+
+def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[PreparedData, Path]:
+    """Return the data of a configuration, and the file they are kept in."""
     dataset, downloads = registry.dataset(config.dataset), cache / "downloads"
     resolved, options = _resolved(config, dataset)
     source = registry.find("dataset", config.dataset).source_sha256
@@ -65,15 +78,15 @@ def prepare(config: DataConfig, cache: Path, *, registry: Registry | None = None
     split = loaded_split(dataset, str(resolved.split))
     known = dataset.stamp(options, split, downloads)
     ready = store.load(known) if known else None
-    if ready is not None:
-        return ready
+    if known and ready is not None:
+        return ready, store.path(known)
     corpus = dataset.load(options, split, downloads)
     mark = dataset.stamp(options, split, downloads) or corpus.fingerprint
     ready = store.load(mark) if mark != known else None
     if ready is None:
         ready = prepare_corpus(corpus, resolved)
         store.save(mark, ready)
-    return ready
+    return ready, store.path(mark)
 
 
 def read_corpus(config: DataConfig, cache: Path, *, registry: Registry | None = None) -> Corpus:

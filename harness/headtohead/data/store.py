@@ -39,6 +39,8 @@ FORMAT = 2
 
 log = logging.getLogger(__name__)
 
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+
 Array = NDArray[Any]
 
 
@@ -61,7 +63,7 @@ class PreparedStore:
             return None
         try:
             return _unpack(path)
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             reason = " ".join(str(error).split())
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
             return None
@@ -79,6 +81,19 @@ class PreparedStore:
                 _write(Path(file.name), path, _pack(data))
         except OSError as error:
             raise unwritable(self.folder, error) from error
+
+
+def read_prepared(path: Path) -> PreparedData:
+    """Return the prepared data of a file that a store wrote, perhaps on another machine.
+
+    Raises:
+        HeadToHeadError: If the file cannot be read.
+    """
+    try:
+        return _unpack(path)
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())
+        raise HeadToHeadError(f"prepared data '{path}' cannot be read: {reason}") from error
 
 
 def unwritable(folder: Path, error: OSError) -> HeadToHeadError:

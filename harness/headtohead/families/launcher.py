@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headtohead.families.entry import Entry
+from headtohead.families.entry import BaseOptions, Entry
 
 
 @dataclass(frozen=True)
 class Job:
     """One stack to train: its folder holds ``stack.json``, which names everything else.
 
-    ``device`` is a torch device type; a launcher with several GPUs picks one.
+    ``device`` is a torch device type; a launcher with several GPUs picks one. ``threads`` is how
+    many CPU threads the stack uses.
     """
 
     stack: Path
     device: str
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,50 @@ class Exit:
 
 
 class Launcher(Entry):
-    """Starts workers for jobs and reports their ends."""
+    """Starts workers for jobs and reports their ends.
+
+    What is said of cores and GPUs here is true of this machine; a launcher for other machines
+    overrides ``gpus`` and ``share``.
+    """
+
+    def __init__(self, options: BaseOptions | None = None) -> None:
+        self.options = options if options is not None else self.Options()
 
     def warm(self) -> None:
         """Get ready while the study is planned, if that makes the first start quicker.
 
         Called once the experiment file is known to be sound; perhaps nothing will be launched.
         """
+
+    def gpus(self) -> int:
+        """Return how many GPUs there are for stacks; with none they train on CPUs."""
+        import torch
+
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+    def share(
+        self, device: str, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
+        """Return how many stacks run at once and how many CPU threads each has.
+
+        ``workers`` and ``threads`` are what the user asked for, if anything.
+        """
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        gpus = self.gpus() if device == "cuda" else 0
+        return self.divide(cores or 1, gpus, stacks, workers, threads)
+
+    @staticmethod
+    def divide(
+        cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None
+    ) -> tuple[int, int]:
+        """Divide cores and GPUs among stacks: how many at once, and CPU threads of each.
+
+        On a CPU, one thread in each of as many processes as there are cores serves small models
+        best (docs/performance.md); fewer stacks than cores share the cores. On GPUs, one process
+        each.
+        """
+        workers = workers or gpus or max(1, min(cores, stacks))
+        return workers, threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job, at most ``workers`` at once, yielding each exit as it happens.

@@ -19,7 +19,7 @@ from headtohead import plugins
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.experiment.planned import Plan, PlannedRun
 from headtohead.experiment.schema import STEPWISE
-from headtohead.experiment.stacking import arrange, processors
+from headtohead.experiment.stacking import arrange
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.families.launcher import Exit, Job, Launcher
 from headtohead.runs import exits, files, states
@@ -177,7 +177,7 @@ def _stacks(
             folders.append(folder)
             open_keys -= keys
     waiting = [run for run in runs if run.key in open_keys]
-    workers = machine.workers or processors(machine.device)
+    workers, _ = share_machine(machine, len(folders) + len(waiting))
     sizes = stack_sizes(plan, waiting, machine.device, cache)
     fresh = arrange(plan, waiting, workers, machine.device, sizes)
     _, threads = share_machine(machine, len(folders) + len(fresh))
@@ -186,18 +186,8 @@ def _stacks(
 
 
 def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
-    """Return how many processes run at once and how many threads each has.
-
-    On a CPU, one thread in each of as many processes as there are cores serves small models best
-    (docs/performance.md); fewer stacks than cores share the cores. On GPUs, one process each.
-    """
-    cores = processors("cpu")
-    if machine.device == "cuda":
-        workers = machine.workers or processors("cuda")
-    else:
-        workers = machine.workers or max(1, min(cores, stacks))
-    threads = machine.threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
-    return workers, threads
+    """Return how many processes run at once and how many threads each has."""
+    return machine.launcher.share(machine.device, stacks, machine.workers, machine.threads)
 
 
 def _new_stack(
@@ -297,7 +287,7 @@ class _Execution:
 
     def _round(self, folders: Sequence[StackFolder]) -> str | None:
         workers, _ = share_machine(self.machine, len(folders))
-        jobs = [Job(folder.path, self.machine.device) for folder in folders]
+        jobs = [Job(folder.path, self.machine.device, folder.record.threads) for folder in folders]
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:

@@ -49,7 +49,8 @@ class LocalLauncher(Launcher):
                 while waiting and free:
                     job, slot = waiting.popleft(), free.pop(0)
                     process = context.Process(
-                        target=_main, args=(job.stack, pick_device(job.device, slot), alive)
+                        target=_main,
+                        args=(job.stack, pick_device(job.device, slot), dict(os.environ), alive),
                     )
                     with hidden_main():
                         process.start()
@@ -82,8 +83,14 @@ def pick_device(device: str, slot: int) -> str:
     return f"cuda:{slot % torch.cuda.device_count()}"
 
 
-def _main(stack: Path, device: str, alive: Connection) -> None:
-    """Entry of the worker process."""
+def _main(stack: Path, device: str, environment: dict[str, str], alive: Connection) -> None:
+    """Entry of the worker process.
+
+    The server may be older than this study: what its parent may use now, such as the GPUs in
+    CUDA_VISIBLE_DEVICES, stands in the parent's environment and not in the server's.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
     log = os.open(stack / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -33,7 +33,8 @@ class StackRecord:
     """Everything a worker needs to train a stack, and to train it again in the same way.
 
     ``threads`` and the members' order shape the last bits of the results, so they are kept for
-    resumed and repeated runs.
+    resumed and repeated runs. ``prepared`` names a file of prepared data to take instead of asking
+    the dataset: on another machine the dataset's own files are not there.
     """
 
     variant: str
@@ -44,6 +45,7 @@ class StackRecord:
     device: str = "cpu"
     micro_batch: int = 1
     cache: str = ""
+    prepared: str = ""
     plugin_files: Sequence[str] = ()
     timeout_seconds: float | None = None
     deaths: int = 0

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from headtohead import plugins
-from headtohead.data import prepare
+from headtohead.data import prepare, read_prepared
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import RunConfig
 from headtohead.runs import exits, files, states
@@ -114,7 +114,10 @@ class Worker:
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         self.config = RunConfig.model_validate(self.record.config)
-        self.data = prepare(self.config.data, Path(self.record.cache))
+        self.data = (
+            read_prepared(Path(self.record.prepared)) if self.record.prepared
+            else prepare(self.config.data, Path(self.record.cache))
+        )  # fmt: skip
         self.training = StackTraining(
             self.config,
             [member.seed for member in self.record.members],

@@ -1,0 +1,178 @@
+"""A tiny study, run by the real command, and what it comes to without a cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+
+from headtohead.runs import files
+from headtohead.runs.stack import stack_folders
+
+STUDY: dict[str, Any] = {
+    "question": "Is it the same elsewhere?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 400},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
+        "train": {
+            "steps": 500, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 100,
+            "checkpoint_seconds": 0.1,
+        },
+    },
+    "baseline": {"positional": "sinusoidal"},
+    "design": [{"one_at_a_time": {"positional": ["learned", "none"]}}],
+    "seeds": 2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """One experiment file, and the folders its command writes."""
+
+    folder: Path
+    cache: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "tiny.yaml"
+
+    @property
+    def experiment(self) -> Path:
+        return self.folder / "runs" / "tiny"
+
+    def write(self, **base: Any) -> None:
+        content = {**STUDY, "base": {name: part | base.get(name, {})
+                                     for name, part in STUDY["base"].items()}}  # fmt: skip
+        self.file.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    @contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start the command; whatever happens, it is gone at the end."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
+        command = [sys.executable, "-m", "headtohead.cli", "run", str(self.file), "--no-tracking",
+                   "--threads", "1", *arguments]  # fmt: skip
+        parent = subprocess.Popen(
+            command, cwd=self.folder, env=kept | {"H2H_CACHE": str(self.cache)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            yield parent
+        finally:
+            if parent.poll() is None:
+                parent.send_signal(signal.SIGINT)
+                try:
+                    parent.wait(timeout=20)
+                except subprocess.TimeoutExpired:
+                    parent.kill()
+            parent.wait()
+            assert parent.stdout is not None
+            parent.stdout.close()
+
+    def run(self, *arguments: str) -> str:
+        with self.started(*arguments) as parent:
+            output, _ = parent.communicate(timeout=120)
+        assert parent.returncode == 0, output
+        return output
+
+    def claims(self) -> dict[str, int]:
+        """Return by stack who is at work on it."""
+        found = {}
+        for path in self.experiment.glob(".stacks/*/claim.json"):
+            with_claim = read_if_there(path)
+            if with_claim:
+                found[path.parent.name] = int(with_claim["pid"])
+        return found
+
+    def begun(self) -> set[str]:
+        """Return the stacks that were evaluated and have a resume point from after that."""
+        found = set()
+        for folder in stack_folders(self.experiment):
+            metrics = folder.runs()[-1].path / "metrics.jsonl"
+            with suppress(FileNotFoundError):
+                if folder.resume_path.stat().st_mtime_ns > metrics.stat().st_mtime_ns:
+                    found.add(folder.path.name)
+        return found
+
+    def began_anew(self) -> list[str]:
+        """Return the runs that were trained again from their start: evaluated twice as early."""
+        found = []
+        for path in self.experiment.glob("*/metrics.jsonl"):
+            steps = [line["step"] for line in files.read_lines(path)
+                     if not any(name.startswith("test/") for name in line["values"])]  # fmt: skip
+            if steps.count(min(steps)) > 1:
+                found.append(path.parent.name)
+        return found
+
+    def states(self) -> set[str]:
+        paths = self.experiment.glob("*/status.json")
+        return {files.read_json(path)["state"] for path in paths}
+
+    def attempts(self) -> list[dict[str, Any]]:
+        return [files.read_json(path) for path in sorted(self.experiment.glob("*/attempts/*.json"))]
+
+    def content(self) -> dict[str, Any]:
+        """Return the scores and the weights of every run."""
+        found = {}
+        for path in sorted(self.experiment.glob("*/results.json")):
+            scores = files.read_json(path)["metrics"]
+            kept = {k: v for k, v in scores.items() if not k.startswith("system/")}
+            weights = load_file(path.parent / "checkpoint.safetensors")
+            found[path.parent.name] = (kept, {k: v.tolist() for k, v in weights.items()})
+        return found
+
+
+def read_if_there(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = files.read_json(path)
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[..., None]:
+    def wait(
+        condition: Callable[[], bool], seconds: float = 150.0,
+        parent: subprocess.Popen[str] | None = None,
+    ) -> None:  # fmt: skip
+        end = time.monotonic() + seconds
+        while not condition():
+            if parent is not None and parent.poll() is not None:
+                raise AssertionError(f"the command ended: {parent.communicate()[0]}")
+            assert time.monotonic() < end, "it never happened"
+            time.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def study(tmp_path: Path, cache: Path) -> Study:
+    made = Study(tmp_path, cache)
+    made.write()
+    return made
+
+
+@pytest.fixture(scope="session")
+def here(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Study:
+    """The study by the local launcher, undisturbed."""
+    made = Study(tmp_path_factory.mktemp("here"), cache)
+    made.write()
+    made.run()
+    assert made.states() == {"DONE"}
+    return made

@@ -1,0 +1,99 @@
+"""What cannot be launched is one line, before anything is trained."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Command = Callable[..., CompletedProcess[str]]
+
+
+def closed_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def refused(call: Command, study: Study, *arguments: str) -> str:
+    done = call(study.folder, "run", str(study.file), "--no-tracking", *arguments,
+                H2H_CACHE=str(study.cache))  # fmt: skip
+    assert (done.returncode, study.experiment.joinpath("report.md").exists()) == (2, False)
+    (line,) = [one for one in done.stderr.splitlines() if not one.startswith(("training", "note"))]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--address", "head:6379"], "launcher 'local' has no options, got 'address'"),
+        (["--launcher", "rai"], "unknown launcher 'rai'; did you mean 'ray'?"),
+        (["--launcher", "ray", "--launcher-option", "adress=x"],
+         "launcher 'ray': unknown option 'adress'; did you mean 'address'?"),
+        (["--launcher", "ray", "--launcher-option", "save_minutes=0"],
+         "launcher 'ray': save_minutes: must be greater than 0, got 0"),
+        (["--launcher", "slurm", "--launcher-option", "minutes"],
+         "--launcher-option minutes: expected NAME=VALUE, such as partition=gpu"),
+        (["--launcher", "slurm", "--launcher-option", "executor=lokal"],
+         "launcher 'slurm': executor: expected 'slurm' or 'local', got 'lokal'; "
+         "did you mean 'local'?"),
+        (["--launcher", "slurm", "--address", "head"],
+         "launcher 'slurm': unknown option 'address'; known: account, constraint, cpus, executor, "
+         "extra, gpus, memory_gb, minutes, partition, qos, setup"),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_there_is_one_line(
+    h2h_here: Command, study: Study, arguments: list[str], line: str
+) -> None:
+    assert refused(h2h_here, study, *arguments) == f"h2h: {line}"
+    assert not study.experiment.exists()
+
+
+@pytest.mark.parametrize("name", ["ray", "slurm"])
+def test_an_extra_that_is_not_installed_is_one_line(
+    h2h_here: Command, study: Study, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = {"ray": "ray", "slurm": "submitit"}[name]
+    monkeypatch.setitem(sys.modules, package, None)
+    line = refused(h2h_here, study, "--launcher", name)
+    assert line.endswith(f"type pip install 'headtohead[{name}]'")
+
+
+def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: Study) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
+    address = f"127.0.0.1:{closed_port()}"
+    line = refused(h2h_here, study, "--launcher", "ray", "--address", address)
+    assert line == (
+        f"h2h: no Ray cluster answers at '{address}' (Connection refused); start one with "
+        "ray start --head, or name one with --address HOST:PORT"
+    )
+    line = refused(h2h_here, study, "--launcher", "ray", "--address", "ray://head:10001")
+    assert line.startswith("h2h: address 'ray://head:10001' is Ray Client's; start h2h on a node")
+
+
+def test_slurm_without_its_commands_is_one_line(
+    h2h_here: Command, study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("submitit", reason="submitit is not installed")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    line = refused(h2h_here, study, "--launcher", "slurm")
+    assert line.startswith("h2h: launcher 'slurm' finds no srun here")
+
+
+def test_a_gpu_is_looked_for_where_the_stacks_run(h2h_here: Command, study: Study) -> None:
+    from headtohead.api import find_device
+    from headtohead.runs.launching import make_launcher
+
+    given: dict[str, Any] = {"gpus": 1}
+    assert find_device("auto", make_launcher("slurm", given)) == "cuda"
+    assert find_device("auto", make_launcher("slurm", {})) == "cpu"
+    line = refused(h2h_here, study, "--launcher", "slurm", "--device", "cuda")
+    assert line == "h2h: device 'cuda' is not available here; use --device cpu"

@@ -1,0 +1,190 @@
+"""A stack in an archive: what travels, what stays, and that it trains the same far from home."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headtohead.families.launcher import Job
+from headtohead.runs import exits, files, parcel
+from headtohead.runs.claims import Claim
+from headtohead.runs.remote import MARK, Message, RemoteJob
+from headtohead.runs.sending import Sending
+from headtohead.runs.stack import StackFolder, stack_folders
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Command = Callable[..., CompletedProcess[str]]
+
+PLUGIN = '''
+from headtohead import Positional, hookimpl
+
+class Mine(Positional):
+    """Nothing, by a name of its own."""
+
+@hookimpl
+def register_positionals():
+    return {"mine": Mine}
+'''
+
+
+@pytest.fixture
+def planned(study: Study, h2h_here: Command) -> Study:
+    """A study whose stacks are laid out and not trained: its workers may not take a second."""
+    study.write(train={"steps": 40})
+    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", "--threads", "1",
+                    "--timeout", "0.000001", H2H_CACHE=str(study.cache))  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    for path in study.experiment.glob("*/status.json"):
+        path.unlink()
+        (path.parent / "metrics.jsonl").unlink(missing_ok=True)
+    for folder in stack_folders(study.experiment):
+        folder.resume_path.unlink(missing_ok=True)
+        folder.change(timeout_seconds=None)
+    return study
+
+
+def messages(job: RemoteJob, parts: tuple[bytes, bytes] | None = None) -> list[Message]:
+    fetch = None if parts is None else lambda: parts
+    return [message for message in job.train(fetch) if message is not None]
+
+
+def sent(study: Study, number: int = 0) -> Sending:
+    return Sending(Job(stack_folders(study.experiment)[number].path, "cpu"), "cpu")
+
+
+def test_a_copy_trains_the_same_and_its_results_come_home(planned: Study) -> None:
+    here, away = sent(planned, 0), sent(planned, 0)
+    (end,) = messages(away.remote)  # the same folder, seen: trained in place
+    assert (end.kind, end.code, end.parcel) == ("exit", exits.OK, b"")
+    in_place = planned.content()
+    assert len(in_place) == 2
+    for name in in_place:
+        for path in (planned.experiment / name).iterdir():
+            if path.name not in {"run.json", "attempts"}:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert here.claimed()
+    end = messages(here.remote, (here.pack(), here.read_data()))[-1]
+    assert (end.kind, end.code) == ("exit", exits.OK)
+    assert planned.content() == {}
+    here.receive(end)
+    assert planned.content() == in_place
+    assert {file["state"] for file in statuses(planned, in_place)} == {"DONE"}
+
+
+def statuses(study: Study, names: object) -> list[dict[str, str]]:
+    assert isinstance(names, dict)
+    return [files.read_json(study.experiment / name / "status.json") for name in names]
+
+
+def test_a_folder_of_the_same_path_with_another_mark_is_not_the_folder(planned: Study) -> None:
+    sending = sent(planned)
+    (sending.job.stack / MARK).write_text("a copy from last week")
+    assert [message.kind for message in messages(sending.remote)] == ["away"]
+    (sending.job.stack / MARK).unlink()
+    assert [message.kind for message in messages(sending.remote)] == ["away"]
+    assert planned.content() == {}
+
+
+def test_other_code_on_the_other_machine_is_refused(planned: Study) -> None:
+    sending = sent(planned)
+    job = RemoteJob(sending.remote.stack, "cpu", sending.remote.mark, "0.1.0 (code 12345678)")
+    (message,) = messages(job)
+    assert message.kind == "refused"
+    assert "this machine 0.1.0 (code 12345678); install the same on both" in message.text
+
+
+def test_claims_marks_and_what_is_shipped_stay_at_home(planned: Study) -> None:
+    sending = sent(planned)
+    assert sending.claimed()
+    run = StackFolder(sending.job.stack).runs()[0].path
+    (run / "mlflow.json").write_text("{}")
+    with zipfile.ZipFile(io.BytesIO(sending.pack())) as archive:
+        names = {Path(name).name for name in archive.namelist()}
+    assert {"stack.json", "run.json"} <= names
+    assert not names & {"claim.json", "claim.lock", "mlflow.json", MARK}
+
+
+def test_a_stack_that_another_process_holds_is_not_sent(planned: Study) -> None:
+    holder = Claim(sent(planned).job.stack)
+    holder.acquire()
+    try:
+        sending = sent(planned)
+        assert not sending.claimed()
+        assert sending.busy().code == exits.BUSY
+    finally:
+        holder.release()
+    assert sending.claimed()
+    sending.close()
+    assert not (sending.job.stack / "claim.json").exists()
+
+
+def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    sending = sent(planned)
+    assert sending.claimed()
+    end = messages(sending.remote, (sending.pack(), sending.read_data()))[-1]
+    written: list[Path] = []
+    real = files.replace
+    monkeypatch.setattr(files, "replace", lambda p, w: (written.append(p), real(p, w)))
+    sending.receive(end)
+    last = [path.name for path in written[-2:]]
+    assert last == ["status.json", "status.json"]
+    assert "checkpoint.safetensors" in {path.name for path in written[:-2]}
+    assert "stack.json" not in {path.name for path in written}
+
+
+def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned: Study) -> None:
+    sending = sent(planned)
+    resume = StackFolder(sending.job.stack).resume_path
+    resume.write_bytes(b"where it was")
+    whole, light = sending.pack(), parcel.pack(sending.job.stack, heavy=False)
+    resume.unlink()
+    without = sending.pack()
+    parcel.put_back(whole, sending.job.stack, ended=False)
+    assert resume.read_bytes() == b"where it was"
+    parcel.put_back(light, sending.job.stack, ended=False)
+    assert resume.exists()
+    parcel.put_back(without, sending.job.stack, ended=True)
+    assert not resume.exists()
+
+
+def test_plugin_files_and_the_data_of_a_local_file_travel(
+    tmp_path: Path, study: Study, h2h_here: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"word{i} and word{i % 7}\tmot{i} et mot{i % 7}\n" for i in range(60)))
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(PLUGIN)
+    study.file.write_text(f"""
+question: Does it travel?
+base:
+  data: {{dataset: tatoeba, file: {pairs}, pair: eng-fra}}
+  model: {{d_model: 8, heads: 2, layers: 1, d_ff: 16}}
+  train: {{steps: 5, batch_tokens: 64}}
+baseline: {{positional: mine}}
+seeds: 1
+""")
+    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", "--timeout", "0.000001",
+                    "--plugin", str(plugin), H2H_CACHE=str(study.cache))  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    (folder,) = stack_folders(study.experiment)
+    folder.change(timeout_seconds=None)
+    for run in folder.runs():
+        (run.path / "status.json").unlink()
+    sending = Sending(Job(folder.path, "cpu"), "cpu")
+    assert sending.claimed()
+    parts = sending.pack(), sending.read_data()
+    pairs.unlink()
+    plugin.unlink()
+    end = messages(sending.remote, parts)[-1]
+    sending.receive(end)
+    assert end.code == exits.OK, (folder.path / "worker.log").read_text()
+    assert study.states() == {"DONE"}

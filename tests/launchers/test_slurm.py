@@ -1,0 +1,126 @@
+"""Jobs through submitit: its own processes on this machine, and a real Slurm where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+
+Wait = Callable[..., None]
+LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "3")
+
+
+def has_slurm() -> bool:
+    if shutil.which("sinfo") is None:
+        return False
+    command = ["sinfo", "--noheader", "--states=idle", "--format=%D"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return bool(done.stdout.strip())
+
+
+needs_slurm = pytest.mark.skipif(not has_slurm(), reason="no Slurm with an idle node here")
+
+
+def queued() -> set[str]:
+    command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def numbers(study: Study) -> dict[str, str]:
+    paths = study.experiment.glob(".stacks/*/slurm-job")
+    return {path.parent.name: path.read_text() for path in paths}
+
+
+def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
+    study: Study, here: Study, wait_for: Wait
+) -> None:
+    with study.started(*LOCAL) as parent:
+        wait_for(lambda: bool(study.begun() & study.claims().keys()), parent=parent)
+        stack = min(study.begun() & study.claims().keys())
+        # The process that submitit started for this stack, and all that it started itself.
+        top = psutil.Process(int(numbers(study)[stack]))
+        for process in [*top.children(recursive=True), top]:
+            process.kill()
+        output, _ = parent.communicate(timeout=120)
+    assert parent.returncode == 0, output
+    assert output.count("KILLED (the process died (SIGKILL))") == 1
+    assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
+    assert study.began_anew() == []
+    assert study.content() == here.content()
+    assert not numbers(study)
+    assert not list(study.experiment.glob(".stacks/.submitit/*_result.pkl"))
+
+
+def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) -> None:
+    study.write(train={"steps": 1_000_000})
+    with study.started(*LOCAL) as parent:
+        wait_for(lambda: len(study.claims()) == 3, parent=parent)
+        workers = list(study.claims().values())
+        parent.send_signal(signal.SIGINT)
+        parent.communicate(timeout=60)
+    wait_for(lambda: not any(map(psutil.pid_exists, workers)), 20)
+
+
+@needs_slurm
+def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
+    study: Study, here: Study, wait_for: Wait
+) -> None:
+    with study.started("--launcher", "slurm") as parent:
+        wait_for(lambda: bool(study.claims()), parent=parent)
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.communicate()
+    before = numbers(study)
+    assert len(before) == 3
+    assert set(before.values()) & queued()
+    with study.started("--launcher", "slurm") as parent:
+        output, _ = parent.communicate(timeout=120)
+    assert parent.returncode == 0, output
+    assert study.attempts() == [], "a job was submitted twice"
+    assert study.content() == here.content()
+
+
+@needs_slurm
+def test_slurm_gives_up_the_jobs_of_an_interrupted_command(study: Study, wait_for: Wait) -> None:
+    study.write(train={"steps": 1_000_000})
+    with study.started("--launcher", "slurm") as parent:
+        wait_for(lambda: bool(study.claims()), parent=parent)
+        ours = set(numbers(study).values())
+        parent.send_signal(signal.SIGINT)
+        parent.communicate(timeout=60)
+    wait_for(lambda: not ours & queued(), 60)
+    assert not numbers(study)
+
+
+@needs_slurm
+def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for: Wait) -> None:
+    with study.started("--launcher", "slurm") as parent:
+        wait_for(lambda: bool(study.begun() & study.claims().keys()), parent=parent)
+        stack = min(study.begun() & study.claims().keys())
+        subprocess.run(["scancel", "--signal=KILL", numbers(study)[stack]], check=True)
+        output, _ = parent.communicate(timeout=120)
+    assert parent.returncode == 0, output
+    assert "KILLED (the process died" in output
+    assert study.content() == here.content()
+
+
+@needs_slurm
+def test_what_slurm_refuses_is_one_line(study: Study) -> None:
+    with study.started("--launcher", "slurm", "--launcher-option", "partition=nowhere") as parent:
+        output, _ = parent.communicate(timeout=60)
+    assert parent.returncode == 2
+    assert output.splitlines()[-1] == (
+        "h2h: Slurm takes no job: sbatch: error: Batch job submission failed: "
+        "Invalid partition name specified"
+    )
+    assert "sbatch" not in "".join(output.splitlines()[:-1])

@@ -102,7 +102,7 @@ def _rates(count: int) -> list[float]:
 def make_study(folder: Path, shape: Shape, name: str = "large") -> Path:
     """Write ``<name>.yaml`` and ``runs/<name>`` in a folder; return the file."""
     registry = plugins.current()
-    trained = _train(folder / "trained", shape)
+    trained = train(folder / "trained", shape)
     file = folder / f"{name}.yaml"
     shape.write(file)
     plan = make_plan(load_file(file), registry, folder / "runs")
@@ -111,7 +111,7 @@ def make_study(folder: Path, shape: Shape, name: str = "large") -> Path:
     return file
 
 
-def _train(folder: Path, shape: Shape) -> Path:
+def train(folder: Path, shape: Shape) -> Path:
     """Train two seeds of every model of the design; return the folder of their runs."""
     folder.mkdir(parents=True, exist_ok=True)
     few = replace(

@@ -45,10 +45,11 @@ DIVERGED_IN = 1000
 
 @dataclass(frozen=True)
 class Shape:
-    """How large a study is: values of each axis, and seeds."""
+    """How large a study is: values of each axis, seeds, and steps of every run."""
 
     axes: Mapping[str, Sequence[Any]]
     seeds: int
+    steps: int = 200
 
     @classmethod
     def of(cls, runs: int, seeds: int = 20) -> Shape:
@@ -83,12 +84,13 @@ class Shape:
             "base": {
                 "data": {"dataset": "toy-grammar"},
                 "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32, "dropout": 0.0},
-                "train": {"steps": 200, "batch_tokens": 512, "evaluate_every": 20},
+                "train": {"steps": self.steps, "batch_tokens": 512,
+                          "evaluate_every": max(1, self.steps // 10)},
             },
             "baseline": {axis: values[0] for axis, values in self.axes.items() if "." not in axis},
             "design": [{"product": {axis: list(values) for axis, values in self.axes.items()}}],
             "seeds": self.seeds,
-        }
+        }  # fmt: skip
         content["base"]["train"] |= {
             axis.split(".")[1]: values[0] for axis, values in self.axes.items() if "." in axis
         }
@@ -99,15 +101,20 @@ def _rates(count: int) -> list[float]:
     return [float(f"{rate:.4g}") for rate in np.geomspace(5e-3, 1e-3, count)]
 
 
-def make_study(folder: Path, shape: Shape, name: str = "large") -> Path:
-    """Write ``<name>.yaml`` and ``runs/<name>`` in a folder; return the file."""
-    registry = plugins.current()
-    trained = train(folder / "trained", shape)
-    file = folder / f"{name}.yaml"
+def make_study(
+    folder: Path, shape: Shape, trained: Path | None = None, watcher: Watcher | None = None
+) -> Path:
+    """Write ``large.yaml`` and ``runs/large`` in a folder; return the file.
+
+    ``trained`` is what `train` returned for the same models; without it they are trained here.
+    """
+    trained = trained or train(folder / "trained", shape)
+    file = folder / "large.yaml"
     shape.write(file)
-    plan = make_plan(load_file(file), registry, folder / "runs")
+    plan = make_plan(load_file(file), plugins.current(), folder / "runs")
+    launcher = Written(trained)
     with patch.object(os, "fsync", lambda handle: None):
-        execute(plan, Machine(Written(trained)), cache_root(), Quiet(), f"h2h run {file.name}")
+        execute(plan, Machine(launcher), cache_root(), watcher or Quiet(), "h2h run large.yaml")
     return file
 
 

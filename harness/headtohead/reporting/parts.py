@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headtohead.analysis.figures.forest import drawn_contrasts, tested_contrasts
+from headtohead.analysis.figures.forest import drawn_contrasts, judged_contrasts
 from headtohead.analysis.figures.panels import MOST_LINES
 from headtohead.analysis.figures.strip import drawn
 from headtohead.analysis.study import Analysis
@@ -13,7 +13,7 @@ def parts(analysis: Analysis) -> dict[str, str]:
     """Return a sentence for each picture or section that shows a part only, by its name."""
     told: dict[str, str] = {}
     total = len(analysis.order)
-    contrasts, rows = len(tested_contrasts(analysis)), len(drawn(analysis))
+    contrasts, rows = len(judged_contrasts(analysis)), len(drawn(analysis))
     if (shown := len(drawn_contrasts(analysis))) < contrasts:
         told["contrasts"] = f"The {shown} largest of {contrasts} differences."
     if rows < total:

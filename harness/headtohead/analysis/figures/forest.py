@@ -34,7 +34,7 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts that have a row: all, or of very many the largest differences."""
-    judged = tested_contrasts(analysis)
+    judged = judged_contrasts(analysis)
     sizes = sorted((abs(one.paired.mean) for one in judged if one.paired), reverse=True)
     if len(sizes) <= MOST_ROWS:
         return judged
@@ -42,7 +42,7 @@ def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     return [one for one in judged if one.paired and abs(one.paired.mean) >= least][:MOST_ROWS]
 
 
-def tested_contrasts(analysis: Analysis) -> list[Contrast]:
+def judged_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts that the answer speaks of and that have a difference."""
     return [one for one in main_contrasts(analysis) if one.paired is not None]
 

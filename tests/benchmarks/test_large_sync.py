@@ -12,18 +12,22 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from headtohead.tracking import replay
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.shipping import ship
 
 MakeStudy = Callable[..., Path]
-RUNS = 40
+RUNS = 24
 
 
-def test_a_sync_killed_midway_goes_on_where_it_was(make_study: MakeStudy, tmp_path: Path) -> None:
-    file = make_study(tmp_path, 4, 5)
+def test_a_sync_killed_midway_goes_on_where_it_was(
+    make_study: MakeStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_study(tmp_path, 3, 4)
     folder, database = tmp_path / "runs" / "large", tmp_path / "mlflow.db"
     uri = f"sqlite:///{database}"
     words = [sys.executable, "-m", "headtohead.cli", "sync", "large", "--uri", uri]
@@ -35,6 +39,7 @@ def test_a_sync_killed_midway_goes_on_where_it_was(make_study: MakeStudy, tmp_pa
     before = _shipped(database)
     assert RUNS // 4 <= before < RUNS
 
+    monkeypatch.setattr(replay, "PAGE", 5)
     report = ship(folder, uri)
     assert (report.shipped, report.unchanged) == (RUNS - before, before)
     assert report.failures == []

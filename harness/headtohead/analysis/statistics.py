@@ -149,7 +149,7 @@ def paired_differences(
 def sign_flip_p(differences: ArrayLike) -> float:
     """Return the exact two-sided p of the sum under random signs.
 
-    All ``2^n`` sign patterns are looked at up to ``ENUMERATED`` seeds; beyond that ``DRAWS``
+    All ``2^n`` sign patterns count up to ``ENUMERATED`` seeds; beyond that ``DRAWS``
     patterns are drawn from a fixed seed, the observed one counted among them.
     """
     d = np.asarray(differences, dtype=np.float64)
@@ -158,8 +158,9 @@ def sign_flip_p(differences: ArrayLike) -> float:
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
     if len(d) <= ENUMERATED:
-        sums = np.zeros(1)
-        for value in d:
+        # The first sign stays: a pattern and its opposite have sums of the same size.
+        sums = d[:1]
+        for value in d[1:]:
             sums = np.concatenate([sums + value, sums - value])
         return float((np.abs(sums) >= threshold).mean())
     signs = np.random.default_rng(20_17).choice([-1.0, 1.0], size=(DRAWS, len(d)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,17 +43,30 @@ def command(
     form: str,
 ) -> None:
     """Show what EXPERIMENT would run, what is done, what is refused and why, and what it costs."""
-    from headtohead import plugins
-    from headtohead.experiment.loading import load_file
-    from headtohead.experiment.plan import make_plan
+    with _garbage_left_alone():
+        from headtohead import plugins
+        from headtohead.experiment.loading import load_file
+        from headtohead.experiment.plan import make_plan
 
-    registry = plugins.use_files(plugin_files)
-    loaded = load_file(experiment, overrides, seeds)
-    plan = make_plan(loaded, registry, runs_root, fresh=fresh)
+        registry = plugins.use_files(plugin_files)
+        loaded = load_file(experiment, overrides, seeds)
+        plan = make_plan(loaded, registry, runs_root, fresh=fresh)
     if form == "json":
         _print_json(plan)
     else:
         _print_text(plan)
+
+
+@contextmanager
+def _garbage_left_alone() -> Iterator[None]:
+    """Collect no garbage meanwhile: a plan ends soon, and collections walk through all of torch."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _print_json(plan: Plan) -> None:

@@ -94,10 +94,9 @@ class Bars:
         """Read how far the stacks are."""
         done = 0.0
         for folder in self.folders:
-            progress = folder.read_progress()
             if folder.path.name in self.finished:
                 done += 1.0
-            elif progress:
+            elif progress := folder.read_progress():
                 done += 0.98 * progress["step"] / max(1, progress["steps"])
         self.bar.update(self.task, completed=done)
 

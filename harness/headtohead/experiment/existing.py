@@ -7,13 +7,16 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.places import dotted
 from headtohead.runs import states
+
+_COMPARED = ("config", "data")
+"""What of ``run.json`` is only compared; of 10,000 runs it would fill the memory."""
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
 
@@ -43,6 +46,11 @@ class Found:
         """Where it is, relative to the root of all runs."""
         return f"{self.experiment}/{self.directory}"
 
+    def compared(self) -> Found:
+        """Return the run without what was compared with the plan and is known to agree."""
+        kept = {name: value for name, value in self.record.items() if name not in _COMPARED}
+        return replace(self, record=kept)
+
 
 class ExistingRuns:
     """Run directories under one root, by the start of their key."""
@@ -71,21 +79,22 @@ class ExistingRuns:
         return min(results, key=lambda one: (one.state != states.DONE, one.reference), default=None)
 
     def _read(self, name: tuple[str, str]) -> Found | None:
-        path = self.root.joinpath(*name)
-        record = read_json(path / "run.json")
+        path = os.path.join(self.root, *name)
+        record = read_json(f"{path}/run.json")
         if record is None:
             return None
-        return Found(*name, path, record, read_json(path / "status.json") or {})
+        return Found(*name, Path(path), record, read_json(f"{path}/status.json") or {})
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: str | Path) -> dict[str, Any] | None:
     """Return the content of a record; None if there is none yet.
 
     Raises:
         HeadToHeadError: If the file is there and is not a JSON mapping.
     """
     try:
-        value = json.loads(path.read_bytes())
+        with open(path, "rb") as file:
+            value = json.loads(file.read())
     except FileNotFoundError:
         return None
     except (ValueError, OSError) as error:
@@ -135,7 +144,10 @@ def _difference(
     """Return the first planned field that is stored otherwise; further stored fields are free."""
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
         for name, value in planned.items():
-            found = _difference(value, stored.get(name), (*path, name))
+            other = stored.get(name)
+            if value == other:
+                continue
+            found = _difference(value, other, (*path, name))
             if found is not None:
                 return found
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -52,14 +52,25 @@ def run_key(
 
 def key_of(identity: Mapping[str, Any], seed: int) -> str:
     """Return the key of a canonical identity with one seed."""
+    return keys_of(identity, [seed])[0]
+
+
+def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
+    """Return the key of a canonical identity with each of the seeds.
+
+    The seed is the last name of the sorted text: all that stands before it is hashed once.
+    """
+    assert all(name < "seed" for name in identity), sorted(identity)
     text = json.dumps(
-        {**identity, "seed": seed},
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
+        identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
-    return hashlib.sha256(text.encode()).hexdigest()
+    shared = hashlib.sha256(text.removesuffix("}").encode())
+    keys = []
+    for seed in seeds:
+        digest = shared.copy()
+        digest.update(f',"seed":{seed}}}'.encode())
+        keys.append(digest.hexdigest())
+    return keys
 
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Nothing is written here but the cache of prepared data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from headtohead.experiment.costs import (
 from headtohead.experiment.design import Design, Variant, expand
 from headtohead.experiment.equality import Equal, equal_variants
 from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
-from headtohead.experiment.identity import canonical, key_of
+from headtohead.experiment.identity import canonical, keys_of
 from headtohead.experiment.lengths import length_notes
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
@@ -47,7 +47,7 @@ from headtohead.experiment.tuning import Tuning, find_tried, settings_of, sweep
 from headtohead.experiment.undefined import reach, undefined_reason, uneven
 from headtohead.experiment.versions import drift, plugins_of
 from headtohead.model.counting import Counts
-from headtohead.plugins import Registry
+from headtohead.plugins import Registered, Registry
 from headtohead.runs import states
 
 
@@ -103,13 +103,14 @@ def _plan(
         _planned(one, asked[one.slug], equal.get(one.slug), identities[one.slug], prepared)
         for one in design.variants
     )
-    found = {} if fresh else _find_runs(variants, design.seeds, runs_root, loaded.name)
-    runs = tuple(
-        _run(one, seed, found.get((one.slug, seed)), loaded.name, registry)
-        for one in variants
-        if one.equal is None
-        for seed in design.seeds
-    )
+    keys = {one.slug: keys_of(one.identity, design.seeds) for one in variants if one.equal is None}
+    planned = [
+        PlannedRun(slug, seed, key, directory_name(slug, seed, key))
+        for slug, of_seeds in keys.items()
+        for seed, key in zip(design.seeds, of_seeds, strict=True)
+    ]
+    found = {} if fresh else _find_runs(planned, identities, runs_root, loaded.name)
+    runs = tuple(_as_found(planned, found, variants, loaded.name, registry))
     contrasts = tuple(design.contrasts())
     results = _Results(runs, found, variants, prepared)
     baseline = next(one for one in variants if one.slug == design.baseline)
@@ -212,32 +213,42 @@ def _planned(
 
 
 def _find_runs(
-    variants: Sequence[PlannedVariant], seeds: Sequence[int], root: Path, experiment: str
+    runs: Iterable[PlannedRun],
+    identities: Mapping[str, Mapping[str, Any]],
+    root: Path,
+    experiment: str,
 ) -> dict[tuple[str, int], Found]:
     existing = ExistingRuns(root)
     found = {}
-    for variant in (one for one in variants if one.equal is None):
-        for seed in seeds:
-            key = key_of(variant.identity, seed)
-            run = existing.find(key, experiment, directory_name(variant.slug, seed, key))
-            if run is not None:
-                refuse_difference(run, variant.identity)
-                found[variant.slug, seed] = run
+    for run in runs:
+        here = existing.find(run.key, experiment, run.directory)
+        if here is not None:
+            refuse_difference(here, identities[run.variant])
+            found[run.variant, run.seed] = here.compared()
     return found
 
 
+def _as_found(
+    runs: Iterable[PlannedRun],
+    found: Mapping[tuple[str, int], Found],
+    variants: Iterable[PlannedVariant],
+    experiment: str,
+    registry: Registry,
+) -> Iterator[PlannedRun]:
+    """Yield the runs with what the runs folder says of them."""
+    used = {one.slug: plugins_of(one.config, registry) for one in variants}
+    for run in runs:
+        here = found.get((run.variant, run.seed))
+        yield run if here is None else _run(run, here, experiment, used[run.variant])
+
+
 def _run(
-    variant: PlannedVariant, seed: int, found: Found | None, experiment: str, registry: Registry
+    planned: PlannedRun, found: Found, experiment: str, used: Sequence[Registered]
 ) -> PlannedRun:
-    key = key_of(variant.identity, seed)
-    run = PlannedRun(variant.slug, seed, key, directory_name(variant.slug, seed, key))
-    if found is None:
-        return run
-    own = found.experiment == experiment
-    run = replace(run, state=found.state, reason=found.status.get("reason"))
+    run = replace(planned, state=found.state, reason=found.status.get("reason"))
     if run.is_done:
-        run = replace(run, stale=drift(found.record, plugins_of(variant.config, registry)))
-    if own:
+        run = replace(run, stale=drift(found.record, used))
+    if found.experiment == experiment:
         return replace(run, directory=found.directory)
     return replace(run, reused_from=found.reference)
 
@@ -260,7 +271,8 @@ class _Results:
     @cached_property
     def _results(self) -> list[tuple[PlannedRun, Found, dict[str, Any]]]:
         read = ((run, found, read_json(found.path / "results.json")) for run, found in self.found)
-        return [(run, found, results) for run, found, results in read if results]
+        return [(run, found, {"metrics": results.get("metrics", {})})
+                for run, found, results in read if results]  # fmt: skip
 
     def scores(self, metric: str) -> dict[str, dict[int, float]]:
         """Return finite scores by variant and seed."""

@@ -66,8 +66,8 @@ class Gallery:
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
     """Return run name and seed of the first seed of a variant that is done."""
     rows = analysis.frames.rows(slug)
-    done = rows[rows["state"] == "DONE"]
-    return None if done.empty else (str(done.index[0]), int(done["seed"].iloc[0]))
+    runs = zip(rows.index, rows["state"], rows["seed"], strict=True)
+    return next(((str(run), int(seed)) for run, state, seed in runs if state == "DONE"), None)
 
 
 def gallery(analysis: Analysis) -> Gallery | None:

@@ -18,6 +18,7 @@ from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
 from headtohead.reporting.attention import Gallery, gallery
 from headtohead.reporting.facts import facts, uneven_origins
+from headtohead.reporting.parts import parts
 from headtohead.reporting.rows import AloneRow, Costs, FactorRow, FaultRow, Score, VariantRow
 from headtohead.reporting.translations import Sample, samples
 
@@ -284,6 +285,11 @@ class Content:
     def gallery(self) -> Gallery | None:
         """Attention maps, or None where none were recorded."""
         return gallery(self.analysis)
+
+    @cached_property
+    def parts(self) -> dict[str, str]:
+        """What pictures of a large study leave out, by picture."""
+        return parts(self.analysis)
 
     @cached_property
     def samples(self) -> list[Sample]:

@@ -95,14 +95,14 @@ class _Client:
         self.store = store
 
     def runs(self, experiment: str, tag: str) -> dict[str, Held]:
+        held: dict[str, Held] = {}
         with one_line(self.store.uri):
             found = self.store.client.get_experiment_by_name(experiment)
-            runs = all_runs(self.store, found.experiment_id) if found else []
-        return {
-            run.data.tags[tag]: Held(run.info.run_id, run.info.artifact_uri)
-            for run in reversed(runs)
-            if tag in run.data.tags
-        }
+            for run in all_runs(self.store, found.experiment_id) if found else ():
+                if tag in run.data.tags:
+                    known = Held(run.info.run_id, run.info.artifact_uri)
+                    held.setdefault(run.data.tags[tag], known)
+        return held
 
     def fetch(self, held: Held, name: str, into: Path) -> None:
         into.parent.mkdir(parents=True, exist_ok=True)

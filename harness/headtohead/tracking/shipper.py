@@ -28,7 +28,8 @@ DONE_FILE = ".shipping-done"
 LOG_FILE = "shipper.log"
 POLL_SECONDS = 1.0
 LIVE_SECONDS = 8.0
-# Of one core, for following runs that still train: many runs are looked at less often.
+# Of one core, for following runs that still train, and for looking whether any has changed: many
+# runs are looked at less often.
 LIVE_SHARE = 0.02
 LONGEST_PAUSE = 60.0
 LAST_ATTEMPTS = 3
@@ -50,14 +51,18 @@ class Shipper:
     live_seconds: float = LIVE_SECONDS
     pause: float = 0.0
     next_try: float = 0.0
+    look_seconds: float = 0.0
+    """Processor time of the last look, what it shipped left out."""
 
     def look(self) -> None:
         """Ship what has changed since the last look; after a failure, wait longer each time."""
         if time.monotonic() < self.next_try:
             return
+        began = time.process_time()
         try:
             study = read_study(self.folder)
             due = [run for run in study.runs() if self._due(run)]
+            self.look_seconds = time.process_time() - began
             if due:
                 self._ship(study, due)
         except HeadToHeadError as error:
@@ -85,7 +90,7 @@ class Shipper:
 
     def _due(self, run: RunDirectory) -> bool:
         stamp = run.stamp()
-        if not run.begun() or self.seen.get(run.key) == stamp:
+        if self.seen.get(run.key) == stamp or not run.begun():
             return False
         if run.status_or_unreadable()["state"] in LIVE_STATES:
             since = self.live_since.setdefault(run.key, time.monotonic())
@@ -114,10 +119,11 @@ class Shipper:
 
 def follow(shipper: Shipper, parent: int) -> bool:
     """Ship while the parent runs, then everything; say whether all of it is in the store."""
-    done = shipper.folder / DONE_FILE
+    done, next_look = shipper.folder / DONE_FILE, 0.0
     while alive(parent) and not done.exists():
-        if (shipper.folder / PLAN).is_file():
+        if time.monotonic() >= next_look and (shipper.folder / PLAN).is_file():
             shipper.look()
+            next_look = time.monotonic() + shipper.look_seconds / LIVE_SHARE
         time.sleep(POLL_SECONDS)
     return shipper.finish()
 

@@ -77,10 +77,9 @@ def close_study(destination: Destination, study: Study, reports_root: Path) -> N
 
 
 def _study_run(store: Store, index_id: str, study: Study) -> str:
-    runs = all_runs(store, index_id)
-    found = [run for run in runs if run.data.tags.get(STUDY_TAG) == study.name]
-    if found:
-        return str(found[0].info.run_id)
+    for run in all_runs(store, index_id):
+        if run.data.tags.get(STUDY_TAG) == study.name:
+            return str(run.info.run_id)
     created = store.client.create_run(
         index_id,
         start_time=milliseconds(study.plan["created"]),

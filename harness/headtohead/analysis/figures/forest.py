@@ -15,7 +15,7 @@ from headtohead.analysis.study import Analysis, main_contrasts
 
 def forest_figure(analysis: Analysis) -> Figure | None:
     """Draw the contrasts that the answer speaks of."""
-    contrasts = [c for c in main_contrasts(analysis) if c.paired is not None][:MOST_ROWS]
+    contrasts = drawn_contrasts(analysis)
     if not contrasts:
         return None
     with style.drawing():
@@ -30,6 +30,21 @@ def forest_figure(analysis: Analysis) -> Figure | None:
         axes.set_ylim(len(contrasts) - 0.4, -0.6)
         axes.set_xlabel(f"difference in {readable(analysis.metric)}, paired by seed")
     return figure
+
+
+def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
+    """Return the contrasts that have a row: all, or of very many the largest differences."""
+    judged = judged_contrasts(analysis)
+    sizes = sorted((abs(one.paired.mean) for one in judged if one.paired), reverse=True)
+    if len(sizes) <= MOST_ROWS:
+        return judged
+    least = sizes[MOST_ROWS - 1]
+    return [one for one in judged if one.paired and abs(one.paired.mean) >= least][:MOST_ROWS]
+
+
+def judged_contrasts(analysis: Analysis) -> list[Contrast]:
+    """Return the contrasts that the answer speaks of and that have a difference."""
+    return [one for one in main_contrasts(analysis) if one.paired is not None]
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:

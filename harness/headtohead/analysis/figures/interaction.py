@@ -16,13 +16,16 @@ from headtohead.analysis.statistics import summarise
 from headtohead.analysis.study import Analysis
 
 MOST_PANELS = 6
+MOST_LINES = 16
+"""Lines beyond this cannot be told apart, and names side by side cannot be read."""
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
     """Draw each pair of axes: means with intervals, averaged within each seed over the rest."""
     palette = Palette(analysis.frames)
     varying = [axis for axis, values in palette.values.items() if len(values) > 1]
-    pairs = list(itertools.combinations(varying, 2))[:MOST_PANELS]
+    pairs = [laid for pair in itertools.combinations(varying, 2) if (laid := _laid(pair, palette))]
+    pairs = pairs[:MOST_PANELS]
     if not palette.is_grid or not pairs:
         return None
     with style.drawing():
@@ -30,13 +33,20 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
         rows = -(-len(pairs) // columns)
         figure = Figure(figsize=(style.WIDTH, 2.9 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-        for axes, pair in zip(grid, pairs, strict=False):
-            across, lines = reversed(pair) if pair[0] == palette.colour_axis else pair
+        for axes, (across, lines) in zip(grid, pairs, strict=False):
             _panel(axes, analysis, palette, across, lines)
         for axes in grid[len(pairs) :]:
             axes.set_visible(False)
         figure.supylabel(readable(analysis.metric), fontsize=9)
     return figure
+
+
+def _laid(pair: tuple[str, str], palette: Palette) -> tuple[str, str] | None:
+    """Return which of two axes lies across and which is drawn as lines, if either can be."""
+    across, lines = reversed(pair) if pair[0] == palette.colour_axis else pair
+    if len(palette.values[lines]) > MOST_LINES:
+        across, lines = lines, across
+    return (across, lines) if len(palette.values[lines]) <= MOST_LINES else None
 
 
 def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines: str) -> None:
@@ -58,7 +68,10 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
             markersize=4.5,
             label=value,
         )
-    axes.set_xticks(range(len(palette.values[across])), palette.values[across])
+    names = palette.values[across]
+    axes.set_xticks(range(len(names)), names)
+    if len(names) > MOST_LINES:
+        axes.tick_params(axis="x", rotation=90, labelsize=7)
     axes.set_xlim(-0.4, len(palette.values[across]) - 0.6)
     axes.set_title(f"{lines}, by {across}")
     axes.yaxis.set_major_locator(MaxNLocator(6))

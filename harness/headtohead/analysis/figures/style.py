@@ -129,8 +129,9 @@ def bare_left(axes: Axes) -> None:
 class Palette:
     """Colours and marks of an experiment's variants, the same in every picture.
 
-    The axis with the most values (the first of them) gives the colour, the others together give
-    the mark; where a design has no such grid, every variant has a colour of its own.
+    The axis with the most values (the first of them) that has no more than there are colours gives
+    the colour, the others together give the mark; where a design has no such grid, every variant
+    has a colour of its own.
     """
 
     frames: Frames
@@ -152,7 +153,9 @@ class Palette:
         """The axis that colours stand for, or None where every variant has its own."""
         if not self.frames.axes or not self.is_grid:
             return None
-        return max(self.frames.axes, key=lambda axis: len(self.values[axis]))
+        sizes = {axis: len(self.values[axis]) for axis in self.frames.axes}
+        told_apart = {axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)}
+        return max((a for a in sizes if a in told_apart or not told_apart), key=sizes.__getitem__)
 
     @cached_property
     def is_grid(self) -> bool:

@@ -1,0 +1,280 @@
+"""Studies of any size on disk, of which only a few runs were trained.
+
+    python benchmarks/many_runs.py FOLDER --runs 1000
+
+The file's plan is made and carried out by the house's own code; only the launcher is another. One
+stack of each model is trained. Every further run gets the files of the trained one of its model:
+attention maps, weights and vocabularies as they are (hard links), its histories, scores, buckets
+and translations moved by what its variant and its seed are worth. Nothing is synced to the disk:
+it would take most of the time, and a benchmark may be repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import yaml
+
+from headtohead import plugins
+from headtohead.data import cache_root
+from headtohead.experiment.loading import load_file
+from headtohead.experiment.plan import make_plan
+from headtohead.families.launcher import Exit, Job, Launcher
+from headtohead.runs import exits, files, states
+from headtohead.runs.directory import RunDirectory
+from headtohead.runs.execute import Machine, Watcher, execute
+from headtohead.runs.stack import StackFolder
+
+POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
+ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
+LINKED = ("checkpoint.safetensors", "vocabulary.json", "attention/maps.safetensors",
+          "attention/probes.json")  # fmt: skip
+DIVERGED_IN = 1000
+"""One run in so many diverges."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a study is: values of each axis, seeds, and steps of every run."""
+
+    axes: Mapping[str, Sequence[Any]]
+    seeds: int
+    steps: int = 200
+
+    @classmethod
+    def of(cls, runs: int, seeds: int = 20) -> Shape:
+        """Return positional × attention × learning rate of about so many runs."""
+        variants = max(2, runs // seeds)
+        first = min(len(POSITIONALS), variants)
+        second = min(len(ATTENTIONS), max(1, variants // first))
+        rates = max(1, variants // (first * second))
+        return cls(
+            {"positional": POSITIONALS[:first], "attention": ATTENTIONS[:second],
+             "train.lr": _rates(rates)}, seeds,
+        )  # fmt: skip
+
+    @classmethod
+    def crossed(cls, runs: int, seeds: int = 20) -> Shape:
+        """Return two axes, which a report crosses in one table: learning rate × warm-up."""
+        rows = max(2, round(math.sqrt(runs / seeds * 25 / 20)))
+        columns = max(2, runs // seeds // rows)
+        return cls(
+            {"train.lr": _rates(rows), "train.warmup_steps": [5 * n for n in range(columns)]}, seeds
+        )
+
+    @property
+    def runs(self) -> int:
+        """How many runs the study has."""
+        return math.prod(len(values) for values in self.axes.values()) * self.seeds
+
+    def write(self, path: Path) -> None:
+        """Write the experiment file."""
+        content = {
+            "question": "What do position, attention and learning rate do together?",
+            "base": {
+                "data": {"dataset": "toy-grammar"},
+                "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32, "dropout": 0.0},
+                "train": {"steps": self.steps, "batch_tokens": 512,
+                          "evaluate_every": max(1, self.steps // 10)},
+            },
+            "baseline": {axis: values[0] for axis, values in self.axes.items() if "." not in axis},
+            "design": [{"product": {axis: list(values) for axis, values in self.axes.items()}}],
+            "seeds": self.seeds,
+        }  # fmt: skip
+        content["base"]["train"] |= {
+            axis.split(".")[1]: values[0] for axis, values in self.axes.items() if "." in axis
+        }
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+
+
+def _rates(count: int) -> list[float]:
+    return [float(f"{rate:.4g}") for rate in np.geomspace(5e-3, 1e-3, count)]
+
+
+def make_study(
+    folder: Path, shape: Shape, trained: Path | None = None, watcher: Watcher | None = None
+) -> Path:
+    """Write ``large.yaml`` and ``runs/large`` in a folder; return the file.
+
+    ``trained`` is what `train` returned for the same models; without it they are trained here.
+    """
+    trained = trained or train(folder / "trained", shape)
+    file = folder / "large.yaml"
+    shape.write(file)
+    plan = make_plan(load_file(file), plugins.current(), folder / "runs")
+    launcher = Written(trained)
+    with patch.object(os, "fsync", lambda handle: None):
+        execute(plan, Machine(launcher), cache_root(), watcher or Quiet(), "h2h run large.yaml")
+    return file
+
+
+def train(folder: Path, shape: Shape) -> Path:
+    """Train two seeds of every model of the design; return the folder of their runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    few = replace(
+        shape, seeds=2,
+        axes={axis: values[:1] if "." in axis else values for axis, values in shape.axes.items()},
+    )  # fmt: skip
+    file = folder / "trained.yaml"
+    few.write(file)
+    registry = plugins.current()
+    plan = make_plan(load_file(file), registry, folder)
+    local = registry.launcher("local")()
+    outcome = execute(plan, Machine(local, threads=1), cache_root(), Quiet(), "h2h run")
+    if set(outcome.states) != {states.DONE}:
+        raise SystemExit(f"training the few runs failed: {dict(outcome.states)}, {outcome.stopped}")
+    return plan.directory
+
+
+class Quiet(Watcher):
+    """Watches, and says nothing."""
+
+    def start(self, folders: Sequence[StackFolder]) -> None:
+        """Nothing."""
+
+    def tick(self) -> None:
+        """Nothing."""
+
+    def ended(self, folder: StackFolder, code: int) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Written(Launcher):
+    """Leaves in the directories of a stack what a worker would, without training it."""
+
+    name = "written"
+
+    def __init__(self, trained: Path) -> None:
+        found = [Trained.read(path.parent) for path in sorted(trained.glob("*/results.json"))]
+        self.trained = {(one.model, one.seed): one for one in found}
+
+    def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
+        """Write every stack, one after the other."""
+        for job in jobs:
+            folder = StackFolder(job.stack)
+            for run, member in zip(folder.runs(), folder.record.members, strict=True):
+                record = run.record
+                self.trained[_model(record), 1 + member.seed % 2].write(run, record)
+            yield Exit(job, exits.OK)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The files of a run that was trained."""
+
+    path: Path
+    model: tuple[str, str]
+    seed: int
+    results: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    sentences: Sequence[Sequence[str]]
+
+    @classmethod
+    def read(cls, path: Path) -> Trained:
+        """Read a run's directory."""
+        record = files.read_json(path / "run.json")
+        lines = (path / "translations.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        return cls(
+            path, _model(record), int(record["seed"]), files.read_json(path / "results.json"),
+            list(files.read_lines(path / "metrics.jsonl")), [line.split("\t") for line in lines],
+        )  # fmt: skip
+
+    def write(self, run: RunDirectory, record: Mapping[str, Any]) -> None:
+        """Write another run of this model."""
+        run.begin_attempt()
+        steps = record["config"]["train"]["steps"]
+        run.set_state(states.RUNNING, steps=steps)
+        draws = _draws("run", record["key"])
+        quality = _quality(record)
+        right = draws.random(len(self.sentences)) < quality
+        factor = (1.6 - quality) * math.exp(draws.normal(0, 0.02))
+        diverged = int(record["key"][:8], 16) % DIVERGED_IN == 0
+        history = self.history[: len(self.history) // 2] if diverged else self.history
+        scores = {"exact_match": float(right.mean()), "exact_match_alone": float(right.mean()),
+                  "bleu": 100 * quality**0.6, "chrf": 100 * quality**0.5}  # fmt: skip
+
+        def moved(values: Mapping[str, float]) -> dict[str, float]:
+            return {name: _moved(name, value, factor, scores, draws)
+                    for name, value in values.items()}  # fmt: skip
+
+        lines = [{**line, "values": moved(line["values"])} for line in history]
+        files.append_lines(run.path / "metrics.jsonl", lines)
+        if diverged:
+            reason = f"train/loss is not finite at step {lines[-1]['step'] + 20}"
+            run.set_state(states.DIVERGED, step=lines[-1]["step"] + 20, reason=reason)
+            return
+        for name in LINKED:
+            target = run.path / name
+            target.parent.mkdir(exist_ok=True)
+            os.link(self.path / name, target)
+        self._write_translations(run.path / "translations.tsv", right)
+        results = {**self.results, "metrics": moved(self.results["metrics"])}
+        results["buckets"] = [bucket | moved({name: value for name, value in bucket.items()
+                              if name not in {"bucket", "low", "high", "n"}})
+                              for bucket in self.results["buckets"]]  # fmt: skip
+        run.set_state(states.RUNNING, step=steps)
+        run.finish(results)
+
+    def _write_translations(self, path: Path, right: Sequence[bool]) -> None:
+        lines = ["source\treferences\thypothesis\texact"]
+        for (source, references, hypothesis, _), exact in zip(self.sentences, right, strict=True):
+            shown = references.split(" ||| ")[0] if exact else hypothesis
+            lines.append(f"{source}\t{references}\t{shown}\t{int(exact)}")
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _moved(name: str, value: float, factor: float, scores: Mapping[str, float],
+           draws: np.random.Generator) -> float:  # fmt: skip
+    leaf = name.rsplit("/", 1)[-1]
+    if leaf in scores:
+        return scores[leaf]
+    if name.startswith("system/"):
+        return value * math.exp(draws.normal(0, 0.03))
+    if "loss" in leaf:
+        return value * factor
+    return math.exp(math.log(value) * factor) if leaf == "perplexity" else value
+
+
+def _quality(record: Mapping[str, Any]) -> float:
+    """Return the share of right translations: of each axis value, the seed, and the run."""
+    worth = 0.4 + _draws("seed", record["seed"]).normal(0, 0.25)
+    worth += sum(_draws(axis, value).normal(0, 0.5) for axis, value in record["axes"].items())
+    worth += _draws("variant", record["variant"]).normal(0, 0.2)
+    return float(1 / (1 + math.exp(-worth - _draws("run", record["key"]).normal(0, 0.15))))
+
+
+def _draws(*what: object) -> np.random.Generator:
+    return np.random.default_rng(list(hashlib.sha256(json.dumps(what).encode()).digest()[:16]))
+
+
+def _model(record: Mapping[str, Any]) -> tuple[str, str]:
+    config = record["config"]
+    return config["positional"]["encoder"]["name"], config["attention"]["encoder"]["name"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="where the file and the runs are written")
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--crossed", action="store_true", help="two axes instead of three")
+    options = parser.parse_args()
+    shape = (Shape.crossed if options.crossed else Shape.of)(options.runs, options.seeds)
+    print(f"{make_study(options.folder, shape)}: {shape.runs} runs")
+
+
+if __name__ == "__main__":
+    main()

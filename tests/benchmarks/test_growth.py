@@ -1,0 +1,193 @@
+"""Four times the runs take four times the work, not more; the parent keeps nothing of any."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headtohead import plugins
+from headtohead.analysis import sentences
+from headtohead.analysis.contrasts import Family
+from headtohead.analysis.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
+from headtohead.analysis.figures.strip import drawn
+from headtohead.analysis.frames import load_frames
+from headtohead.analysis.study import analyse
+from headtohead.experiment.loading import load_file
+from headtohead.experiment.plan import make_plan
+from headtohead.experiment.progress import read_progress
+from headtohead.reporting.content import Content
+from headtohead.reporting.rendering import html_page, markdown_page
+
+MakeStudy = Callable[..., Path]
+
+ALLOWED = 1.3
+"""Of fourfold: noise of the clock. Work that grows with the square would take 16 times."""
+
+
+@pytest.fixture(scope="module")
+def studies(make_study: MakeStudy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Files of a study of 100 runs and of one of 400, of the same models and seeds."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("hundred", "four-hundred")]
+    return make_study(folders[0], 10, 5), make_study(folders[1], 40, 5)
+
+
+@pytest.fixture(autouse=True)
+def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sentence tests take a tenth of a second a variant, at every size, and no more at a limit."""
+    monkeypatch.setattr(sentences, "TRIALS", 5)
+
+
+def plan(file: Path) -> None:
+    made = make_plan(load_file(file), plugins.current(), file.parent / "runs")
+    assert made.remaining == []
+
+
+def status(file: Path) -> None:
+    assert read_progress(file.parent / "runs" / "large").runs
+
+
+def report(file: Path) -> None:
+    """Everything but the figures, whose rows are limited."""
+    content = Content(analyse(load_frames(file.parent / "runs" / "large")))
+    assert content.answer in markdown_page(content, {}).replace("\\", "")
+    html_page(content, {})
+
+
+@pytest.mark.parametrize("work", [plan, status, report])
+def test_the_time_of_a_run_does_not_grow_with_their_number(
+    work: Callable[[Path], None], studies: tuple[Path, Path]
+) -> None:
+    small, large = studies
+    seconds: dict[Path, list[float]] = {small: [], large: []}
+    work(small)  # what is loaded at first use counts for neither
+    for _ in range(4):
+        for file in (small, large):
+            began = time.process_time()
+            work(file)
+            seconds[file].append(time.process_time() - began)
+    assert min(seconds[large]) < 4 * ALLOWED * min(seconds[small]), seconds
+
+
+@pytest.mark.parametrize(
+    ("work", "most"), [(plan, 3), (status, 1), (report, 6)], ids=["plan", "status", "report"]
+)
+def test_every_record_is_read_and_every_folder_listed_once(
+    work: Callable[[Path], None], most: int, studies: tuple[Path, Path]
+) -> None:
+    opened = _opened(lambda: work(studies[1]), studies[1].parent / "runs" / "large")
+    runs = {path for path in opened if path.parent.parent.name == "large"}
+    assert len(runs) <= most * 400
+    # a report looks into the translations and maps of few runs a second time
+    again = [path for path, times in opened.items() if times > 1 and path.name != "probes.json"
+             and (path.suffix == ".json" or path.is_dir())]  # fmt: skip
+    assert again == []
+
+
+_watching: dict[Path, int] | None = None
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    watched = event in {"open", "os.scandir", "os.listdir"}
+    if watched and _watching is not None and isinstance(arguments[0], str | Path):
+        path = Path(arguments[0])
+        _watching[path] = _watching.get(path, 0) + 1
+
+
+def _opened(action: Callable[[], None], below: Path) -> dict[Path, int]:
+    """Return how often each file below a folder is opened meanwhile."""
+    global _watching
+    if not getattr(sys, "_h2h_audited", False):
+        sys.addaudithook(_audit)
+        sys._h2h_audited = True  # type: ignore[attr-defined]
+    _watching = {}
+    try:
+        action()
+        return {path: times for path, times in _watching.items() if below in (path, *path.parents)}
+    finally:
+        _watching = None
+
+
+def test_the_parent_keeps_nothing_of_stacks_that_ended(
+    many_runs: ModuleType, make_study: MakeStudy, tmp_path: Path
+) -> None:
+    class Watched(many_runs.Quiet):  # type: ignore[name-defined, misc]
+        ends = 0
+        held: dict[int, int] = {}  # noqa: RUF012
+
+        def start(self, folders: Any) -> None:
+            tracemalloc.start(16)
+
+        def ended(self, folder: Any, code: int) -> None:
+            self.ends += 1
+            if self.ends in (20, 80):
+                self.held[self.ends] = _held_by("*/headtohead/runs/execute.py")
+
+        def close(self) -> None:
+            tracemalloc.stop()
+
+    watched = Watched()
+    make_study(tmp_path, 40, 2, watched)
+    grown = watched.held[80] - watched.held[20]
+    # 60 stacks; the record of one takes some 20 kB
+    assert grown < 60 * 1000, watched.held
+
+
+def _held_by(file: str) -> int:
+    """Return the bytes that were allocated below a file's calls and are still held."""
+    gc.collect()
+    below = tracemalloc.Filter(inclusive=True, filename_pattern=file, all_frames=True)
+    return sum(one.size for one in tracemalloc.take_snapshot().filter_traces([below]).traces)
+
+
+def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path, Path]) -> None:
+    small, large = (
+        Content(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies
+    )
+    assert small.parts == {}
+    found = large.parts
+    rows = len(drawn(large.analysis))
+    assert 40 < rows < 80
+    assert found["scores"] == f"{rows} of 80 variants: the best, and the baseline."
+    assert found["lines"] == "24 of 80 variants: the best, and the baseline."
+    assert found["translations"] == "Of the first 24 variants of the design."
+    page = html_page(large, {"scores": "<svg/>", "lengths": "<svg/>"})
+    assert found["scores"] in page
+    assert found["lines"] in page
+    assert found["translations"] in page
+    text = markdown_page(large, {"scores": "<svg/>"})
+    assert found["scores"] in text
+
+
+def test_a_forest_of_very_many_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
+    analysis = analyse(load_frames(studies[1].parent / "runs" / "large"))
+    analysis = replace(analysis, factors=Family((), 0, 0))  # every variant against the baseline
+    rows, tested = drawn_contrasts(analysis), judged_contrasts(analysis)
+    assert len(tested) == 79
+    assert len(rows) == MOST_ROWS
+    sizes = [abs(one.paired.mean) for one in rows]
+    left_out = [abs(one.paired.mean) for one in tested if one not in rows]
+    assert min(sizes) >= max(left_out)
+    assert rows == [one for one in tested if one in rows]
+    shown = Content(analysis).parts["contrasts"]
+    assert shown == "The 48 largest of 79 differences."
+
+
+def test_generated_runs_are_what_training_leaves(make_study: MakeStudy, tmp_path: Path) -> None:
+    file = make_study(tmp_path, 1, 4)
+    folder = file.parent / "runs" / "large"
+    for run in folder.glob("*-s*-*"):
+        results = json.loads((run / "results.json").read_text())
+        sentences = (run / "translations.tsv").read_text().splitlines()[1:]
+        exact = [int(line.split("\t")[3]) for line in sentences]
+        assert results["metrics"]["test/exact_match"] == pytest.approx(sum(exact) / len(exact))
+        assert (run / "checkpoint.safetensors").stat().st_nlink > 1

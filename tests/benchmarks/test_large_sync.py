@@ -1,0 +1,80 @@
+"""A sync that is killed midway and typed again: nothing twice, nothing missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Run
+
+from headtohead.tracking import replay
+from headtohead.tracking.rundirs import read_study
+from headtohead.tracking.shipping import ship
+
+MakeStudy = Callable[..., Path]
+RUNS = 24
+
+
+def test_a_sync_killed_midway_goes_on_where_it_was(
+    make_study: MakeStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = make_study(tmp_path, 3, 4)
+    folder, database = tmp_path / "runs" / "large", tmp_path / "mlflow.db"
+    uri = f"sqlite:///{database}"
+    words = [sys.executable, "-m", "headtohead.cli", "sync", "large", "--uri", uri]
+    killed = subprocess.Popen(words, cwd=file.parent, env=os.environ | {"H2H_RUNS": "runs"})
+    while killed.poll() is None and _shipped(database) < RUNS // 4:
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL, "it ended before it could be killed"
+    before = _shipped(database)
+    assert RUNS // 4 <= before < RUNS
+
+    monkeypatch.setattr(replay, "PAGE", 5)
+    report = ship(folder, uri)
+    assert (report.shipped, report.unchanged) == (RUNS - before, before)
+    assert report.failures == []
+    assert ship(folder, uri).shipped == 0
+
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("large")
+    assert experiment is not None
+    found = {
+        run.data.tags["h2h.key"]: run for run in client.search_runs([experiment.experiment_id])
+    }
+    study = read_study(folder)
+    assert len(client.search_runs([experiment.experiment_id])) == len(found) == RUNS
+    assert set(found) == {run.key for run in study.runs()}
+    assert len(client.search_logged_models([experiment.experiment_id], max_results=200)) == RUNS
+    for run in study.runs():
+        _assert_whole(client, found[run.key], run.histories()["valid/loss"], run.results())
+
+
+def _assert_whole(client: MlflowClient, run: Run, history: list, results: dict | None) -> None:
+    assert run.info.status == "FINISHED"
+    assert results is not None
+    for name, value in results["metrics"].items():
+        assert run.data.metrics[name] == value
+    there = client.get_metric_history(run.info.run_id, "valid/loss")
+    assert sorted((one.step, one.value) for one in there) == [(p.step, p.value) for p in history]
+
+
+def _shipped(database: Path) -> int:
+    """Return how many runs the store holds whole, asked without MLflow."""
+    if not database.exists():
+        return 0
+    query = (
+        "SELECT count(*) FROM runs JOIN tags USING (run_uuid) "
+        "WHERE tags.key = 'h2h.shipped' AND runs.status = 'FINISHED'"
+    )
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        return int(connection.execute(query).fetchone()[0])

@@ -262,7 +262,8 @@ def parents_memory(folder: Path, stacks: int) -> str:
             "train": {"steps": 1, "lr": 1e-3},
             "evaluate": {"decode": "none", "alone": False, "test_limit": 1},
         },
-        "design": [{"product": {"train.lr": [1e-3 * (1 + n) for n in range(stacks)]}}],
+        # Sizes of batches are no part of what members of a stack may differ in.
+        "design": [{"product": {"train.batch_tokens": [64 + n for n in range(stacks)]}}],
         "metrics": {"primary": "test/loss", "report": []},
         "seeds": 1,
     }))  # fmt: skip

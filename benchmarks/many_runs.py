@@ -102,7 +102,11 @@ def _rates(count: int) -> list[float]:
 
 
 def make_study(
-    folder: Path, shape: Shape, trained: Path | None = None, watcher: Watcher | None = None
+    folder: Path,
+    shape: Shape,
+    trained: Path | None = None,
+    watcher: Watcher | None = None,
+    workers: int | None = None,
 ) -> Path:
     """Write ``large.yaml`` and ``runs/large`` in a folder; return the file.
 
@@ -114,7 +118,8 @@ def make_study(
     plan = make_plan(load_file(file), plugins.current(), folder / "runs")
     launcher = Written(trained)
     with patch.object(os, "fsync", lambda handle: None):
-        execute(plan, Machine(launcher), cache_root(), watcher or Quiet(), "h2h run large.yaml")
+        machine = Machine(launcher, workers=workers)
+        execute(plan, machine, cache_root(), watcher or Quiet(), "h2h run large.yaml")
     return file
 
 

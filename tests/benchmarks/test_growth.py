@@ -136,7 +136,7 @@ def test_the_parent_keeps_nothing_of_stacks_that_ended(
             tracemalloc.stop()
 
     watched = Watched()
-    make_study(tmp_path, 40, 2, watched)
+    make_study(tmp_path, 40, 2, watched, workers=80)
     grown = watched.held[80] - watched.held[20]
     # 60 stacks; the record of one takes some 20 kB
     assert grown < 60 * 1000, watched.held

@@ -31,7 +31,8 @@ STUDY: dict[str, Any] = {
         },
     },
     "baseline": {"positional": "sinusoidal"},
-    "design": [{"one_at_a_time": {"positional": ["learned", "none"]}}],
+    # Four shapes, two seeds each: four stacks for two processes and for four.
+    "design": [{"one_at_a_time": {"model.d_ff": [20, 24, 28]}}],
     "seeds": 2,
 }  # fmt: skip
 

@@ -83,4 +83,4 @@ def test_a_worker_has_the_environment_of_its_own_parent(
         assert done.returncode == 0, done.stderr
     seen = [line.split() for line in plugin.with_suffix(".seen").read_text().splitlines()]
     workers = [probe for pid, probe in seen if int(pid) != os.getpid()]
-    assert workers == ["first"] * 3 + ["second"] * 3
+    assert workers == ["first"] * 4 + ["second"] * 4

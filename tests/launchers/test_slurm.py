@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
 
 Wait = Callable[..., None]
-LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "3")
+LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "4")
 
 
 def has_slurm() -> bool:
@@ -65,7 +65,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
 def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started(*LOCAL) as parent:
-        wait_for(lambda: len(study.claims()) == 3, parent=parent)
+        wait_for(lambda: len(study.claims()) == 4, parent=parent)
         workers = list(study.claims().values())
         parent.send_signal(signal.SIGINT)
         parent.communicate(timeout=60)
@@ -81,7 +81,7 @@ def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
     before = numbers(study)
-    assert len(before) == 3
+    assert len(before) == 4
     assert set(before.values()) & queued()
     with study.started("--launcher", "slurm") as parent:
         output, _ = parent.communicate(timeout=120)

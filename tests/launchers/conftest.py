@@ -26,7 +26,7 @@ STUDY: dict[str, Any] = {
         "data": {"dataset": "toy-grammar", "size": 400},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {
-            "steps": 500, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 100,
+            "steps": 240, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 60,
             "checkpoint_seconds": 0.1,
         },
     },

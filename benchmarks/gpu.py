@@ -3,9 +3,11 @@
     python benchmarks/gpu.py [--out docs/tables/gpu.md]
 
 1. Logits and gradients of a stack on the GPU in float64 and float32 against the CPU in float64.
-2. A few steps of training in float32 against the CPU; bfloat16 within its own tolerance.
+2. A few steps of training in float32 against the CPU; bfloat16 within its own tolerance; the same
+   of a stack of unlike runs (3 rates × 3 encodings × 2 masks × 2 fills).
 3. Step times of stacks of 1 to 128 in float32 and bfloat16, runs per second against one alone, and
-   model FLOP/s against the measured rate of a large matrix product.
+   model FLOP/s against the measured rate of a large matrix product; of 36 unlike runs beside 36
+   alike.
 """
 
 from __future__ import annotations
@@ -67,17 +69,35 @@ def main() -> int:
     return int(any("WRONG" in line for line in faults))
 
 
-def training(size: Size, members: int, precision: str, device: torch.device) -> StackTraining:
-    config = resolve(
-        {
-            "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-                      "d_ff": size.d_ff, "dropout": 0.0},
-            "train": {"steps": 10**6, "schedule": "constant", "precision": precision},
-        },
-        current(),
-    )  # fmt: skip
+UNLIKE = [
+    {"train": {"lr": lr}, "positional": positional, "masking": masking, "model": {"fill": fill}}
+    for lr in (5e-4, 1e-3, 2e-3)
+    for positional in ("sinusoidal", "rotary", "alibi")
+    for masking in ("padding-causal", {"decoder": "causal", "encoder": "none", "cross": "padding"})
+    for fill in ("-inf", "-1e9")
+]
+"""Runs of one shape that differ in rates, encodings, masks and fills."""
+
+
+def training(
+    size: Size, members: int, precision: str, device: torch.device,
+    unlike: list[dict[str, Any]] | None = None,
+) -> StackTraining:  # fmt: skip
+    configs = [
+        resolve(
+            {
+                **own,
+                "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
+                          "d_ff": size.d_ff, "dropout": 0.0, **own.get("model", {})},
+                "train": {"steps": 10**6, "schedule": "constant", "precision": precision,
+                          **own.get("train", {})},
+            },
+            current(),
+        )
+        for own in (unlike or [{}] * members)
+    ]  # fmt: skip
     data: Any = Pairs(size, *batch_of(size))
-    return StackTraining(config, range(1, members + 1), data, device)
+    return StackTraining(configs[0], range(1, members + 1), data, device, configs=configs)
 
 
 def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
@@ -90,14 +110,21 @@ def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
 
 def check(device: torch.device) -> list[str]:
     """Compare weights after five steps with those of the CPU in float64."""
+    return [*_check(device, 3, None, "three members"),
+            *_check(device, len(UNLIKE), UNLIKE, f"{len(UNLIKE)} unlike members")]  # fmt: skip
+
+
+def _check(
+    device: torch.device, members: int, unlike: list[dict[str, Any]] | None, words: str
+) -> list[str]:
     size, cpu = SIZES[0], torch.device("cpu")
-    reference = training(size, 3, "float64", cpu)
+    reference = training(size, members, "float64", cpu, unlike)
     step = step_of(reference, size)
     for _ in range(5):
         step()
     found = []
     for precision, tolerance in (("float64", 1e-9), ("float32", 1e-3), ("bfloat16", 5e-2)):
-        other = training(size, 3, precision, device)
+        other = training(size, members, precision, device, unlike)
         step = step_of(other, size)
         for _ in range(5):
             step()
@@ -109,7 +136,7 @@ def check(device: torch.device) -> list[str]:
         losses = (other.loss_sums.cpu() - reference.loss_sums).abs().max() / 5
         verdict = "right" if float(losses) <= tolerance else "WRONG"
         found.append(
-            f"- {precision} on the GPU against float64 on the CPU, five steps of three members: "
+            f"- {precision} on the GPU against float64 on the CPU, five steps of {words}: "
             f"loss differs by at most {float(losses):.2g}, weights by {away:.2g} relative: "
             f"{verdict}"
         )
@@ -139,6 +166,14 @@ def rows(
         )
         del one
         torch.cuda.empty_cache()
+    alike, mixed = (
+        timed(step_of(training(size, len(UNLIKE), precision, device, unlike), size), 20)
+        for unlike in (None, UNLIKE)
+    )
+    found.append(
+        f"| {size.name} | {precision} | {len(UNLIKE)} unlike | {mixed * 1000:.2f} | "
+        f"{len(UNLIKE) * alone / mixed:.1f} | {mixed / alike:.2f} times as many alike | |"
+    )
     return found
 
 

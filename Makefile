@@ -27,7 +27,7 @@ install: .venv/installed
 
 test: .venv/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -40,8 +40,9 @@ SIZES = [
 ]
 
 
-MOST_OF_ONE = 1.3
-"""Times of a stack of one over plain modules' that are let through: 1.02 to 1.05 was measured."""
+MOST_OF_ONE = 1.4
+"""Times of a stack of one over plain modules' that are let through: 1.02 to 1.21 was measured, the
+latter on a busy machine."""
 
 LEAST_OF_SIXTEEN = 3.0
 """Runs per second of 16 stacked over 16 one by one that are asked for: 4.7 to 6 was measured."""

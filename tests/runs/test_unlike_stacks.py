@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 UNLIKE: dict[str, Any] = {
     "base": {"model": {"dropout": 0.0}},
-    "baseline": {"positional": "learned"},
+    "baseline": {"positional": "t5-relative"},
     "design": [
         {"one_at_a_time": {
             "positional": ["alibi"], "train.lr": [0.001], "train.label_smoothing": [0.1],
@@ -41,27 +41,30 @@ def test_variants_of_one_shape_are_one_stack_and_score_as_they_do_apart(study: S
     apart = study.run("--fresh", "--workers", "10")
     assert "training 10 runs in 10 stacks" in apart.stderr
     for name, alone in study.scores().items():
-        assert together[name]["valid/loss"] == pytest.approx(alone["valid/loss"], rel=1e-4), name
-        assert together[name]["test/bleu"] == pytest.approx(alone["test/bleu"], abs=3.0)
         assert set(together[name]) == set(alone)
+        for metric, value in alone.items():
+            # Words are counted, and one may turn on the last bit of a logit.
+            counted = metric.startswith("test/") and "loss" not in metric
+            room = {"abs": 3.0} if counted else {"rel": 1e-3, "abs": 1e-4}
+            assert together[name][metric] == pytest.approx(value, **room), (name, metric)
 
 
 def test_a_run_of_an_unlike_stack_is_read_again_and_repeated_to_the_last_bit(study: Study) -> None:
     study.write(**UNLIKE, seeds=1)
     study.run()
-    learned = next(path for path in study.directories() if "positional-alibi" not in path.name)
+    own = next(path for path in study.directories() if "alibi" not in path.name)
     said = study.here(
-        study.folder, "translate", learned.name, "the cat sleeps", H2H_CACHE=str(study.cache)
+        study.folder, "translate", own.name, "the cat sleeps", H2H_CACHE=str(study.cache)
     )
     assert said.returncode == 0, said.stderr
-    again = study.here(study.folder, "rerun", learned.name, H2H_CACHE=str(study.cache))
+    again = study.here(study.folder, "rerun", own.name, H2H_CACHE=str(study.cache))
     assert "equal to the last bit" in again.stdout
 
 
 def test_a_variant_that_fails_takes_no_other_of_its_stack_with_it(study: Study) -> None:
     study.write(
         baseline={"positional": "none"},
-        design=[{"one_at_a_time": {"positional": ["broken", "learned"]}}],
+        design=[{"one_at_a_time": {"positional": ["broken", "alibi"]}}],
     )
     done = study.run(*plugin(study, BROKEN), code=1)
     assert "training 6 runs in 1 stack" in done.stderr

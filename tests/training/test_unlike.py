@@ -25,7 +25,7 @@ def of(positional="none", masking="padding-causal", fill="-inf", model=None, **t
 UNLIKE = [
     of("none"),
     of("sinusoidal", lr=3e-3),
-    of("learned", weight_decay=0.3, fill="-1e9"),
+    of("t5-relative", weight_decay=0.3, fill="-1e9"),
     of("alibi", "causal", label_smoothing=0.2),
     of({"encoder": "t5-relative", "decoder": "kerple-log"}, clip_norm=0.05, fill="additive"),
     of({"encoder": "rotary", "decoder": "fire"}, warmup_steps=3),
@@ -140,7 +140,8 @@ def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):
     "changed",
     [
         {"d_ff": 13}, {"activation": "gelu"}, {"norm": "post"}, {"positional": "shaw-relative"},
-        {"positional": "shape"}, {"attention": "sigmoid"}, {"train": {"batch_tokens": 99}},
+        {"positional": "shape"}, {"positional": "learned"}, {"attention": "sigmoid"},
+        {"train": {"batch_tokens": 99}},
         {"train": {"betas": [0.9, 0.99]}},
     ],
     ids=str,
@@ -154,6 +155,6 @@ def test_unlike_parts_are_told_to_their_members_only():
     model = Transformer(UNLIKE[0], SEEDS, 12, 9, UNLIKE)
     names = dict(model.named_parameters())
     tables = [name for name in names if name.startswith("positionals.encoder")]
-    assert [model.members_of(name) for name in tables] == [(2,), (4,)]
+    assert [model.members_of(name) for name in tables] == [(2, 4)]
     assert "positionals.encoder.table" in model.member_state(2)
     assert "positionals.encoder.table" not in model.member_state(3)

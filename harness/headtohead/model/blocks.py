@@ -11,7 +11,7 @@ from headtohead.model.layers import FeedForward, Rate, Record, StackedLayerNorm,
 from headtohead.model.view import Cache, View
 
 if TYPE_CHECKING:
-    from headtohead.model.transformer import Builder
+    from headtohead.model.builder import Builder
 
 
 class Borrowed:

@@ -43,6 +43,7 @@ def shape(config: RunConfig, registry: Registry) -> str:
             del content[section][name]
     del content["masking"]
     content["positional"] = _positional(config.positional, registry)
+    content["limits"] = _limits(config.positional, registry)
     return json.dumps(content, sort_keys=True)
 
 
@@ -59,6 +60,15 @@ def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
         options = entry.Options.model_validate(one.options)
         if entry.index(options) == "row" or entry.acts(options) & {"draw", "score", "values"}:
             found[role] = one.model_dump(mode="json")
+    return found
+
+
+def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
+    """Return how many places each role knows: translations of all members end at the same."""
+    found = []
+    for role in ROLES:
+        entry = registry.positional(chosen.role(role).name)
+        found.append(entry.limit(entry.Options.model_validate(chosen.role(role).options)))
     return found
 
 

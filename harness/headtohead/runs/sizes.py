@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -29,6 +30,9 @@ from headtohead.runs.objects import load_objects
 SHARE = 0.02
 """Of the time that a shape is expected to train, what measuring it may take."""
 
+MOST_SECONDS = 30.0
+"""The longest that a shape is measured: nothing is shown meanwhile."""
+
 LEAST_SECONDS = 1.0
 """A shape for which that is less is not measured: an estimate will do."""
 
@@ -42,7 +46,7 @@ def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path
     for name, members in found.items():
         if digest(name) in known or len(members) <= processors(device):
             continue
-        seconds = SHARE * _expected(plan, members, device)
+        seconds = min(MOST_SECONDS, SHARE * _expected(plan, members, device))
         if seconds >= LEAST_SECONDS:
             measured = _measure(plan, members[0], device, cache, seconds, len(members))
             if measured:
@@ -101,12 +105,16 @@ def _time(
     from headtohead.training.memory import keep_freed_memory
     from headtohead.training.sizing import paying, time_sizes
 
-    plugins.use_files([Path(path) for path in plugin_files])
-    for plugin in load_objects(Path(experiment)):
-        plugins.register(plugin)
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    chosen = RunConfig.model_validate(config)
-    data = prepare(chosen.data, Path(cache))
-    sending.send(paying(time_sizes(chosen, data, torch.device(device), most, seconds)))
+    found = None
+    # Whatever is wrong with a variant is told when it is trained, in its own directory.
+    with suppress(Exception):
+        plugins.use_files([Path(path) for path in plugin_files])
+        for plugin in load_objects(Path(experiment)):
+            plugins.register(plugin)
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        chosen = RunConfig.model_validate(config)
+        data = prepare(chosen.data, Path(cache))
+        found = paying(time_sizes(chosen, data, torch.device(device), most, seconds))
+    sending.send(found)
     sending.close()

@@ -15,8 +15,9 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.builder import member_generator
 from headtohead.model.members import same_or_each
-from headtohead.model.transformer import Transformer, member_generator
+from headtohead.model.transformer import Transformer
 from headtohead.training import checkpoint
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
 from headtohead.training.optimise import (

@@ -21,7 +21,7 @@ from stacks import SIZES, batch_of, machine, stack_step
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from headtohead.model.attention import _short_attention
+from headtohead.model.attention import _two_products
 from headtohead.model.view import View
 from headtohead.training.memory import keep_freed_memory
 
@@ -64,7 +64,8 @@ def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, fl
         return scaled_dot_product_attention(q, k, v, attn_mask=keep[0])
 
     def short() -> Tensor:
-        return _short_attention(q, k, v, view.additive(q.dtype, "-inf"), 0.0, width**-0.5, view)
+        mask = view.additive(q.dtype, "-inf")
+        return _two_products(q, k, v, mask, lambda weights: weights, width**-0.5, view)
 
     def both(kernel: Callable[[], Tensor]) -> Callable[[], None]:
         def run() -> None:

@@ -1,14 +1,16 @@
-"""Dropout acts at the place that is named, in training, and nowhere else."""
+"""Dropout acts at the place that is named, in training, nowhere else, and for each member alone."""
 
 import pytest
 import torch
-from torch.nn import functional
 
+from headtohead.model.dropout import LEVELS, Dropout, DropoutStream, mix_, mixed, signed
+from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
 from headtohead.testing.kernels import KERNELS, forced
 from headtohead.testing.subject import Subject, explicit_forward, forward
 from headtohead.testing.tiny import tiny_config
 
+CPU = torch.device("cpu")
 PLACES = ["embedding", "attention", "ffn", "residual"]
 
 
@@ -16,6 +18,12 @@ def build(training=True, **rates):
     subject = Subject(tiny_config())
     model = Transformer(tiny_config(**rates), subject.seeds, *subject.words).double()
     return model.train(training), subject
+
+
+def numbers(keys, step=0, place=0, count=4001, **rows):
+    stream = DropoutStream(keys, CPU)
+    stream.begin(step, **rows)
+    return stream.numbers(place, count)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -43,13 +51,15 @@ WIDTHS = {"embedding": {16}, "attention": {5, 6}, "ffn": {12}, "residual": {16}}
 @pytest.mark.parametrize("place", PLACES)
 def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch):
     calls = []
-    plain = functional.dropout
+    for name in ("forward", "turned"):
+        plain = getattr(Dropout, name)
 
-    def counted(x, rate, training):
-        calls.append((x.shape[-1], rate))
-        return plain(x, rate, training)
+        def counted(self, x, plain=plain):
+            if self.acts:
+                calls.append((x.shape[-1], self.rate))
+            return plain(self, x)
 
-    monkeypatch.setattr(functional, "dropout", counted)
+        monkeypatch.setattr(Dropout, name, counted)
     model, subject = build(**{f"dropout_{place}": 0.25}, norm=norm)
     explicit_forward(model, subject.sentences)
     assert len(calls) == EXPECTED_CALLS[place]
@@ -58,24 +68,27 @@ def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch
 
 
 def test_dropout_of_weights_keeps_their_mean():
-    """Fused and explicit attention drop the same share and scale up what stays."""
     subject = Subject(tiny_config())
     model, _ = build(dropout_attention=0.5)
     attention = model.encoder[0].attention
     x, _ = subject.activations("encoder")
     view = subject.view("encoder", keep=subject.keep("encoder"))
-    torch.manual_seed(0)
     with torch.no_grad():
         expected = attention.eval()(x, None, view)
         attention.train()
-        for kernel, record in (*((one, None) for one in KERNELS), ("short", ignore)):
-            with forced(kernel):
-                total = sum(attention(x, None, view, None, record) for _ in range(1500)) / 1500
-            assert (total - expected).abs().max() < 0.15 * expected.abs().max()
+        total = sum(attention(x, None, view) for _ in range(1500)) / 1500
+        assert (total - expected).abs().max() < 0.15 * expected.abs().max()
 
 
-def ignore(name, value):
-    """Take an intermediate tensor, which is what sends attention down the explicit path."""
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_path_drops_the_same(kernel):
+    model, subject = build(dropout=0.3)
+    with forced(kernel):
+        model.stream.begin(4)
+        fused = forward(model, subject.sentences)
+        model.stream.begin(4)
+        assert (explicit_forward(model, subject.sentences) - fused).abs().max() < 1e-10
+        assert not torch.allclose(forward(model, subject.sentences), fused)
 
 
 def test_one_rate_stands_for_all_places_unless_one_is_named():
@@ -83,3 +96,63 @@ def test_one_rate_stands_for_all_places_unless_one_is_named():
     sizes = Transformer(config, None, 9, 9).sizes
     found = [getattr(sizes, f"dropout_{place}") for place in PLACES]
     assert found == [0.3, 0.3, 0.0, 0.3]
+
+
+def test_words_are_mixed_as_published():
+    """The first outputs of SplitMix64 from 1234567, as its reference program prints them."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423,
+                4593380528125082431, 16408922859458223821]  # fmt: skip
+    words = [1234567 + (i + 1) * 0x9E3779B97F4A7C15 for i in range(5)]
+    assert [mixed(word % 2**64) for word in words] == expected
+    ours = mix_(torch.tensor([signed(word) for word in words]))
+    assert [word % 2**64 for word in ours.tolist()] == expected
+
+
+def test_a_member_has_the_same_numbers_whoever_stands_beside_it():
+    together = numbers([5, 2**63 + 9, 2**56])
+    for member, key in enumerate([5, 2**63 + 9, 2**56]):
+        assert torch.equal(numbers([key])[0], together[member])
+
+
+@pytest.mark.parametrize("rows", [(0, 3), (3, 1), (4, 3)], ids=str)
+def test_a_piece_of_a_batch_has_the_numbers_of_the_whole(rows):
+    first, count = rows
+    whole = numbers([5, 6], count=7 * 11)
+    piece = numbers([5, 6], count=count * 11, first=first, rows=count)
+    assert torch.equal(piece, whole[:, first * 11 : (first + count) * 11])
+
+
+def test_members_steps_places_and_calls_share_no_numbers():
+    stream = DropoutStream([1, 2], CPU)
+    found = []
+    for step in (0, 1, 2):
+        stream.begin(step)
+        found += [stream.numbers(place, 200_000).double() for place in (1, 1, 2)]
+    drawn = torch.cat(found)
+    correlation = torch.corrcoef(drawn) - torch.eye(len(drawn))
+    # The largest of 153 pairs; each is within 5 standard deviations of nothing.
+    assert correlation.abs().max() < 5 / 200_000**0.5
+    neighbours = torch.corrcoef(torch.stack([drawn[0, :-1], drawn[0, 1:]]))[0, 1]
+    assert neighbours.abs() < 5 / 200_000**0.5
+
+
+def test_numbers_are_uniform():
+    drawn = numbers([11], count=2**22)[0].long() + LEVELS // 2
+    counts = torch.bincount(drawn, minlength=LEVELS).double()
+    expected = 2**22 / LEVELS
+    # Pearson's statistic has mean 65,535 and standard deviation 362.
+    assert abs(float(((counts - expected) ** 2 / expected).sum()) - 65_535) < 5 * 362
+
+
+def test_each_member_drops_at_its_own_rate():
+    place = Dropout(DropoutStream([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
+    x = torch.full((3, 400, 500), 2.0)
+    dropped = place(x)
+    assert torch.equal(dropped[0], x[0])
+    for member, expected in ((1, 0.1), (2, 0.5)):
+        zero = dropped[member] == 0
+        # Five standard deviations of a share of 200,000.
+        assert float(zero.double().mean()) == pytest.approx(expected, abs=5 * 0.5 / 200_000**0.5)
+        kept = dropped[member][~zero].unique().tolist()
+        assert kept == pytest.approx([2.0 / (1 - expected)], rel=1e-5)
+    assert place.eval()(x) is x

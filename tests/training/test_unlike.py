@@ -5,8 +5,7 @@ import torch
 
 from headtohead import plugins
 from headtohead.model.decoding import greedy
-from headtohead.model.layers import apply_dropout
-from headtohead.model.members import PerMember, shape
+from headtohead.model.members import shape
 from headtohead.model.transformer import Transformer
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -24,9 +23,9 @@ def of(positional="none", masking="padding-causal", fill="-inf", model=None, **t
 
 UNLIKE = [
     of("none"),
-    of("sinusoidal", lr=3e-3),
-    of("t5-relative", weight_decay=0.3, fill="-1e9"),
-    of("alibi", "causal", label_smoothing=0.2),
+    of("sinusoidal", lr=3e-3, model={"dropout": 0.3}),
+    of("t5-relative", weight_decay=0.3, fill="-1e9", model={"dropout_residual": 0.1}),
+    of("alibi", "causal", model={"dropout": 0.1, "dropout_attention": 0}, label_smoothing=0.2),
     of({"encoder": "t5-relative", "decoder": "kerple-log"}, clip_norm=0.05, fill="additive"),
     of({"encoder": "rotary", "decoder": "fire"}, warmup_steps=3),
     of("sandwich", {"name": "window", "width": 2}, "-1e9", schedule="cosine", clip_norm=None),
@@ -108,20 +107,6 @@ def test_an_unlike_stack_resumes_bit_for_bit(data, tmp_path):
     second.run()
     for name, value in whole.model.state_dict().items():
         assert torch.equal(second.model.state_dict()[name], value), name
-
-
-def test_each_member_drops_at_its_own_rate():
-    torch.manual_seed(1)
-    rate = PerMember([0.0, 0.1, 0.5])
-    x = torch.full((3, 400, 500), 2.0)
-    dropped = apply_dropout(x, rate, True)
-    assert torch.equal(dropped[0], x[0])
-    for member, expected in ((1, 0.1), (2, 0.5)):
-        zero = dropped[member] == 0
-        # Five standard deviations of a share of 200,000.
-        assert float(zero.double().mean()) == pytest.approx(expected, abs=5 * 0.5 / 200_000**0.5)
-        assert dropped[member][~zero].unique().tolist() == pytest.approx([2.0 / (1 - expected)])
-    assert apply_dropout(x, rate, False) is x
 
 
 def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):

@@ -26,6 +26,7 @@ from headtohead.families.attention import Attention
 from headtohead.families.entry import Options
 from headtohead.families.positional import BuildContext, Part, Positional
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.dropout import Dropout, DropoutStream
 from headtohead.model.view import View
 from headtohead.plugins import registered
 
@@ -188,7 +189,8 @@ def _attention(
         none = registered("positional", PLAIN_POSITIONAL)
         positional = none(none.Options(), context)
     return MultiHeadAttention(
-        context, style(options, context), positional, "-inf", 0.0, bias, "xavier",
+        context, style(options, context), positional, "-inf",
+        Dropout(DropoutStream([0], torch.device("cpu")), 0, 0.0), bias, "xavier",
         self_attention=role != "cross",
     )  # fmt: skip
 

@@ -9,6 +9,7 @@ scores are ``scale · qkᵀ`` unless the style has its own
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +18,10 @@ from torch.nn import functional
 from headtohead.errors import UndefinedError
 from headtohead.families.attention import Attention
 from headtohead.families.positional import BuildContext, Positional
+from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
-from headtohead.model.layers import Init, Rate, Record, StackedLinear, apply_dropout
-from headtohead.model.members import Fill, MixedFill, PerMember
+from headtohead.model.layers import Init, Record, StackedLinear
+from headtohead.model.members import Fill, MixedFill
 from headtohead.model.view import Cache, View
 
 SHORT = 24 * 24
@@ -54,7 +56,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self, context: BuildContext, style: Attention, positional: Positional,
-        fill: Fill, dropout: Rate, bias: bool, init: Init, self_attention: bool,
+        fill: Fill, dropout: Dropout, bias: bool, init: Init, self_attention: bool,
     ) -> None:  # fmt: skip
         super().__init__()
         acts = positional.ways
@@ -91,7 +93,7 @@ class MultiHeadAttention(nn.Module):
         self._has_shortcut = (
             overrides(style, Attention, "shortcut")
             and not acts & {"bias", "score", "values"}
-            and not dropout
+            and not dropout.rate
         )
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"
@@ -277,13 +279,10 @@ class MultiHeadAttention(nn.Module):
             bias = None if bias is None else bias.masked_fill(level, 0.0)
         if bias is not None:
             mask = bias if mask is None else mask + bias
-        rate = self.dropout if self.training else 0.0
         scale = self.context.geometry.scale
-        if isinstance(rate, PerMember) or is_short(q, k):
-            return _short_attention(q, k, v, mask, rate, scale, view)
-        return functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=rate, scale=scale
-        )
+        if self.dropout.acts or is_short(q, k):
+            return _two_products(q, k, v, mask, self.dropout, scale, view)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
 
     def _level_rows(self, view: View) -> Tensor | None:
         """Return the rows that keep no key and whose scores are all replaced by one number.
@@ -323,7 +322,7 @@ class MultiHeadAttention(nn.Module):
         """Turn filled scores into weights and read the values with them."""
         unmixed = self.style.normalise(filled, view.keep)
         weights = self.style.mix(unmixed)
-        dropped = apply_dropout(weights, self.dropout, self.training)
+        dropped = self.dropout.turned(weights)
         places = (view.query_positions, view.key_positions, self.context.role)
         values = self.positional.values(dropped, *places, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values
@@ -372,10 +371,13 @@ def is_short(q: Tensor, k: Tensor) -> bool:
     )
 
 
-def _short_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: Rate, scale: float, view: View
-) -> Tensor:
-    """Attention of short sequences as two batched products; equal to the fused kernel.
+def _two_products(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
+    dropout: Callable[[Tensor], Tensor], scale: float, view: View,
+) -> Tensor:  # fmt: skip
+    """Attention as two batched products, of short sequences and where weights are dropped.
+
+    Equal to the fused kernel, which has no dropout of each member's own.
 
     Scores are held as ``[.., key, query]``: softmax along an inner axis is vectorised over the
     queries, while along a last axis of under 16 keys it is not (torch 2.13: 3.5 times slower).
@@ -395,7 +397,7 @@ def _short_attention(
     )
     if dead is not None:
         scores = scores.masked_fill(dead, 0.0)
-    weights = apply_dropout(torch.softmax(scores, dim=1), rate, bool(rate))
+    weights = dropout(torch.softmax(scores, dim=1))
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
     return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)

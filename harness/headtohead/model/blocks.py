@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from headtohead.model.layers import FeedForward, Rate, Record, StackedLayerNorm, apply_dropout
+from headtohead.model.dropout import Dropout
+from headtohead.model.layers import FeedForward, Record, StackedLayerNorm
 from headtohead.model.view import Cache, View
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Borrowed:
 class Branch(nn.Module):
     """A residual branch: normalisation before or after, dropout on what the branch adds."""
 
-    def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: Rate) -> None:
+    def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: Dropout) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre
@@ -41,8 +42,10 @@ class Branch(nn.Module):
         if record is not None:
             return self._shown(x, inner, record)
         if self.pre:
-            return x + apply_dropout(inner(self.norm(x)), self.dropout, self.training)
-        return self.norm(x + apply_dropout(inner(x), self.dropout, self.training))
+            total: Tensor = x + self.dropout(inner(self.norm(x)))
+        else:
+            total = self.norm(x + self.dropout(inner(x)))
+        return total
 
     def _shown(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record) -> Tensor:
         """Compute the same, each step handed over."""
@@ -52,7 +55,7 @@ class Branch(nn.Module):
             record("norm", normed)
         output = inner(normed)
         record("output", output)
-        total = x + apply_dropout(output, self.dropout, self.training)
+        total: Tensor = x + self.dropout(output)
         record("residual", total)
         if self.pre:
             return total

@@ -15,8 +15,9 @@ from headtohead.families.positional import BuildContext, Part, Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import Borrowed, Branch
 from headtohead.model.bounds import Bound, find_bound
+from headtohead.model.dropout import Dropout, DropoutStream, Rate
 from headtohead.model.geometry import find_geometry
-from headtohead.model.layers import FeedForward, Generators, Init, Rate, StackedLayerNorm
+from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
 from headtohead.model.members import (
     Fill,
     MixedMasking,
@@ -42,7 +43,7 @@ class Builder:
         self.config = config = configs[0]
         self.sizes: Sizes = find_sizes(config.model)
         sizes = [find_sizes(one.model) for one in configs]
-        self.dropout: dict[str, Rate] = {
+        self._rates: dict[str, Rate] = {
             "embedding": same_or_each([one.dropout_embedding for one in sizes]),
             "attention": same_or_each([one.dropout_attention for one in sizes]),
             "ffn": same_or_each([one.dropout_ffn for one in sizes]),
@@ -55,6 +56,9 @@ class Builder:
             [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         )
         self.device = torch.device("meta" if seeds is None else "cpu")
+        keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
+        self.stream = DropoutStream(keys, self.device)
+        self._places = 0
         self.positionals: nn.ModuleDict
         self.shared: dict[str, nn.Module] = {}
         self.registry = plugins.current()
@@ -94,6 +98,11 @@ class Builder:
             parts.append(entry(entry.Options.model_validate(group.chosen.options)))
         return parts[0] if len(parts) == 1 else MixedMasking(parts, [one.members for one in found])
 
+    def dropout(self, where: str) -> Dropout:
+        """Make the next place of dropout; places are counted alike whatever their rates are."""
+        self._places += 1
+        return Dropout(self.stream, self._places, self._rates[where])
+
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         chosen = self.config.attention.role(role)
         entry = self.registry.attention(chosen.name)
@@ -103,7 +112,7 @@ class Builder:
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
             context, style, positional, self.fill,
-            self.dropout["attention"], self.config.model.bias, self.init,
+            self.dropout("attention"), self.config.model.bias, self.init,
             self_attention=role != "cross" or self.config.model.cross == "decoder",
         )  # fmt: skip
 
@@ -132,13 +141,13 @@ class Builder:
 
     def branch(self) -> Branch:
         pre = self.config.model.norm == "pre"
-        return Branch(self.norm(), pre, self.dropout["residual"])
+        return Branch(self.norm(), pre, self.dropout("residual"))
 
     def _feed_forward(self) -> FeedForward:
         model = self.config.model
         return FeedForward(
             self.generators, model.d_model, model.d_ff, model.bias, self.init,
-            model.activation, self.dropout["ffn"],
+            model.activation, self.dropout("ffn"),
         )  # fmt: skip
 
     def _norm(self) -> StackedLayerNorm:

@@ -14,15 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.families.positional import Draw, draw, normal, uniform
-from headtohead.model.members import PerMember
+from headtohead.model.dropout import Dropout
 
 Generators = Sequence[torch.Generator | None]
 
 Init = str | Sequence[str]
 """``"xavier"`` or ``"torch"``, of all members or of each."""
-
-Rate = float | PerMember
-"""A rate of dropout, of all members or of each."""
 
 Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
@@ -109,7 +106,7 @@ class FeedForward(nn.Module):
 
     def __init__(
         self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: Init,
-        activation: str, dropout: Rate,
+        activation: str, dropout: Dropout,
     ) -> None:  # fmt: skip
         super().__init__()
         self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
@@ -128,16 +125,5 @@ class FeedForward(nn.Module):
         hidden = self.activation(hidden)
         if record is not None:
             record("activated", hidden)
-        outer: Tensor = self.outer(apply_dropout(hidden, self.dropout, self.training))
+        outer: Tensor = self.outer(self.dropout(hidden))
         return outer
-
-
-def apply_dropout(x: Tensor, rate: Rate, training: bool) -> Tensor:
-    """Dropout of ``x [member · anything, ...]`` that is free where it does nothing."""
-    if not training or not rate:
-        return x
-    if not isinstance(rate, PerMember):
-        return functional.dropout(x, rate, training)
-    flat = x.reshape(len(rate.values), -1)
-    dropped = rate.along(flat)
-    return (flat * ((torch.rand_like(flat) >= dropped) / (1.0 - dropped))).view(x.shape)

@@ -16,15 +16,8 @@ from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
-from headtohead.model.layers import (
-    Record,
-    StackedEmbedding,
-    StackedLinear,
-    apply_dropout,
-)
-from headtohead.model.members import (
-    MixedPositional,
-)
+from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
+from headtohead.model.members import MixedPositional
 from headtohead.model.sizes import find_rows
 from headtohead.model.view import Cache, View
 
@@ -103,7 +96,9 @@ class Transformer(nn.Module):
             else None
         )
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
-        self._dropout = build.dropout["embedding"]
+        self.stream = build.stream
+        """The random numbers of dropout; training tells it each step."""
+        self.dropout = build.dropout("embedding")
         self.embedding_scale = (
             model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         )
@@ -371,7 +366,8 @@ class Transformer(nn.Module):
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
                 record("sum", x.flatten(1, 2))
-        return apply_dropout(x.flatten(1, 2), self._dropout, self.training)
+        dropped: Tensor = self.dropout(x.flatten(1, 2))
+        return dropped
 
     def _check(self, role: str, rows: int, places: int) -> None:
         """Refuse more than the entries of a role are defined for."""

@@ -38,7 +38,7 @@ class Comparison:
 def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
     """Train the run's whole stack again, in a folder of its own, and compare the run.
 
-    Dropout is drawn for a stack as a whole, so its other members are trained too.
+    How a stack's sums are rounded may depend on its width, so the other members are trained too.
 
     Raises:
         HeadToHeadError: If the run is unknown or not finished, or its stack's record is gone.

@@ -36,7 +36,7 @@ MOST_SECONDS = 30.0
 LEAST_SECONDS = 10.0
 """A shape for which that is less is not measured: an estimate will do, and always says the same.
 
-How stacks are cut decides the draws of dropout, so a size that was measured is part of a result.
+How stacks are cut may decide how sums are rounded, which a long training amplifies.
 """
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
 from headtohead.experiment.schema import RunConfig
-from headtohead.model.builder import member_generator
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.training import checkpoint
@@ -135,9 +134,6 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
-        # One stream of dropout for the stack: its composition is part of the record.
-        first = member_generator(seeds[0], f"dropout/{','.join(map(str, seeds))}")
-        torch.manual_seed(first.initial_seed())
 
     @property
     def live(self) -> list[int]:
@@ -213,10 +209,12 @@ class StackTraining:
             words = words.clamp(min=1)
         rows = batch.source.shape[1]
         if self.micro_batch == 1 or rows == 1 or self.model.reads_row:
+            self.model.stream.begin(self.progress.step, batch.shape)
             return self._accumulate(batch, live, words)
         total = torch.zeros_like(words)
         for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
+            self.model.stream.begin(self.progress.step, piece.shape, int(part[0]), len(part))
             live = int(piece.target_lengths.sum(dim=1).max())
             total += self._accumulate(piece, live, words)
         return total
@@ -306,9 +304,6 @@ class StackTraining:
         tensors |= {f"optimizer/{name}": one for name, one in self.optimizer.state().items()}
         for member, weights in self.best_weights.items():
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
-        tensors["random/cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random/cuda"] = torch.cuda.get_rng_state(self.device)
         tensors |= {"loss_sums": self.loss_sums, "token_sum": self.token_sum}
         checkpoint.save(self.resume_path, tensors, asdict(self.progress))
 
@@ -328,9 +323,6 @@ class StackTraining:
             for index in range(len(members))
             if (weights := _under(tensors, f"best/{index}/"))
         }
-        torch.set_rng_state(tensors["random/cpu"])
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random/cuda"], self.device)
         self.loss_sums.copy_(tensors["loss_sums"])
         self.token_sum.copy_(tensors["token_sum"])
 

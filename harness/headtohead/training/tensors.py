@@ -31,6 +31,11 @@ class Batch:
     writes: Tensor
     target_lengths: Tensor
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rows of each member, source time, target time."""
+        return (*self.source.shape[1:], self.reads.shape[-1])
+
     def part(self, rows: slice) -> Batch:
         """Return some of the rows."""
         return Batch(

@@ -172,6 +172,15 @@ class AlwaysDropping(SplitHeads):
         return functional.dropout(weights, 0.1, training=True)
 
 
+class DroppingOnItsOwn(SplitHeads):
+    """dropout of its own, from torch's stream"""
+
+    caught_by = ("stacking",)
+
+    def mix(self, weights):
+        return functional.dropout(weights, 0.1, training=self.training)
+
+
 class DetachedWeights(SplitHeads):
     """no gradient reaches queries and keys"""
 

@@ -5,9 +5,11 @@ from typing import ClassVar
 
 import torch
 
-from headtohead.model import attention, layers, unfinished
+from headtohead.model import attention, unfinished
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer
+from headtohead.model.builder import Builder
+from headtohead.model.dropout import Dropout, DropoutStream
 from headtohead.model.layers import StackedEmbedding
 from headtohead.model.transformer import Transformer
 from headtohead.training.loop import StackTraining
@@ -159,23 +161,42 @@ class CausalCross(Fault):
 class DropsWhileEvaluating(Fault):
     """dropout in evaluation"""
 
-    where, name = layers, "apply_dropout"
+    where, name = Dropout, "acts"
     caught_by = ("evaluation",)
 
-    @classmethod
-    @contextmanager
-    def planted(cls):
-        from headtohead.model import blocks, transformer
+    @staticmethod
+    def wrong(right):
+        return property(lambda self: bool(self.rate))
 
-        places = (layers, blocks, transformer, attention)
-        right = layers.apply_dropout
-        for place in places:
-            place.apply_dropout = lambda x, rate, training: right(x, rate, True)
-        try:
-            yield
-        finally:
-            for place in places:
-                place.apply_dropout = right
+
+class DropsAsOne(Fault):
+    """dropout drawn for a stack as a whole"""
+
+    where, name = DropoutStream, "__init__"
+    caught_by = ("stacking",)
+
+    @staticmethod
+    def wrong(right):
+        def init(self, keys, device):
+            right(self, [key + len(keys) for key in keys], device)
+
+        return init
+
+
+class PlacesThatAct(Fault):
+    """only the places whose rate is not zero counted"""
+
+    where, name = Builder, "dropout"
+    caught_by = ("stacking",)
+
+    @staticmethod
+    def wrong(right):
+        def dropout(self, where):
+            place = right(self, where)
+            self._places -= not place.rate
+            return place
+
+        return dropout
 
 
 class ForgottenBias(Fault):

@@ -105,6 +105,6 @@ def _global(random: Tensor, dtype: torch.dtype) -> Verdict:
         return Verdict("broken", None, told, shown=told)
     if not torch.equal(torch.get_rng_state(), random):
         torch.set_rng_state(random)
-        told = "building or asking drew from torch's own stream, which belongs to dropout"
+        told = "building or asking drew from torch's own stream; every draw is a member's own"
         return Verdict("broken", None, told, shown=told)
     return Verdict("holds", 0.0, "torch's own state stays")

@@ -1,0 +1,94 @@
+"""What dropout costs a training step: drawn for each member, by torch for all, and none, in turn.
+
+    python benchmarks/dropout.py [--rounds 40] [--threads 1]
+
+One process trains the same stack three times beside each other; the table has medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from headtohead.data import cache_root, prepare
+from headtohead.experiment.resolve import resolve
+from headtohead.model.dropout import Dropout
+from headtohead.plugins import current
+from headtohead.training.loop import StackTraining
+
+SIZES = [(10, 1, 1, 40, 64, 300), (32, 2, 1, 64, 256, 600), (128, 4, 2, 512, 1024, 3000)]
+"""Width, heads, layers, feed-forward, tokens of a batch, sentences of the corpus."""
+
+
+def by_torch(self: Dropout, x: Tensor) -> Tensor:
+    """Drop as torch does, whose draws are those of the stack as a whole."""
+    assert isinstance(self.rate, float)
+    return functional.dropout(x, self.rate) if self.acts else x
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    torch.set_num_threads(asked.threads)
+    print(f"{platform.machine()}, {asked.threads} threads, torch {torch.__version__}, float32;")
+    print(f"rate 0.1 at every place, {asked.rounds} rounds\n")
+    print("| size | members | none, ms | each member's own | torch's |")
+    print("|---|---:|---:|---:|---:|")
+    for size in SIZES:
+        for members in (1, 16) if size[0] < 100 else (1, 4):
+            none, own, whole = measure(size, members, asked.rounds)
+            name = "/".join(map(str, size[:4]))
+            print(f"| {name} | {members} | {none * 1e3:.1f} | {own / none:.2f} | {whole / none:.2f} |",
+                  flush=True)  # fmt: skip
+
+
+def measure(size: tuple[int, ...], members: int, rounds: int) -> list[float]:
+    """Return the seconds of a step without dropout, with ours and with torch's."""
+    own = Dropout.forward
+    sides = [
+        (training(size, members, 0.0), own),
+        (training(size, members, 0.1), own),
+        (training(size, members, 0.1), by_torch),
+    ]
+    steps = [(stack, iter(stack._batches()), forward) for stack, forward in sides]
+    seconds: list[list[float]] = [[] for _ in sides]
+    try:
+        for _ in range(rounds):
+            for spent, (stack, batches, forward) in zip(seconds, steps, strict=True):
+                Dropout.forward = forward  # type: ignore[method-assign]
+                batch = next(batches)
+                began = time.process_time()
+                stack._step(*batch)
+                spent.append(time.process_time() - began)
+    finally:
+        Dropout.forward = own  # type: ignore[method-assign]
+    return [statistics.median(spent[len(spent) // 5 :]) for spent in seconds]
+
+
+def training(size: tuple[int, ...], members: int, rate: float) -> StackTraining:
+    width, heads, layers, d_ff, tokens, sentences = size
+    model: dict[str, Any] = {
+        "d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": rate,
+    }  # fmt: skip
+    config = resolve(
+        {"data": {"dataset": "toy-grammar", "size": sentences}, "model": model,
+         "train": {"steps": 10_000, "batch_tokens": tokens, "lr": 0.001}},
+        current(),
+    )  # fmt: skip
+    data = prepare(config.data, cache_root())
+    return StackTraining(config, range(1, members + 1), data, torch.device("cpu"))
+
+
+if __name__ == "__main__":
+    main()

@@ -66,6 +66,19 @@ def test_plugins_answers_in_two_seconds_or_little_more_than_torch_takes() -> Non
         assert seconds <= 1.5 * best_seconds(sys.executable, "-c", "import torch")
 
 
+def test_plan_imports_neither_tracking_nor_figures_nor_a_compiler(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "question: q\n"
+        "base: {data: {dataset: toy-grammar, size: 400}, train: {epochs: 1}}\n"
+        "design: [{product: {positional: [sinusoidal, rotary, alibi]}}]\n"
+    )
+    heavy = {"torch._dynamo", "torch._inductor", "sympy", "mlflow", "pandas", "matplotlib"}
+    loaded = loaded_by("plan", str(file), "--runs", str(tmp_path / "runs"))
+    assert "headtohead.model.counting" in loaded
+    assert loaded & heavy == set()
+
+
 @pytest.mark.parametrize("command", ["status", "report", "sync", "ui", "data"])
 def test_help_of_a_command_imports_neither_torch_nor_mlflow(command: str) -> None:
     assert loaded_by(command, "--help") & {"torch", "mlflow", "pandas"} == set()

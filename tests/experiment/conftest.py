@@ -83,7 +83,7 @@ def record(registry):
             "versions": versions(),
             "execution": {"stack": [run.key], "threads": 1},
         } | (changes or {})
-        (folder / "run.json").write_text(json.dumps(content))
+        (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
         alive = {"host": socket.gethostname(), "pid": os.getpid()}
         (folder / "status.json").write_text(json.dumps(alive | {"state": state} | status))
         if metrics is not None:

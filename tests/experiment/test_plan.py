@@ -147,6 +147,34 @@ def test_equal_keys_with_unequal_configurations_are_an_error(plan, record):
     )
 
 
+def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
+    first = plan(seeds=3)
+    config = first.variants[0].config.model_dump(mode="json")
+    config["train"]["lr"] = 0.5
+    for run, changes in zip(first.runs, (None, None, {"config": config}), strict=True):
+        record(first, run, changes=changes)
+    with pytest.raises(HeadToHeadError, match=r"s3-.*another train.lr"):
+        plan(seeds=3)
+
+
+def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(plan, record):
+    first = plan(seeds=2)
+    record(first, first.runs[0])
+    record(first, first.runs[1], changes={"data": {"fingerprint": "0" * 64}})
+    with pytest.raises(HeadToHeadError, match=r"s2-.*another data.fingerprint"):
+        plan(seeds=2)
+
+
+def test_the_next_plan_sees_what_has_changed_since(plan, record):
+    first = plan(seeds=2)
+    for run in first.runs:
+        folder = record(first, run, metrics={"test/exact_match": 0.5})
+    assert plan(seeds=2).remaining == []
+    (folder / "status.json").write_text(json.dumps({"state": "FAILED", "reason": "why"}))
+    second = plan(seeds=2).runs[1]
+    assert (second.state, second.reason) == ("FAILED", "why")
+
+
 def test_runtime_fields_may_differ_on_a_hit(plan, record):
     first = plan(seeds=1)
     config = first.variants[0].config.model_dump(mode="json")
@@ -360,7 +388,9 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
         record(first, run)
     seen = []
     read = existing.read_json
-    monkeypatch.setattr(existing, "read_json", lambda path: seen.append(path) or read(path))
+    monkeypatch.setattr(
+        existing, "read_json", lambda path, *parse: seen.append(path) or read(path, *parse)
+    )
     plan(PAIR, seeds=5)
     assert len(seen) == len(set(seen)) == 2 * len(first.runs)
 

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.places import dotted
+from headtohead.experiment.shared_text import SharedText
 from headtohead.runs import states
 
 _COMPARED = ("config", "data")
@@ -57,6 +58,7 @@ class ExistingRuns:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._text = SharedText()
         self._names: dict[str, list[tuple[str, str]]] = {}
         for experiment in _folders(root):
             for name in _folders(root / experiment):
@@ -80,21 +82,25 @@ class ExistingRuns:
 
     def _read(self, name: tuple[str, str]) -> Found | None:
         path = os.path.join(self.root, *name)
-        record = read_json(f"{path}/run.json")
+        record = read_json(f"{path}/run.json", self._text.parse)
         if record is None:
             return None
         return Found(*name, Path(path), record, read_json(f"{path}/status.json") or {})
 
 
-def read_json(path: str | Path) -> dict[str, Any] | None:
+def read_json(path: str | Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any] | None:
     """Return the content of a record; None if there is none yet.
+
+    Args:
+        path: Of the file.
+        parse: Reads the text.
 
     Raises:
         HeadToHeadError: If the file is there and is not a JSON mapping.
     """
     try:
-        with open(path, "rb") as file:
-            value = json.loads(file.read())
+        with open(path, "rb", buffering=0) as file:
+            value = parse(str(file.read(), "utf-8"))
     except FileNotFoundError:
         return None
     except (ValueError, OSError) as error:
@@ -106,13 +112,20 @@ def read_json(path: str | Path) -> dict[str, Any] | None:
     return value
 
 
-def refuse_difference(found: Found, identity: Mapping[str, Any]) -> None:
+def refuse_difference(found: Found, identity: Mapping[str, Any], agreed: object = None) -> None:
     """Compare the stored configuration with the planned one, which has the same key.
+
+    Args:
+        found: The stored run.
+        identity: Of the planned variant.
+        agreed: A stored configuration that was compared with it before.
 
     Raises:
         HeadToHeadError: If they differ, naming the first field.
     """
-    where = _difference(identity["config"], found.record.get("config"), ())
+    stored, where = found.record.get("config"), None
+    if stored is None or stored is not agreed:
+        where = _difference(identity["config"], stored, ())
     if where is None and found.record.get("data", {}).get("fingerprint") != identity["fingerprint"]:
         where = ("data", "fingerprint")
     if where is not None:

@@ -220,10 +220,12 @@ def _find_runs(
 ) -> dict[tuple[str, int], Found]:
     existing = ExistingRuns(root)
     found = {}
+    agreed: dict[str, object] = {}
     for run in runs:
         here = existing.find(run.key, experiment, run.directory)
         if here is not None:
-            refuse_difference(here, identities[run.variant])
+            refuse_difference(here, identities[run.variant], agreed.get(run.variant))
+            agreed[run.variant] = here.record["config"]
             found[run.variant, run.seed] = here.compared()
     return found
 
@@ -245,12 +247,15 @@ def _as_found(
 def _run(
     planned: PlannedRun, found: Found, experiment: str, used: Sequence[Registered]
 ) -> PlannedRun:
-    run = replace(planned, state=found.state, reason=found.status.get("reason"))
-    if run.is_done:
-        run = replace(run, stale=drift(found.record, used))
-    if found.experiment == experiment:
-        return replace(run, directory=found.directory)
-    return replace(run, reused_from=found.reference)
+    state, own = found.state, found.experiment == experiment
+    return replace(
+        planned,
+        state=state,
+        reason=found.status.get("reason"),
+        stale=drift(found.record, used) if state in states.RESULTS else (),
+        directory=found.directory if own else planned.directory,
+        reused_from=None if own else found.reference,
+    )
 
 
 class _Results:
@@ -270,7 +275,7 @@ class _Results:
 
     @cached_property
     def _results(self) -> list[tuple[PlannedRun, Found, dict[str, Any]]]:
-        read = ((run, found, read_json(found.path / "results.json")) for run, found in self.found)
+        read = ((run, found, read_json(f"{found.path}/results.json")) for run, found in self.found)
         return [(run, found, {"metrics": results.get("metrics", {})})
                 for run, found, results in read if results]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Parameters and floating-point operations of a variant, counted without computing anything."""
+"""Parameters and floating-point operations of a variant, counted without a run."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
 
 
@@ -40,7 +40,7 @@ def count(
     source_length: float,
     target_length: float,
 ) -> Counts:
-    """Count one run's costs on the meta device.
+    """Count one run's costs.
 
     Args:
         config: The variant.
@@ -63,12 +63,20 @@ def _count(
     config_json: str, source_words: int, target_words: int, source_length: int, target_length: int
 ) -> Counts:
     config = RunConfig.model_validate_json(config_json)
-    model = Transformer(config, None, source_words, target_words).eval()
-    source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
-    target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
-    lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
-    with FlopCounterMode(display=False) as flops, torch.no_grad():
-        model(source, lengths, target, lengths)
+
+    def of_shapes(operations: Operations) -> Counts:
+        model = Transformer(config, None, source_words, target_words).eval()
+        source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
+        target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
+        lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
+        with operations:
+            model(source, lengths, target, lengths)
+        return _counts(model, operations.flops / target_length)
+
+    return counted(of_shapes)
+
+
+def _counts(model: Transformer, flops_per_token: float) -> Counts:
     total = sum(parameter.numel() for parameter in model.parameters())
     vocabulary = sum(
         parameter.numel()
@@ -89,7 +97,7 @@ def _count(
         total=total,
         non_embedding=total - vocabulary,
         attention=attention,
-        flops_per_token=flops.get_total_flops() / target_length,
+        flops_per_token=flops_per_token,
         inner_width=geometry.heads * geometry.key_width,
         path=model.paths,
     )

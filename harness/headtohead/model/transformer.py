@@ -62,6 +62,7 @@ class Transformer(nn.Module):
         self.config = config
         build = Builder(configs or [config] * len(seeds or [1]), seeds)
         model = config.model
+        self.has_numbers = seeds is not None
         self.members = len(build.generators)
         self.sizes = build.sizes
         self.rows = find_rows(model, source_words, target_words)
@@ -450,7 +451,7 @@ class Transformer(nn.Module):
                 keep = keep.view(self.members, -1, 1, *keep.shape[1:])
         if drawn is not None:
             return View(drawn, drawn, keep, drawn=True)
-        return View(query.row, key.row, keep)
+        return View(query.row, key.row, keep, has_numbers=self.has_numbers)
 
     def _cross_view(
         self,

@@ -28,6 +28,8 @@ class View:
     keep: Tensor | None
     drawn: bool = False
     """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
+    has_numbers: bool = True
+    """Whether what is kept is that of sentences; of a model of shapes it tells nothing."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     def additive(self, dtype: torch.dtype, fill: Fill) -> Tensor | None:
@@ -58,7 +60,7 @@ class View:
         keep = self.keep
         if keep is None or keep.shape[-2] == 1:
             return "same"
-        if keep.is_meta:
+        if not self.has_numbers:
             return None
         live = keep.any(-2, keepdim=True)
         if bool((keep == live).all()):
@@ -69,7 +71,7 @@ class View:
     @cached_property
     def has_dead_rows(self) -> bool:
         """Whether any query keeps no key; shapes without numbers do not tell."""
-        if self.keep is None or self.keep.is_meta:
+        if self.keep is None or not self.has_numbers:
             return False
         return bool(self.dead_rows.any())
 

@@ -1,0 +1,118 @@
+"""Operations are those that torch counts of shapes alone, wherever they are counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from headtohead.model import operations
+from headtohead.model.counting import _count, count
+from headtohead.model.transformer import Transformer
+from headtohead.testing.tiny import tiny_config
+
+WORDS = (11, 13)
+LENGTHS = (6, 5)
+
+VARIANTS = {
+    "plain": {},
+    "rotated, grouped": {"positional": "rotary", "attention": "grouped-query"},
+    "with a bias": {"positional": "alibi", "attention": "qk-norm"},
+    "with scores and values": {"positional": "shaw-relative", "attention": "talking-heads"},
+    "a bias of a small network": {"positional": "fire", "attention": "independent-heads"},
+    "without a mask in the decoder": {"attention": "linear", "masking": "none"},
+    "with prefix sums": {"attention": "linear"},
+    "differential": {"attention": "differential", "positional": "t5-relative"},
+    "seventy heads": {"d_model": 140, "heads": 70},
+    "one row of words": {"tied": "all", "vocabulary_rows": 40, "bias": False},
+}  # fmt: skip
+
+
+@cache
+def by_torch(name: str) -> int:
+    """Count on the device of shapes with torch's own counter."""
+    config = tiny_config(**VARIANTS[name])
+    model = Transformer(config, None, *WORDS).eval()
+    source, target = (torch.zeros(1, 1, n, dtype=torch.long, device="meta") for n in LENGTHS)
+    lengths = torch.ones(1, 1, dtype=torch.long, device="meta")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        logits = model(source, lengths, target, lengths)
+    assert logits.is_meta
+    return counter.get_total_flops()
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered():
+    """Forget what was counted."""
+    _count.cache_clear()
+    yield
+    _count.cache_clear()
+
+
+@pytest.fixture
+def where(monkeypatch):
+    """Watch on which devices operations are counted."""
+    seen = []
+    of_shapes = operations.Operations.__torch_dispatch__
+
+    def watched(self, func, types, args=(), kwargs=None):
+        out = of_shapes(self, func, types, args, kwargs)
+        if isinstance(out, torch.Tensor):
+            seen.append(out.device.type)
+        return out
+
+    monkeypatch.setattr(operations.Operations, "__torch_dispatch__", watched)
+    return seen
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_is_computed_counts_as_torch_counts_shapes(name, where):
+    found = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
+    assert found.flops_per_token * LENGTHS[1] == by_torch(name) > 0
+    assert set(where) == {"cpu"}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_FLOPS"])
+def test_what_is_too_large_counts_the_same_as_shapes(name, limit, where, monkeypatch):
+    config = tiny_config(**VARIANTS[name])
+    small = count(config, *WORDS, *LENGTHS)
+    _count.cache_clear()
+    where.clear()
+    monkeypatch.setattr(operations, limit, 1000)
+    assert count(config, *WORDS, *LENGTHS) == small
+    assert where[-1] == "meta"
+
+
+def test_a_model_larger_than_any_memory_is_counted():
+    found = count(tiny_config(d_model=2**16, d_ff=2**18), 10**6, 10**6, *LENGTHS)
+    assert found.total > 2 * 10**11
+
+
+def test_counting_leaves_threads_and_draws_as_they_were():
+    torch.set_num_threads(2)
+    try:
+        before = torch.get_rng_state()
+        count(tiny_config("fire"), *WORDS, *LENGTHS)
+        assert torch.get_num_threads() == 2
+        assert torch.equal(torch.get_rng_state(), before)
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_counting_loads_no_compiler():
+    code = (
+        "import sys\n"
+        "from headtohead.model.counting import count\n"
+        "from headtohead.testing.tiny import tiny_config\n"
+        "for positional, attention in (('sinusoidal', 'split-heads'), ('rotary', 'qk-norm'),\n"
+        "                              ('t5-relative', 'qk-norm')):\n"
+        "    count(tiny_config(positional, attention=attention), 11, 13, 6, 5)\n"
+        "print({'torch._dynamo', 'torch._inductor', 'sympy'} & set(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

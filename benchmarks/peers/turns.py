@@ -1,0 +1,44 @@
+"""A turn: some steps of one side, timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Step = Callable[[], tuple[Tensor | float, int]]
+"""Trains one step and returns its mean loss and the target words in it."""
+
+
+class Turned(NamedTuple):
+    """What a turn brought: the loss of each step, the words that were predicted, the time."""
+
+    losses: list[float]
+    words: int
+    seconds: float
+
+
+Side = Callable[[int], Turned]
+"""Trains so many steps."""
+
+
+def in_turns(step: Step, device: torch.device) -> Side:
+    """Return a side that takes steps; its losses are read when the turn is over."""
+
+    def turn(steps: int) -> Turned:
+        wait(device)
+        began = time.perf_counter()
+        found = [step() for _ in range(steps)]
+        wait(device)
+        seconds = time.perf_counter() - began
+        return Turned([float(loss) for loss, _ in found], sum(words for _, words in found), seconds)
+
+    return turn
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()

@@ -56,6 +56,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--clock", choices=["wall", "processor"], default="wall",
+        help="processor: seconds of all cores together, for a machine that others use too",
+    )  # fmt: skip
     parser.add_argument("--joeynmt", type=Path, help="the Python of an environment that has it")
     parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="beside headtohead")
     parser.add_argument("--out", type=Path)
@@ -104,10 +108,10 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
                 found.setdefault(name, []).append(side(steps))
             print(f"turn {turn} of {options.turns}", flush=True)
         return tables.speed(
-            {name: turns[1:] for name, turns in found.items()},
+            {name: turns[1:] for name, turns in found.items()}, options.clock,
             f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
             f"pairs a step; {options.turns} turns of {steps} steps, sides in turn",
-        )
+        )  # fmt: skip
 
 
 def losses(options: argparse.Namespace, setting: Setting) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from ours import Batches, Pairs
+from ours import Pairs
 from sizes import DROPOUT, EOS, PAD, PLACES, SOS, Size
 from torch import Tensor, nn
 from weights import Names, Weights, give, sinusoids

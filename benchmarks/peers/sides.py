@@ -22,6 +22,7 @@ from xtransformer import XTransformer
 
 NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers",
          "JoeyNMT")  # fmt: skip
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Setting:
     alike: bool = True
     dropout: float = DROPOUT
     precision: str = "float32"
-    device: torch.device = torch.device("cpu")
+    device: torch.device = CPU
     threads: int = 1
     joeynmt: Path | None = None
 
@@ -108,9 +109,7 @@ class Sides:
         model = self._placed(
             hugging.marian(setting.size, self.words, self.weights, setting.dropout)
         )
-        step = hugging.StepByStep(
-            model, setting.size.lr, setting.device, setting.precision, **told
-        )
+        step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **told)
         return in_turns(step, setting.device)
 
     def _joeynmt(self) -> Side:

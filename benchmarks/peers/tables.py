@@ -15,12 +15,15 @@ from turns import Turned
 from headtohead.training.loop import StackTraining
 
 
-def speed(found: Mapping[str, Sequence[Turned]], how: str) -> str:
-    """Return the rates of all sides; ratios are of turns beside each other."""
-    rates = {name: [one.words / one.seconds for one in turns] for name, turns in found.items()}
+def speed(found: Mapping[str, Sequence[Turned]], clock: str, how: str) -> str:
+    """Return the rates of all sides by a clock; ratios are of turns beside each other."""
+    field = {"wall": "seconds", "processor": "processor"}[clock]
+    rates = {
+        name: [one.words / getattr(one, field) for one in turns] for name, turns in found.items()
+    }
     own = rates["headtohead"]
     lines = [
-        how, "",
+        f"{how}; {clock} time", "",
         "| side | target tokens a second (median) | headtohead is faster by | range over turns |",
         "|---|---:|---:|---:|",
     ]  # fmt: skip
@@ -35,9 +38,7 @@ def speed(found: Mapping[str, Sequence[Turned]], how: str) -> str:
 
 def losses(found: Mapping[str, Sequence[Sequence[float]]], last: int, how: str) -> str:
     """Return each side's mean loss over its last steps, and how far it is from ours."""
-    means = {
-        name: [statistics.mean(one[-last:]) for one in seeds] for name, seeds in found.items()
-    }
+    means = {name: [statistics.mean(one[-last:]) for one in seeds] for name, seeds in found.items()}
     own = means["headtohead"]
     lines = [
         f"{how}, {len(own)} seeds", "",
@@ -78,7 +79,7 @@ def machine(setting: Setting) -> str:
     name = (
         torch.cuda.get_device_name()
         if setting.device.type == "cuda"
-        else f"{platform.machine()}, {setting.threads} threads"
+        else f"{platform.machine()}, {setting.threads} thread{'s' * (setting.threads > 1)}"
     )
     return f"{name}, torch {torch.__version__}, {setting.precision}"
 

@@ -14,11 +14,15 @@ Step = Callable[[], tuple[Tensor | float, int]]
 
 
 class Turned(NamedTuple):
-    """What a turn brought: the loss of each step, the words that were predicted, the time."""
+    """What a turn brought: the loss of each step, the words that were predicted, the time.
+
+    ``seconds`` are on the clock, ``processor`` those of all cores together.
+    """
 
     losses: list[float]
     words: int
     seconds: float
+    processor: float
 
 
 Side = Callable[[int], Turned]
@@ -30,11 +34,12 @@ def in_turns(step: Step, device: torch.device) -> Side:
 
     def turn(steps: int) -> Turned:
         wait(device)
-        began = time.perf_counter()
+        began, worked = time.perf_counter(), time.process_time()
         found = [step() for _ in range(steps)]
         wait(device)
-        seconds = time.perf_counter() - began
-        return Turned([float(loss) for loss, _ in found], sum(words for _, words in found), seconds)
+        seconds, processor = time.perf_counter() - began, time.process_time() - worked
+        losses, words = zip(*found, strict=True)
+        return Turned([float(one) for one in losses], sum(words), seconds, processor)
 
     return turn
 

@@ -1,8 +1,9 @@
 """The weights that headtohead drew, under the names that every peer has for them.
 
-Names between the two are plain: ``source``, ``target`` and ``words``, then ``encoder.0.attention.q``
-and ``.k``, ``.v``, ``.o``, ``.attention_norm``, ``.inner``, ``.outer``, ``.feed_forward_norm``; in
-the decoder ``.cross`` and ``.cross_norm`` too; all of them with ``.weight`` and most with ``.bias``.
+Names between the two are plain: ``source``, ``target`` and ``words``; in a layer, as
+``encoder.0``, ``attention.q``, ``.k``, ``.v`` and ``.o``, ``inner`` and ``outer``,
+``attention_norm`` and ``feed_forward_norm``, in the decoder ``cross`` and ``cross_norm`` too. All
+of them end in ``.weight`` or ``.bias``.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ def _plain(name: str, value: Tensor) -> dict[str, Tensor]:
         return {f"{layer}.{last}.{kind}".lstrip("."): value.clone()}
     parts = value.chunk(len(joined[last]))
     return {
-        f"{layer}.{one}.{kind}": part.clone()
-        for one, part in zip(joined[last], parts, strict=True)
+        f"{layer}.{one}.{kind}": part.clone() for one, part in zip(joined[last], parts, strict=True)
     }
 
 
@@ -90,7 +90,7 @@ def give(model: nn.Module, weights: Weights, called: Callable[[str], str]) -> No
 
 
 def joined(weights: Weights) -> dict[str, Tensor]:
-    """Return weights with ``q``, ``k`` and ``v`` as one tensor ``in``, as torch's attention has it."""
+    """Return weights with ``q``, ``k`` and ``v`` joined to one ``in``, as torch has them."""
     found = {name: one for name, one in weights.items() if not re.search(r"\.[qkv]\.", name)}
     for name in weights:
         if ".q." in name:
@@ -104,4 +104,3 @@ def sinusoids(places: int, width: int) -> Tensor:
     even = torch.arange(0, width, 2, dtype=torch.float64)
     angles = torch.arange(places)[:, None] * 10000.0 ** (-even / width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
-

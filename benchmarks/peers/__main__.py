@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import statistics
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,14 +49,14 @@ def main() -> None:
     parser.add_argument("what", choices=list(STEPS))
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
     parser.add_argument("--size", choices=[one.name for one in SIZES], default=SIZES[0].name)
-    parser.add_argument("--turns", type=int, default=5, help="of each side, after a first one")
-    parser.add_argument("--steps", type=int, help="of a turn, or of a training")
-    parser.add_argument("--seeds", type=int, default=3, help="trainings of each side")
-    parser.add_argument("--last", type=int, default=50, help="steps whose losses are averaged")
-    parser.add_argument("--batch-tokens", type=int, help="of a batch, other than the size has")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--turns", type=count, default=5, help="of each side, after a first one")
+    parser.add_argument("--steps", type=count, help="of a turn, or of a training")
+    parser.add_argument("--seeds", type=count, default=3, help="trainings of each side")
+    parser.add_argument("--last", type=count, default=50, help="steps whose losses are averaged")
+    parser.add_argument("--batch-tokens", type=count, help="of a batch, other than the size has")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument(
         "--clock", choices=["wall", "processor"], default="wall",
         help="processor: seconds of all cores together, for a machine that others use too",
@@ -67,6 +68,8 @@ def main() -> None:
     for path in (options.file, options.joeynmt):
         if path is not None and not path.is_file():
             parser.error(f"'{path}' is no file")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU that torch can use")
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -78,6 +81,13 @@ def main() -> None:
     print(text)
     if options.out:
         options.out.write_text(text, encoding="utf-8")
+
+
+def count(text: str) -> int:
+    """Return a number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+    return int(text)
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
@@ -120,7 +130,7 @@ def losses(options: argparse.Namespace, setting: Setting) -> str:
     for seed in range(1, options.seeds + 1):
         for name, side in trained(dataclasses.replace(setting, seed=seed), names_of(options)):
             found.setdefault(name, []).append(side.losses)
-            last = sum(side.losses[-options.last :]) / options.last
+            last = statistics.mean(side.losses[-options.last :])
             print(f"seed {seed}, {name}: {last:.4f}, {side.seconds:.0f} s", flush=True)
     pairs = ours.pairs_a_step(setting.training())
     return tables.losses(

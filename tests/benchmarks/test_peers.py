@@ -20,7 +20,7 @@ STEPS = 5
 
 @pytest.fixture(scope="module")
 def sides() -> Iterator[ModuleType]:
-    """The module ``benchmarks/peers/sides.py``, whose neighbours are found as a script finds them."""
+    """The module ``benchmarks/peers/sides.py``, its neighbours found as the script finds them."""
     before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
@@ -74,8 +74,15 @@ def test_x_transformers_begins_from_the_same_model(losses: dict[str, list[float]
     assert losses["x-transformers"][0] == pytest.approx(losses["headtohead"][0], abs=1e-6)
 
 
-def test_a_file_that_is_not_there_is_one_line() -> None:
-    words = [sys.executable, str(FOLDER), "speed", "--file", "nowhere.tsv"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--file", "nowhere.tsv"], "'nowhere.tsv' is no file"),
+        (["--file", __file__, "--steps", "0"], "argument --steps: '0' is no number from 1 on"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], says: str) -> None:
+    command = [sys.executable, str(FOLDER), "speed", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == "peers: error: 'nowhere.tsv' is no file"
+    assert done.stderr.splitlines()[-1] == f"peers: error: {says}"

@@ -1,0 +1,87 @@
+"""headtohead's side: a stack of one, whose weights and batches the other sides are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from sizes import DROPOUT, PAD, Size
+from torch import Tensor
+from turns import Step
+
+from headtohead.data import cache_root, prepare
+from headtohead.experiment.resolve import resolve
+from headtohead.plugins import current
+from headtohead.training.loop import StackTraining
+
+Batches = Iterator[tuple[Tensor, Tensor, int]]
+"""Source and target ids, ``[row, time]``, padded with 0, and how many words are predicted."""
+
+Pairs = list[tuple[list[int], list[int]]]
+
+
+def start(
+    size: Size, file: Path, seed: int, device: torch.device, precision: str = "float32",
+    dropout: float = DROPOUT,
+) -> StackTraining:  # fmt: skip
+    """Return a training of the Transformer as its paper has it, with Adam as torch has it."""
+    config = resolve(
+        {
+            "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": str(file.resolve()),
+                     **size.data},
+            "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
+                      "d_ff": size.d_ff, "norm": "post", "dropout_embedding": dropout,
+                      "dropout_residual": dropout, "dropout_attention": 0.0, "dropout_ffn": 0.0},
+            "train": {"steps": 10**6, "schedule": "constant", "lr": size.lr, "clip_norm": None,
+                      "optimizer": "adam", "betas": [0.9, 0.999], "eps": 1e-8,
+                      "batch_tokens": size.batch_tokens, "precision": precision},
+        },
+        current(),
+    )  # fmt: skip
+    return StackTraining(config, [seed], prepare(config.data, cache_root()), device)
+
+
+def vocabularies(training: StackTraining) -> tuple[int, int]:
+    """Return how many words source and target have."""
+    return training.model.rows.source, training.model.rows.target
+
+
+def pairs_a_step(training: StackTraining) -> int:
+    return round(len(training.splits["train"]) / training.plan.steps_per_epoch)
+
+
+def own_step(training: StackTraining) -> Step:
+    """Return a step of headtohead's own loop."""
+    batches = training._batches()
+
+    def step() -> tuple[Tensor, int]:
+        batch, live = next(batches)
+        before = training.loss_sums.clone()
+        training._step(batch, live)
+        return (training.loss_sums - before)[0], live
+
+    return step
+
+
+def batches(training: StackTraining) -> Batches:
+    """Yield the batches that headtohead has, from the first, in its order."""
+    split = training.splits["train"]
+    seed = training.progress.members[0].seed
+    for epoch in range(10**6):
+        for rows, source_time, target_time in training.plan.batches([seed], epoch, 0):
+            batch = split.batch(rows.to(training.device), source_time, target_time)
+            written = batch.writes[0]
+            target = torch.cat([batch.reads[0, :, :1], written.clamp(min=PAD)], dim=1)
+            yield batch.source[0], target, int((written >= 0).sum())
+
+
+def pairs(training: StackTraining) -> Pairs:
+    """Return the training pairs as lists of ids, boundary tokens included."""
+    split = training.splits["train"]
+    lengths = zip(split.source_lengths.tolist(), split.target_lengths.tolist(), strict=True)
+    sources, targets = split.source.tolist(), split.target.tolist()
+    return [
+        (source[:read], [reads[0], *writes[:written]])
+        for source, (reads, writes), (read, written) in zip(sources, targets, lengths, strict=True)
+    ]

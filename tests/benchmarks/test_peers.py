@@ -1,0 +1,88 @@
+"""The sides of the comparison with peers train the same model: their losses are the same."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
+EXACT = ("notebook", "torch.nn.Transformer", "transformers")
+STEPS = 5
+
+
+@pytest.fixture(scope="module")
+def sides() -> Iterator[ModuleType]:
+    """The module ``benchmarks/peers/sides.py``, its neighbours found as the script finds them."""
+    before = set(sys.modules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FOLDER)
+        import sides
+
+        yield sides
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == FOLDER:
+            del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three hundred pairs of one to nine made-up words."""
+    draw = random.Random(1)
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    lines = [
+        "\t".join(
+            " ".join("".join(draw.choices("abc", k=3)) for _ in range(draw.randint(1, 9)))
+            for _ in range(2)
+        )
+        for _ in range(300)
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def losses(sides: ModuleType, file: Path) -> dict[str, list[float]]:
+    """The losses of all sides but JoeyNMT, in float64 without dropout."""
+    import sizes
+
+    pytest.importorskip("accelerate")
+    size = sizes.Size(16, 2, 2, 48, lr=1e-2, batch_tokens=96, data={"valid": 20, "test": 20})
+    setting = sides.Setting(size, file, STEPS, dropout=0.0, precision="float64")
+    with warnings.catch_warnings(), ExitStack() as stack:
+        warnings.simplefilter("ignore")  # the peers' own
+        made = sides.Sides(setting, stack).make(sides.NAMES[:5])
+        return {name: side(STEPS).losses for name, side in made}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_peer_has_the_losses_of_headtohead(name: str, losses: dict[str, list[float]]) -> None:
+    own = losses["headtohead"]
+    assert own[-1] < own[0] - 0.1, "nothing was learnt"
+    assert losses[name] == pytest.approx(own, abs=1e-6)
+
+
+def test_x_transformers_begins_from_the_same_model(losses: dict[str, list[float]]) -> None:
+    """Its attentions, norms and logits have no biases, which are zero at first."""
+    assert losses["x-transformers"][0] == pytest.approx(losses["headtohead"][0], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--file", "nowhere.tsv"], "'nowhere.tsv' is no file"),
+        (["--file", __file__, "--steps", "0"], "argument --steps: '0' is no number from 1 on"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], says: str) -> None:
+    command = [sys.executable, str(FOLDER), "speed", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"peers: error: {says}"

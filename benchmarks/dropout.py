@@ -49,8 +49,8 @@ def main() -> None:
         for members in (1, 16) if size[0] < 100 else (1, 4):
             none, own, whole = measure(size, members, asked.rounds)
             name = "/".join(map(str, size[:4]))
-            print(f"| {name} | {members} | {none * 1e3:.1f} | {own / none:.2f} | {whole / none:.2f} |",
-                  flush=True)  # fmt: skip
+            shares = f"{own / none:.2f} | {whole / none:.2f}"
+            print(f"| {name} | {members} | {none * 1e3:.1f} | {shares} |", flush=True)
 
 
 def measure(size: tuple[int, ...], members: int, rounds: int) -> list[float]:

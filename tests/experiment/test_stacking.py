@@ -67,6 +67,16 @@ def test_no_process_stands_idle_while_there_are_runs(wide, workers, most, expect
     assert sizes_of(arranged(wide, workers, most)) == expected
 
 
+@pytest.mark.parametrize(("seeds", "variants"), [(2, 2), (12, 1)])
+def test_a_variant_whose_runs_fill_a_stack_has_its_own(plan, seeds, variants):
+    sizes = "model.d_model=48", "model.d_ff=96", "train.batch_tokens=512"
+    found = plan("design:\n- product: {positional: [sinusoidal, alibi]}\n", *sizes, seeds=seeds)
+    stacks = arranged(found, workers=1)
+    assert {len({run.variant for run in stack}) for stack in stacks} == {variants}
+    assert sum(map(len, stacks)) == 2 * seeds
+    assert len(arrange(found, found.runs, 1, "cuda", {})) == 1
+
+
 def test_a_model_that_is_busy_alone_is_not_stacked(plan):
     large = [f"model.{name}={size}" for name, size in
              {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]  # fmt: skip

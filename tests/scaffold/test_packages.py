@@ -43,7 +43,7 @@ def test_their_experiments_plan_and_name_them(installation) -> None:
     for family, done in installation.h2h_each(dict.fromkeys(FAMILIES, words)).items():
         assert done.returncode == 0, done.stderr
         assert f"my-{family}" in done.stdout
-        assert "2 stacks" in done.stdout or "3 stacks" in done.stdout, done.stdout
+        assert "to run in " in done.stdout, done.stdout
 
 
 def test_their_entries_train(installation) -> None:

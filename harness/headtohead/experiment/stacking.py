@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,13 @@ faster the more there were; of 6 million each, 6 were no faster than one, and 36
 MOST = {"cpu": 64, "cuda": 128}
 """Members of a stack, whatever is measured."""
 
+FULL = 2_500_000
+"""Numbers from which a stack of one variant's runs is kept to itself on a CPU.
+
+More members of other variants would bring it nothing, and tables of each member's own cost a tenth
+(docs/performance.md).
+"""
+
 
 def processors(device: str) -> int:
     """Return how many processes train at once unless told: one a core, or one a GPU."""
@@ -40,6 +48,9 @@ def processors(device: str) -> int:
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
+
+Key = tuple[str, str]
+"""What runs that may train together share: their shape, and their variant where it is by itself."""
 
 SIZES = "stack-sizes.json"
 """File beside the prepared data: members that pay, by machine and digest of the shape."""
@@ -89,7 +100,7 @@ def arrange(
 
     Stacks of one shape are as equal in size as can be, no larger than pays, and at least as many as
     there are processes to train them, where there are enough runs. Runs that are most alike stand
-    side by side.
+    side by side, and a variant whose runs fill a stack has its own.
 
     Args:
         plan: What the runs belong to.
@@ -103,19 +114,21 @@ def arrange(
     configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
     shapes = {slug: shape(config, registry) for slug, config in configs.items()}
     likeness = {slug: _likeness(config) for slug, config in configs.items()}
-    found: dict[str, list[PlannedRun]] = {}
+    found: dict[Key, list[PlannedRun]] = {}
+    seeds = Counter(run.variant for run in runs)
     for run in runs:
-        found.setdefault(shapes[run.variant], []).append(run)
+        full = device == "cpu" and seeds[run.variant] * _numbers(plan, run) >= FULL
+        found.setdefault((shapes[run.variant], run.variant if full else ""), []).append(run)
     for members in found.values():
         members.sort(key=lambda run: likeness[run.variant])
     counts = {
-        name: math.ceil(
-            len(members) / (sizes.get(digest(name)) or _estimated(plan, members[0], device))
+        key: math.ceil(
+            len(members) / (sizes.get(digest(key[0])) or _estimated(plan, members[0], device))
         )
-        for name, members in found.items()
+        for key, members in found.items()
     }
-    _keep_busy(counts, {name: len(members) for name, members in found.items()}, workers)
-    return [part for name, members in found.items() for part in _cut(members, counts[name])]
+    _keep_busy(counts, {key: len(members) for key, members in found.items()}, workers)
+    return [part for key, members in found.items() for part in _cut(members, counts[key])]
 
 
 def _likeness(config: RunConfig) -> tuple[str, ...]:
@@ -125,20 +138,24 @@ def _likeness(config: RunConfig) -> tuple[str, ...]:
 
 
 def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
-    config, data = plan.by_slug[run.variant].config, plan.data_of(run.variant)
     if device != "cpu":
         return MOST["cuda"]
-    one = activations(config, len(data.source_vocabulary), len(data.target_vocabulary))
-    return max(1, min(MOST["cpu"], ENOUGH // one))
+    return max(1, min(MOST["cpu"], ENOUGH // _numbers(plan, run)))
 
 
-def _keep_busy(counts: dict[str, int], runs: Mapping[str, int], workers: int) -> None:
+def _numbers(plan: Plan, run: PlannedRun) -> int:
+    data = plan.data_of(run.variant)
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    return activations(plan.by_slug[run.variant].config, *words)
+
+
+def _keep_busy(counts: dict[Key, int], runs: Mapping[Key, int], workers: int) -> None:
     """Cut further where processes would stand idle: in the last round too, if rounds are few."""
     while counts:
         total = sum(counts.values())
         if total >= 4 * workers or (total >= workers and total % workers == 0):
             return
-        largest = max(counts, key=lambda name: runs[name] / counts[name])
+        largest = max(counts, key=lambda key: runs[key] / counts[key])
         if counts[largest] >= runs[largest]:
             return
         counts[largest] += 1

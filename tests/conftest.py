@@ -19,6 +19,10 @@ Command = Callable[..., Completed]
 # Tests start hundreds of processes. Each compiled every module anew where this is set.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# One thread for tiny tensors, here and in every process that is started: more only cost time.
+# Torch reads it when it is loaded, which nothing has done yet.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 
 @pytest.fixture(scope="session")
 def h2h_here() -> Command:

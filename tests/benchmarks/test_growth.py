@@ -75,6 +75,8 @@ def test_the_time_of_a_run_does_not_grow_with_their_number(
             began = time.process_time()
             work(file)
             seconds[file].append(time.process_time() - began)
+        if min(seconds[large]) < 4 * ALLOWED * min(seconds[small]):
+            break  # the rest would only take out more of the clock's noise
     assert min(seconds[large]) < 4 * ALLOWED * min(seconds[small]), seconds
 
 

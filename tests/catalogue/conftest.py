@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-import torch
 
 from headtohead.catalogue.__main__ import built_in_and
 from headtohead.catalogue.content import Section
 from headtohead.catalogue.writing import files_of
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from headtohead.plugins import load_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-plugin.md"
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
 SMALL = """
 question: Does the outside encoding train?
 base:
@@ -84,8 +86,8 @@ def test_the_example_is_complete_in_about_30_lines() -> None:
     assert 20 <= len([line for line in code.splitlines() if line.strip()]) <= 32
 
 
-def test_the_first_command_writes_what_the_page_shows(folder: Path) -> None:
-    written = h2h(folder, "new-plugin", "positional", "tisa")
+def test_the_first_command_writes_what_the_page_shows(folder: Path, h2h_here: Command) -> None:
+    written = h2h_here(folder, "new-plugin", "positional", "tisa")
     assert written.returncode == 0, written.stderr
     assert (folder / "tisa" / "pyproject.toml").read_text("utf-8") == PYPROJECT
     assert (folder / "tisa" / "test_h2h_tisa.py").read_text("utf-8") == CONTRACT
@@ -151,12 +153,14 @@ def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(
     assert int(passed.group(1)) >= 15
 
 
-def test_check_says_of_the_planted_mistake_what_the_page_says(folder: Path) -> None:
+def test_check_says_of_the_planted_mistake_what_the_page_says(
+    folder: Path, h2h_here: Command
+) -> None:
     taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign)
                   for sign in "-+")  # fmt: skip
     assert PLUGIN.count(taken) == 1
     (folder / "h2h_tisa.py").write_text(PLUGIN.replace(taken, put), encoding="utf-8")
-    done = h2h(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
+    done = h2h_here(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
     assert done.returncode == 1, done.stdout + done.stderr
     said = [spoken(line) for line in done.stdout.splitlines()]
     assert [line for line in map(spoken, SAID.splitlines()) if line not in said] == []
@@ -169,9 +173,7 @@ def spoken(line: str) -> str:
     return " ".join(re.sub(r"\d[\d.e+-]*", "0", line).split())
 
 
-def test_a_plugin_file_is_loaded_for_one_call(
-    folder: Path, h2h_here: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_a_plugin_file_is_loaded_for_one_call(folder: Path, h2h_here: Command) -> None:
     training = ("run", "tisa.yaml", "--plugin", "h2h_tisa.py", "--no-tracking")
     done = h2h_here(folder, *training, H2H_CACHE=str(folder / "cache"))
     assert done.returncode == 0, done.stderr
@@ -269,9 +271,9 @@ def test_a_missing_plugin_file_is_said_to_be_missing(tmp_path: Path) -> None:
     assert refusal(path) == f"plugin file '{path}' does not exist"
 
 
-def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path) -> None:
+def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path, h2h_here: Command) -> None:
     plugin_file(folder, "import no_such_module\n")
-    done = h2h(folder, "plugins", "--plugin", "p.py")
+    done = h2h_here(folder, "plugins", "--plugin", "p.py")
     assert done.returncode == 2
     assert done.stderr == (
         "h2h: plugin 'p.py' (file) failed to import: "

@@ -85,9 +85,9 @@ def imported(saved, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved, command, tmp_path):
+def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
-    code, out, err = command(
+    code, out, err = h2h(
         "import", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads
     )
     assert (code, err) == (0, "")

@@ -35,14 +35,6 @@ def file(tmp_path_factory):
     return path
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def training(file, tmp_path):
     """The recipe's own choices at a small size, in float64; losses of every step are kept."""

@@ -10,6 +10,7 @@ import sysconfig
 import venv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ class Installation:
         return subprocess.run(
             [self.python, *arguments], cwd=folder, capture_output=True, text=True, check=False,
             timeout=280,
-            env=os.environ | {"H2H_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"H2H_CACHE": str(folder / "cache")},
         )  # fmt: skip
 
     def h2h(self, folder: Path, *arguments: str) -> Completed:
@@ -110,13 +111,6 @@ Invoke = Callable[..., Completed]
 
 
 @pytest.fixture
-def h2h(tmp_path: Path) -> Invoke:
+def h2h(tmp_path: Path, h2h_here: Invoke) -> Invoke:
     """Run the command line of this environment in an empty folder."""
-
-    def call(*arguments: str) -> Completed:
-        return subprocess.run(
-            [sys.executable, "-m", "headtohead.cli", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-
-    return call
+    return partial(h2h_here, tmp_path)

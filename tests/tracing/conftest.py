@@ -1,22 +1,12 @@
 """Small models and sentences whose forward passes are told."""
 
 import pytest
-import torch
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.tracing import Sentences, Trace, collect
 
 WORDS = ["<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we"]
-
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread():
-    """Use one thread for tiny tensors: more only cost time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -147,7 +147,7 @@ class DatasetContract:
             assert [group for group, found in parts.items() if len(found) > 1] == []
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=16)
 def _shared_corpora(name: str, options_json: str) -> list[tuple[str, Corpus, Corpus]]:
     """Load every split of a dataset twice, once for all tests of it."""
     entry = plugins.current().dataset(name)

@@ -17,13 +17,13 @@ def a_seed_decides_everything(subject: Subject) -> Verdict:
     """A seed gives the same weights and logits twice, alone and in a stack; another seed others."""
     stacked, again = (_start(subject, subject.seeds) for _ in range(2))
     last = len(subject.seeds) - 1
-    alone = _start(subject, subject.seeds[last:]).state_dict()
+    alone, repeated = _start(subject, subject.seeds[last:]).state_dict(), again.state_dict()
     table = stacked.target_embedding.weight
     if last and bool((table[0] == table[1]).all()):
         return Verdict("broken", 0.0, "two seeds start with the same weights")
     verdicts = [_logits(subject, stacked)]
     for name, value in stacked.state_dict().items():
-        twice, single = again.state_dict()[name], alone[name]
+        twice, single = repeated[name], alone[name]
         told = f"{name}: difference of a member's start in a stack and alone"
         verdicts.append(_weights(value, twice, f"{name}: difference of two builds with one seed"))
         verdicts.append(_weights(value[last], single[0], told))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if Path(__file__).parent in item.path.parents:
         for warning in MLFLOWS_OWN:
             item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="session")
+def benchmark() -> Iterator[Callable[[str], ModuleType]]:
+    """Return a function that loads a script of ``benchmarks/``, which finds its neighbours."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+        yield importlib.import_module
 
 
 @pytest.fixture(scope="session")

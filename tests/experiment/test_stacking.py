@@ -84,6 +84,14 @@ def test_a_model_that_is_busy_alone_is_not_stacked(plan):
     assert sizes_of(arranged(found, workers=2)) == [1] * 4
 
 
+def test_members_that_would_be_slower_together_are_left_apart(plan):
+    # Each of 15 million numbers: two of them were measured to go slower than two processes.
+    found = plan("", "model.d_model=128", "model.d_ff=512", "model.layers=2", "model.heads=4",
+                 "train.batch_tokens=2048", seeds=8)  # fmt: skip
+    assert sizes_of(arranged(found, workers=2)) == [1] * 8
+    assert sizes_of(arranged(found, workers=2, most=2)) == [2] * 4
+
+
 def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
     assert remembered(tmp_path, "cpu") == {}
     files.write_json(tmp_path / "stack-sizes.json", {machine("cpu"): {"a": 4}, "other": {"a": 9}})

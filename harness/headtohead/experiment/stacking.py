@@ -20,11 +20,12 @@ from headtohead.plugins import current
 if TYPE_CHECKING:
     from headtohead.experiment.planned import Plan, PlannedRun
 
-ENOUGH = 40_000_000
+ENOUGH = 27_000_000
 """Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.
 
 Measured (docs/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were the
-faster the more there were; of 6 million each, 6 were no faster than one, and 36 slower.
+faster the more there were; 4 of 7 million each went as fast as apart, and 2 of 18 million slower by
+2 to 5 %.
 """
 
 MOST = {"cpu": 64, "cuda": 128}

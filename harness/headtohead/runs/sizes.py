@@ -51,7 +51,8 @@ def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path
             continue
         seconds = min(MOST_SECONDS, SHARE * _expected(plan, members, device))
         if seconds >= LEAST_SECONDS:
-            measured = _measure(plan, members[0], device, cache, seconds, len(members))
+            # Larger than this study can fill, too: what is remembered serves larger ones.
+            measured = _measure(plan, members[0], device, cache, seconds)
             if measured:
                 known = _remember(cache, device, digest(name), measured)
     return known
@@ -73,9 +74,7 @@ def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
     return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
 
 
-def _measure(
-    plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float, runs: int
-) -> int | None:
+def _measure(plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float) -> int | None:
     """Time sizes in a process of its own, which gives back the memory; None if it fails."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
@@ -84,7 +83,7 @@ def _measure(
     plugin_files = [str(path) for path in current().files]
     process = context.Process(
         target=_time, args=(sending, config, str(cache), plugin_files, str(plan.directory), device,
-                            min(runs, MOST[device]), seconds),
+                            MOST[device], seconds),
     )  # fmt: skip
     with hidden_main():
         process.start()

@@ -1,0 +1,97 @@
+"""The curves of growing cost: the fit, what is measured, and what is read in the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+TABLE = """
+| command | runs | wall, s | processor, s | memory, MiB | growth |
+|---|---:|---:|---:|---:|---:|
+| plan | 100 | 4.0 | 2.0 | 276 | – |
+| plan | 10,000 | 9.0 | 8.0 | 473 | 0.25 |
+| plan, nothing run yet | 100 | 3.6 | 1.8 | 275 | – |
+| status | 100 | 0.5 | 0.2 | 33 | – |
+| status | 1,000 | 0.8 | 0.2 | 35 | 0.09 |
+"""
+
+
+@pytest.fixture(scope="module")
+def growth(benchmark: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark("growth")
+
+
+def test_the_exponent_of_a_power_is_found_and_the_last_points_say_where_it_goes(
+    growth: ModuleType,
+) -> None:
+    square = growth.Growth.of([2, 4, 8, 16], [3 * n**2 for n in (2, 4, 8, 16)])
+    assert (square.exponent, square.error) == pytest.approx((2, 0), abs=1e-6)
+    bent = growth.Growth.of([1, 10, 100], [10 + n for n in (1, 10, 100)])
+    assert bent.error > 0.1
+    assert bent.last > bent.exponent
+
+
+def test_what_commands_cost_is_read_in_the_page(growth: ModuleType) -> None:
+    plan, status = growth.commands(TABLE)
+    assert (plan.name, list(plan.numbers), list(plan.processor), list(plan.wall)) == (
+        "h2h plan", [100, 10_000], [2, 8], [4, 9],
+    )  # fmt: skip
+    assert list(status.numbers) == [100, 1000]
+    found = growth.commands(PAGE.read_text(encoding="utf-8"))
+    assert [one.name for one in found] == ["h2h plan", "h2h status", "h2h report"]
+    assert all(list(one.numbers) == [100, 1000, 10_000] for one in found)
+    with pytest.raises(SystemExit, match="no table"):
+        growth.commands("nothing here")
+
+
+def test_a_step_grows_with_what_it_is_held_against(growth: ModuleType) -> None:
+    size = growth.SIZES[0]
+    members = growth.curve("members", size.name, {n: (size, n) for n in (1, 16)}, rounds=2)
+    assert list(members.numbers) == [1, 16]
+    # Less than in proportion: that is what stacks are for.
+    assert members.processor[0] < members.processor[1] < 12 * members.processor[0]
+    (length,) = (one for one in growth.steps(2, 32, {}) if one.panel == "length")
+    assert list(length.numbers) == [4, 8, 16, 32]
+    assert length.processor[-1] > 1.5 * length.processor[0]
+
+
+def test_preparing_starts_from_nothing_each_time(
+    growth: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, begun = growth.prepare, []
+
+    def noted(config: Any, cache: Path) -> Any:
+        begun.append(cache.exists())
+        return prepare(config, cache)
+
+    monkeypatch.setattr(growth, "prepare", noted)
+    file = tmp_path / "pairs.tsv"
+    # Letters, not digits, so that no two sentences are one.
+    words = ["".join(chr(97 + int(digit)) for digit in f"{n:05}") for n in range(3000)]
+    file.write_text("".join(f"a {word} b\tc {word} d\n" for word in words))
+    curve = growth.preparing(file, [300, 3000])
+    assert list(curve.numbers) == [300, 3000]
+    assert curve.processor[1] > 2 * curve.processor[0]
+    assert begun == [False] * 5
+    with pytest.raises(SystemExit, match="has 3,000 pairs, not 4,000"):
+        growth.preparing(file, [4000])
+
+
+def test_every_panel_is_drawn_with_its_exponents(growth: ModuleType) -> None:
+    curves = [
+        growth.Curve("members", "small", [1, 2, 4], [1, 2, 4], [1, 2, 4]),
+        growth.Curve("members", "large", [1, 2], [5, 10], [5, 10]),
+        growth.Curve("runs", "h2h plan", [1, 10], [1, 1], [1, 1]),
+    ]
+    members, runs = growth.drawn(curves).axes
+    assert [members.get_title(loc="left"), runs.get_title(loc="left")] == [
+        growth.PANELS["members"], growth.PANELS["runs"],
+    ]  # fmt: skip
+    words = [text.get_text() for text in members.get_legend().get_texts()]
+    assert words == ["small\nexponent 1.00 ± 0.00", "large\nexponent 1.00 ± 0.00"]
+    assert (members.get_xscale(), members.get_yscale()) == ("log", "log")

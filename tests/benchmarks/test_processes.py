@@ -1,0 +1,69 @@
+"""Stacks beside separate processes: cuts are headtohead's own, turns count what was done."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from headtohead.experiment.stacking import digest
+from headtohead.model.members import shape
+from headtohead.plugins import current
+
+
+@pytest.fixture(scope="module")
+def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
+    return benchmark("processes")
+
+
+def test_runs_are_cut_as_h2h_run_would_cut_them(processes: ModuleType, tmp_path: Path) -> None:
+    plan = processes.planned(processes.SIZES["quickstart"], 8, None, tmp_path)
+    assert len(plan.runs) == 8
+    assert processes.cut_by(plan, 2, {}) == (4, 4)
+    one = shape(plan.by_slug[plan.runs[0].variant].config, current())
+    assert processes.cut_by(plan, 2, {digest(one): 2}) == (2, 2, 2, 2)
+    assert processes.ways(plan, 2, members=4) == {(4, 4): ["asked for"]}
+    assert processes.shown((4, 4)) == "2 × 4"
+    assert processes.shown((3, 3, 2)) == "2 × 3 + 1 × 2"
+
+
+def test_a_turn_counts_runs_and_steps_of_every_process(processes: ModuleType) -> None:
+    turn = processes.Turn(done=(40, 20), walls=(2.0, 4.0), processor=5.0)
+    assert turn.rate == 25.0
+    assert turn.of_processor == 12.0
+    assert turn.seconds == 4.0
+
+
+def test_each_round_begins_with_another_side(processes: ModuleType) -> None:
+    began: list[str] = []
+
+    class Noted:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def turn(self, steps: int) -> str:
+            began.append(self.name)
+            return self.name
+
+    sides = [Noted(name) for name in "abc"]
+    found = [processes.take_turns(sides, 1, number) for number in range(3)]
+    assert found == [["a", "b", "c"]] * 3
+    assert began == list("abcbcacab")
+
+
+def test_the_sides_train_and_are_compared(processes: ModuleType, tmp_path: Path) -> None:
+    plan = processes.planned(processes.SIZES["quickstart"], 4, None, tmp_path)
+    config = plan.by_slug[plan.runs[0].variant].config
+    with processes.side(config, (2, 1), 1) as two:
+        turn = two.turn(5)
+    assert turn.done == (10, 5)
+    assert turn.processor > 0
+    options = argparse.Namespace(seconds=0.02, rounds=2)
+    row = processes.row("quickstart | 2 × 2", (2, 2), config, 2, options)
+    cells = row.strip("| ").split(" | ")
+    assert len(cells) == 6
+    ratio = float(cells[3].split()[0])
+    assert 0.3 < ratio < 10

@@ -214,7 +214,7 @@ class StackTraining:
         total = torch.zeros_like(words)
         for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
-            self.model.stream.begin(self.progress.step, piece.shape, int(part[0]), len(part))
+            self.model.stream.begin(self.progress.step, first=int(part[0]), rows=len(part))
             live = int(piece.target_lengths.sum(dim=1).max())
             total += self._accumulate(piece, live, words)
         return total

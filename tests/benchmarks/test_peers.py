@@ -53,7 +53,6 @@ def losses(sides: ModuleType, file: Path) -> dict[str, list[float]]:
     """The losses of all sides but JoeyNMT, in float64 without dropout."""
     import sizes
 
-    pytest.importorskip("accelerate")
     size = sizes.Size(16, 2, 2, 48, lr=1e-2, batch_tokens=96, data={"valid": 20, "test": 20})
     setting = sides.Setting(size, file, STEPS, dropout=0.0, precision="float64")
     with warnings.catch_warnings(), ExitStack() as stack:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
 
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
@@ -21,6 +18,7 @@ from headtohead.evidence.surroundings import PLAIN, is_by_role, surroundings
 from headtohead.evidence.targets import label, recipe_config
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.operations import one_thread
 from headtohead.plugins import Registered, Registry
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
@@ -125,17 +123,6 @@ def _examine(
         raise HeadToHeadError(f"{label(one)} is defined in none of the small configurations")
     findings = [_worst(invariant, subjects, known) for invariant in INVARIANTS]
     return Examination(label(one), tuple(findings))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread: on tensors as small as these, more only cost time."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:

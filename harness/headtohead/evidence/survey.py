@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
-from headtohead.evidence.examination import Finding, ask, finding, one_thread
+from headtohead.evidence.examination import Finding, ask, finding
 from headtohead.evidence.surroundings import by_role, defined, refusal_of
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
+from headtohead.model.operations import one_thread
 from headtohead.plugins import Registry
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.invariants import TRAINING

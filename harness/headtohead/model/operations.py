@@ -61,7 +61,7 @@ def counted(compute: Callable[[Operations], Result]) -> Result:
     to be much. What it does within the operations that it is given is counted.
     """
     # Of the kernels of attention, torch counts this one alone on a CPU.
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), _one_thread():
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         try:
             with _OnCpu():
                 return compute(_Few())
@@ -70,8 +70,8 @@ def counted(compute: Callable[[Operations], Result]) -> Result:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute in one thread: so little is divided at a cost, and others would wait in a loop."""
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: on tensors that are small, more only cost time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

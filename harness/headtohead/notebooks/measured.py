@@ -11,8 +11,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from headtohead.data import file_sha256
 from headtohead.evidence import EVIDENCE, Case, Fact
 from headtohead.evidence.case import NotMeasuredError
@@ -20,6 +18,7 @@ from headtohead.evidence.targets import recipe_config
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.versions import versions
+from headtohead.model.operations import one_thread
 from headtohead.notebooks import pictures
 from headtohead.notebooks.known import Notebook
 from headtohead.plugins import Registry
@@ -84,12 +83,8 @@ def _measure(
     config: RunConfig, notebook: Notebook, registry: Registry, cache: Path
 ) -> tuple[Measured, ...]:
     case = Case(config, registry, cache)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return tuple(_one(fault, case, notebook) for fault in faults_of(config, registry))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _one(fault: Fault, case: Case, notebook: Notebook) -> Measured:

@@ -77,7 +77,7 @@ def measure(size: tuple[int, ...], rounds: int) -> tuple[int, list[float]]:
         for times, (training, batches) in zip(spent, stacks, strict=True):
             batch = next(batches)
             began = time.process_time()
-            training._step(*batch)
+            training._step(batch)
             times.append((time.process_time() - began) / len(training.progress.members))
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     costs = [1e3 * statistics.median(times[4:]) for times in spent]

@@ -67,9 +67,9 @@ def measure(size: tuple[int, ...], members: int, rounds: int) -> list[float]:
         for _ in range(rounds):
             for spent, (stack, batches, forward) in zip(seconds, steps, strict=True):
                 Dropout.forward = forward  # type: ignore[method-assign]
-                batch = next(batches)
+                cut = next(batches)
                 began = time.process_time()
-                stack._step(*batch)
+                stack._step(cut)
                 spent.append(time.process_time() - began)
     finally:
         Dropout.forward = own  # type: ignore[method-assign]

@@ -101,11 +101,9 @@ def training(
 
 
 def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
-    split = one.splits["train"]
     rows_ = torch.arange(size.rows).expand(one.model.members, -1)
-    live = split.live(rows_)
-    batch = split.batch(rows_.to(one.device), size.source_time, size.target_time)
-    return lambda: one._step(batch, live)
+    cut = one._cut(rows_, size.source_time, size.target_time)
+    return lambda: one._step(cut)
 
 
 def check(device: torch.device) -> list[str]:

@@ -281,7 +281,7 @@ def train(pipe: Connection, config: Mapping[str, Any], seeds: Sequence[int], thr
     while steps := pipe.recv():
         wall, processor = time.perf_counter(), time.process_time()
         for _ in range(steps):
-            training._step(*next(batches))
+            training._step(next(batches))
         pipe.send((time.perf_counter() - wall, time.process_time() - processor))
 
 

@@ -30,7 +30,6 @@ from headtohead.experiment.resolve import resolve
 from headtohead.plugins import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
-from headtohead.training.tensors import Batch
 
 SIZES = [
     Size("notebook 1", 10, 1, 1, 40, 40, 40, 20, 5, 5),
@@ -199,10 +198,8 @@ def stack_step(
         configs=configs * (members // len(configs)),
     )
     rows = torch.arange(size.rows).expand(members, -1)
-    split = training.splits["train"]
-    live = split.live(rows)
-    batch: Batch = split.batch(rows.to(device), size.source_time, size.target_time)
-    return lambda: training._step(batch, live)
+    cut = training._cut(rows, size.source_time, size.target_time)
+    return lambda: training._step(cut)
 
 
 def alternate(steps: list[Callable[[], Any]], device: torch.device, rounds: int) -> list[float]:

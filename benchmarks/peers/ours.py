@@ -56,10 +56,10 @@ def own_step(training: StackTraining) -> Step:
     batches = training._batches()
 
     def step() -> tuple[Tensor, int]:
-        batch, live = next(batches)
+        cut = next(batches)
         before = training.loss_sums.clone()
-        training._step(batch, live)
-        return (training.loss_sums - before)[0], live
+        training._step(cut)
+        return (training.loss_sums - before)[0], cut.shape.live
 
     return step
 

@@ -22,7 +22,8 @@ def build(training=True, **rates):
 
 def numbers(keys, step=0, place=0, count=4001, **rows):
     stream = DropoutStream(keys, CPU)
-    stream.begin(step, **rows)
+    stream.begin(step)
+    stream.see(**rows)
     return stream.numbers(place, count)
 
 

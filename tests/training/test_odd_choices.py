@@ -74,7 +74,8 @@ def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: in
     config = tiny_config(train={"batch_size": 7, "pad_to": pad_to})
     stack = StackTraining(config, [1], tiny_data(), CPU)
     assert tiny_data().record["longest"] == {"source": 7, "target": 8}
-    for _, (batch, _) in zip(range(7), stack._batches(), strict=False):
+    for _, cut in zip(range(7), stack._batches(), strict=False):
+        batch = stack._batch(cut)
         longest = int(batch.source_lengths.max()), int(batch.target_lengths.max())
         assert batch.source.shape[-1] == (source or longest[0])
         assert batch.reads.shape[-1] == batch.writes.shape[-1] == (target or longest[1])
@@ -125,13 +126,19 @@ def pairs_of(*texts: tuple[str, str]) -> PreparedData:
     ))  # fmt: skip
 
 
+def losses_of_a_batch(stack: StackTraining) -> torch.Tensor:
+    cut = next(stack._batches())
+    return stack._backward(stack._batch(cut), cut.shape.live)
+
+
 def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -> None:
     data = pairs_of(("a b", "x"), ("b", "y"), ("a", "y x z"))
     config = tiny_config(train={"batch_size": 1, "steps": 9, "lr": 0.1, "optimizer": "adam"})
     stack = StackTraining(config, [1, 2], data, CPU)
     lonely = 0
-    for _, (batch, live) in zip(range(9), stack._batches(), strict=False):
-        losses = stack._backward(batch, live)
+    for _, cut in zip(range(9), stack._batches(), strict=False):
+        batch = stack._batch(cut)
+        losses = stack._backward(batch, cut.shape.live)
         for member, words in enumerate(batch.target_lengths[:, 0].tolist()):
             gradients = [p.grad[member].abs().max() for p in stack.parameters if p.grad is not None]
             assert (float(losses[member]) == 0.0) is (words == 0)
@@ -151,7 +158,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     found = []
     for pieces in (1, 4):
         stack = StackTraining(config, [1], tiny_data(), CPU, micro_batch=pieces)
-        found.append(stack._backward(*next(stack._batches())))
+        found.append(losses_of_a_batch(stack))
     assert torch.equal(found[0], found[1])
 
 
@@ -350,7 +357,7 @@ def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPat
     for words in (1, 10**9):
         monkeypatch.setattr("headtohead.training.loop.LARGE_VOCABULARY", words)
         stack = StackTraining(config, [1, 2], data, CPU)
-        found.append(stack._backward(*next(stack._batches())))
+        found.append(losses_of_a_batch(stack))
     torch.testing.assert_close(*found, rtol=0, atol=1e-12)
 
 

@@ -105,7 +105,8 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
             for own, shared in zip(parameters, stacked.parameters(), strict=True):
                 own.grad = None if shared.grad is None else shared.grad[member].clone()
             others[member].step()
-        ours.step(step + 1)
+        ours.begin(step + 1)
+        ours.update()
     for member, parameters in enumerate(alone):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)

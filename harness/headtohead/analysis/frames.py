@@ -193,7 +193,8 @@ def _run(
         **heads.get("metrics", {}),
     }
     kept = {key: value for key, value in record.items() if key in KEPT}
-    kept |= {key: results[key] for key in ("signatures", "notes", "decoding") if results.get(key)}
+    cited = ("signatures", "notes", "decoding", "program")
+    kept |= {key: results[key] for key in cited if results.get(key)}
     return row, kept
 
 

@@ -24,6 +24,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     found = [run.status for run in folder.runs()]
     done = sum(status["state"] == states.DONE for status in found)
     runs = f"{done} of {len(found)} runs done"
+    runs = "; ".join([runs, *record.notes])
     if code == exits.OK and done == len(found):
         return f"{record.variant}: {runs}"
     if code == exits.BUSY:

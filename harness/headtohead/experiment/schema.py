@@ -257,6 +257,11 @@ class TrainConfig(Section):
     device: Annotated[Literal["auto", "cpu", "cuda"], Runtime()] = Field(
         "auto", description="auto: cuda where there is one"
     )
+    program: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], Runtime()] = Field(
+        "auto",
+        description="how steps are computed; auto: replayed as CUDA graphs on a GPU where a shape "
+        "has enough planned steps, else eager; compile: the forward pass by torch.compile",
+    )
     micro_batch: Annotated[int, Runtime()] = Field(
         1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"
     )

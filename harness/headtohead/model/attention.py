@@ -22,7 +22,7 @@ from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import Fill, MixedFill
-from headtohead.model.view import Cache, View
+from headtohead.model.view import Cache, View, may_be
 
 SHORT = 24 * 24
 """Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
@@ -98,6 +98,11 @@ class MultiHeadAttention(nn.Module):
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
+
+    @property
+    def asks_masks(self) -> bool:
+        """Whether the host reads every mask, to know what it shows."""
+        return self._has_shortcut
 
     def _build_projections(self, bias: bool, init: Init) -> None:
         context, geometry = self.context, self.context.geometry
@@ -390,11 +395,11 @@ def _two_products(
     else:
         turned = mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
         scores = torch.baddbmm(turned, flat_k, flat_q.transpose(1, 2), alpha=scale)
-    dead = (
-        (turned == -torch.inf).all(dim=1, keepdim=True)
-        if mask is not None and view.has_dead_rows and bool(torch.isinf(mask).any())
-        else None
-    )
+    dead = None
+    if mask is not None and view.has_dead_rows:
+        hidden = (mask == -torch.inf).all(dim=-1).unsqueeze(-2)
+        if may_be(hidden):
+            dead = hidden.expand(*lead, 1, queries).reshape(-1, 1, queries)
     if dead is not None:
         scores = scores.masked_fill(dead, 0.0)
     weights = dropout(torch.softmax(scores, dim=1))

@@ -88,7 +88,7 @@ class DropoutStream(nn.Module):
         self._first, self._rows = 0, 1
         self._asked: dict[tuple[int, int], Asked] = {}
         self._calls: dict[int, int] = {}
-        self._ready: dict[Asked, Tensor] = {}
+        self._ready: dict[Asked, Tensor] | None = None
         self._batch: Hashable = None
         self._starts: dict[tuple[int, int], int] = {}
         self._layouts: dict[Hashable, tuple[list[Asked], Tensor | None]] = {}
@@ -98,8 +98,13 @@ class DropoutStream(nn.Module):
         """How many members draw."""
         return len(self.get_buffer("keys"))
 
-    def begin(self, step: int, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
-        """Say which step follows, and which ``rows`` of each member's batch it sees.
+    def begin(self, step: int) -> None:
+        """Say which step follows: the one number that the device is told from outside."""
+        torch.add(self.get_buffer("keys"), signed(mixed(step)), out=self.get_buffer("starts"))
+        self.see()
+
+    def see(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
+        """Say which ``rows`` of each member's batch come next in this step.
 
         A batch in pieces drops what it would as a whole: ``first`` of its rows were seen before.
         What batches of one shape, ``batch``, ask for is remembered: where it is little, later ones
@@ -107,15 +112,10 @@ class DropoutStream(nn.Module):
         """
         if self._batch is not None and self._batch not in self._layouts:
             self._layouts[self._batch] = self._layout(list(self._asked.values()))
-        torch.add(self.get_buffer("keys"), signed(mixed(step)), out=self.get_buffer("starts"))
         self._first, self._rows, self._batch = first, rows, batch
         self._asked.clear()
         self._calls.clear()
-        asked, counts = self._layouts.get(batch, ([], None))
-        self._ready = {}
-        if counts is not None and asked:
-            parts = self._draw(counts).split([one.words for one in asked], dim=1)
-            self._ready = dict(zip(asked, parts, strict=True))
+        self._ready = None
 
     def numbers(self, place: int, count: int) -> Tensor:
         """Return the next ``count`` int16 numbers of each member at a place, uniform."""
@@ -126,10 +126,20 @@ class DropoutStream(nn.Module):
         skipped, lead = divmod(count // self._rows * self._first, LANES)
         asked = Asked(signed(self._starts[place, call] + skipped * GAMMA), lead, count)
         self._asked[place, call] = asked
+        if self._ready is None:
+            self._ready = self._draw_ahead()
         words = self._ready.get(asked)
         if words is None:
             words = self._draw(self._counted(asked.words) + asked.start)
         return words.view(torch.int16)[:, lead : lead + count]
+
+    def _draw_ahead(self) -> dict[Asked, Tensor]:
+        """Draw all that a batch of this shape asked for before, if that is held."""
+        asked, counts = self._layouts.get(self._batch, ([], None))
+        if counts is None or not asked:
+            return {}
+        parts = self._draw(counts).split([one.words for one in asked], dim=1)
+        return dict(zip(asked, parts, strict=True))
 
     def _draw(self, counts: Tensor) -> Tensor:
         return mix_(counts + self.get_buffer("starts"))

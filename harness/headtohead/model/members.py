@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -131,14 +132,20 @@ def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[Group]:
     return [Group(chosen, tuple(members)) for chosen, members in found.values()]
 
 
+@lru_cache(maxsize=1024)
+def as_index(places: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return places as an index, the same tensor every time: a device is told them once."""
+    return torch.tensor(places, device=device)
+
+
 class Places:
     """Where the members of several groups stand in the stack."""
 
     def __init__(self, members: Sequence[tuple[int, ...]]) -> None:
         self.members = tuple(members)
         order = [one for group in members for one in group]
-        self.back = sorted(range(len(order)), key=order.__getitem__)
-        self.in_order = self.back == list(range(len(order)))
+        self.back = tuple(sorted(range(len(order)), key=order.__getitem__))
+        self.in_order = self.back == tuple(range(len(order)))
 
     def of(self, member: int) -> tuple[int, int]:
         """Return the group of a member, and its place in there."""
@@ -154,12 +161,14 @@ class Places:
         members = self.members[group]
         if members == tuple(range(members[0], members[-1] + 1)):
             return x[members[0] : members[-1] + 1]
-        return x[list(members)]
+        return x.index_select(0, as_index(members, x.device))
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Put what the groups have, ``[member of the group, ...]``, in the order of the stack."""
         joined = torch.cat(list(parts))
-        return joined if self.in_order else joined[self.back]
+        if self.in_order:
+            return joined
+        return joined.index_select(0, as_index(self.back, joined.device))
 
     def spread(self, parts: Sequence[Tensor]) -> Tensor:
         """As ``join``, of parts whose axes may be 1 where others are longer."""

@@ -127,6 +127,16 @@ class Transformer(nn.Module):
         return any(self._reads_row.values())
 
     @property
+    def obstacle(self) -> str:
+        """Why steps cannot be recorded and replayed; empty if they can."""
+        if any(self._draws.values()):
+            return "its encoding draws positions anew"
+        attentions = [one for one in self.modules() if isinstance(one, MultiHeadAttention)]
+        if any(one.asks_masks for one in attentions):
+            return "its attention asks each mask what it shows"
+        return ""
+
+    @property
     def paths(self) -> dict[str, str]:
         """``"fused"`` or ``"explicit"`` for each role, as training takes it."""
         encoder, decoder = self.encoder[0], self.decoder[0]

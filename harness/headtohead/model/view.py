@@ -70,10 +70,15 @@ class View:
 
     @cached_property
     def has_dead_rows(self) -> bool:
-        """Whether any query keeps no key; shapes without numbers do not tell."""
+        """Whether any query may keep no key; shapes without numbers do not tell."""
         if self.keep is None or not self.has_numbers:
             return False
-        return bool(self.dead_rows.any())
+        return may_be(self.dead_rows)
+
+
+def may_be(flags: Tensor) -> bool:
+    """Tell whether any flag is set, or True on a GPU: asking it would make the host wait."""
+    return flags.device.type != "cpu" or bool(flags.any())
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,8 @@ def uneven_origins(frames: Frames) -> list[str]:
     hashes: dict[tuple[str, str], set[str]] = {}
     versions: dict[str, set[str]] = {}
     devices: set[str] = set()
+    programs: set[str] = set()
+    notes: Counter[str] = Counter()
     for record in frames.records.values():
         for plugin in record.get("plugins", []):
             known = hashes.setdefault((plugin["family"], plugin["name"]), set())
@@ -40,6 +43,9 @@ def uneven_origins(frames: Frames) -> list[str]:
         execution = record.get("execution") or {}
         if execution:
             devices.add(f"{execution.get('device')} {execution.get('dtype')}")
+        if record.get("program"):
+            programs.add(record["program"]["name"])
+        notes.update(record.get("notes") or [])
     found += [
         f"STALE: {family} {name} changed its source between runs of this experiment."
         for (family, name), known in sorted(hashes.items())
@@ -49,6 +55,9 @@ def uneven_origins(frames: Frames) -> list[str]:
               for name, known in sorted(versions.items()) if len(known) > 1]  # fmt: skip
     if len(devices) > 1:
         found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
+    if len(programs) > 1:
+        found.append(f"Runs differ in how steps were computed: {', '.join(sorted(programs))}.")
+    found += [f"{count} run{'s' * (count != 1)}: {note}." for note, count in notes.items()]
     torn = int(frames.runs["torn_lines"].sum())
     if torn:
         found.append(f"{torn} lines of training histories, torn by a crash, are left out.")

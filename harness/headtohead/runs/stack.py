@@ -34,7 +34,8 @@ class StackRecord:
 
     ``threads`` and the members' order shape the last bits of the results, so they are kept for
     resumed and repeated runs. ``prepared`` names a file of prepared data to take instead of asking
-    the dataset: on another machine the dataset's own files are not there.
+    the dataset: on another machine the dataset's own files are not there. ``notes`` are what the
+    worker has to say of how it trained.
     """
 
     variant: str
@@ -49,6 +50,7 @@ class StackRecord:
     plugin_files: Sequence[str] = ()
     timeout_seconds: float | None = None
     deaths: int = 0
+    notes: Sequence[str] = ()
     format: int = field(default=1)
 
     @property

@@ -131,6 +131,7 @@ class Worker:
                 self.config if one.config is None else RunConfig.model_validate(one.config)
                 for one in self.record.members
             ],
+            on_fall_back=self._on_fall_back,
         )
 
     def run(self) -> None:
@@ -167,6 +168,11 @@ class Worker:
                 step=self.training.progress.step,
             )  # fmt: skip
             self._announce_end(index, states.FAILED)
+
+    def _on_fall_back(self, why: str) -> None:
+        """Say in the log, to watchers and in results that the chosen program is given up."""
+        print(why, file=sys.stderr)
+        self.folder.change(notes=[*self.folder.record.notes, why])
 
     def _announce_end(self, index: int, state: str) -> None:
         try:
@@ -241,7 +247,8 @@ class Worker:
         run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
         run.finish(
             assemble(test, last, summary(maps), costs, self.training.plan.padding(),
-                     member.best_step, member.ended == "stopped early")
+                     member.best_step, member.ended == "stopped early",
+                     self.training.choice, self.folder.record.notes)
         )  # fmt: skip
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,15 @@ from headtohead.training.optimise import (
     clip_gradients,
     freeze,
     trained,
+)
+from headtohead.training.program import (
+    Cut,
+    Eager,
+    Graphs,
+    Shape,
+    choose,
+    cuda_record,
+    rounded,
 )
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
 
@@ -79,6 +89,7 @@ class StackTraining:
         on_progress: Called after every step with the step and the number of steps.
         configs: The variants of the members, where they differ in what a stack allows
             (``model/members.py``).
+        on_fall_back: Told why the chosen program is given up, if it is.
     """
 
     def __init__(
@@ -92,6 +103,7 @@ class StackTraining:
         on_progress: Callable[[int, int], None] = lambda step, steps: None,
         micro_batch: int = 1,
         configs: Sequence[RunConfig] | None = None,
+        on_fall_back: Callable[[str], None] = lambda why: None,
     ) -> None:
         self.config = config
         self.train = config.train
@@ -134,6 +146,14 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
+        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
+        self.choice = choose(self.train.program, device.type, planned.values(), self.model.obstacle)
+        if self.train.program not in ("auto", self.choice.name):
+            on_fall_back(f"train.program {self.train.program} is not taken: {self.choice.why}")
+        self.program: Eager | Graphs = Eager(self._update)
+        if self.choice.name == "cuda-graphs":
+            record = cuda_record(device)
+            self.program = Graphs(self._update, self.state, planned, record, on_fall_back)
 
     @property
     def live(self) -> list[int]:
@@ -150,7 +170,7 @@ class StackTraining:
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
         batches = self._batches()
         while self.progress.step < self.steps and self.live:
-            self._step(*next(batches))
+            self._step(next(batches))
             step = self.progress.step
             self.on_progress(step, self.steps)
             if step % self.evaluate_every == 0 or step == self.steps:
@@ -176,31 +196,59 @@ class StackTraining:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _batches(self) -> Iterator[tuple[Batch, int]]:
-        """Yield batches from the current step on, with the most target tokens of a member."""
-        training = self.splits["train"]
+    def _batches(self) -> Iterator[Cut]:
+        """Yield the batches from the current step on."""
         per_epoch = self.plan.steps_per_epoch
         while True:
             epoch, done = divmod(self.progress.step, per_epoch)
             seeds = [member.seed for member in self.progress.members]
             for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
-                live = training.live(rows)
-                yield training.batch(rows.to(self.device), source_time, target_time), live
+                yield self._cut(rows, source_time, target_time)
 
-    def _step(self, batch: Batch, live: int) -> None:
+    def _cut(self, rows: Tensor, source_time: int, target_time: int) -> Cut:
+        """Return a batch of rows ``[member, batch]`` on the host, on its way to the device."""
+        live, count = self.splits["train"].live(rows), rows.shape[1]
+        if self.device.type == "cuda":
+            # On a GPU few shapes count more than few positions; the copy waits for nothing.
+            live = rounded(live, (count, target_time))
+            rows = rows.pin_memory()
+        shape = Shape(count, source_time, target_time, live)
+        return Cut(rows.to(self.device, non_blocking=True), shape)
+
+    def _batch(self, cut: Cut) -> Batch:
+        return self.splits["train"].batch(cut.rows, cut.shape.source_time, cut.shape.target_time)
+
+    def _step(self, cut: Cut) -> None:
         started = time.perf_counter()
         if not self.model.training:
             self.model.train()
         progress = self.progress
-        losses = self._backward(batch, live)
-        if self.clip_norm != math.inf:
-            clip_gradients(self.parameters, self.clip_norm, self.owners)
-        self.optimizer.step(progress.step + 1)
-        self.loss_sums += losses.double()
+        self.model.stream.begin(progress.step)
+        self.optimizer.begin(progress.step + 1)
+        self.program(cut)
         progress.step += 1
         progress.steps_since += 1
-        self.token_sum += batch.target_lengths.sum()
         progress.train_seconds += time.perf_counter() - started
+
+    def _update(self, rows: Tensor, shape: Shape) -> None:
+        """Do the device's part of a step; what differs between steps is in tensors by now."""
+        batch = self._batch(Cut(rows, shape))
+        losses = self._backward(batch, shape.live)
+        if self.clip_norm != math.inf:
+            clip_gradients(self.parameters, self.clip_norm, self.owners)
+        self.optimizer.update()
+        self.loss_sums += losses.double()
+        self.token_sum += batch.target_lengths.sum()
+
+    def state(self) -> dict[str, list[Tensor]]:
+        """Return all that a step changes, by kind."""
+        kinds: dict[str, list[Tensor]] = {}
+        for name, value in self.optimizer.state().items():
+            kinds.setdefault(name.partition("/")[2], []).append(value)
+        return {
+            "weights": list(self.parameters), **kinds,
+            "losses": [self.loss_sums], "words": [self.token_sum],
+        }  # fmt: skip
 
     def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
@@ -209,14 +257,13 @@ class StackTraining:
             words = words.clamp(min=1)
         rows = batch.source.shape[1]
         if self.micro_batch == 1 or rows == 1 or self.model.reads_row:
-            self.model.stream.begin(self.progress.step, batch.shape)
+            self.model.stream.see(batch.shape)
             return self._accumulate(batch, live, words)
         total = torch.zeros_like(words)
         for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
-            self.model.stream.begin(self.progress.step, first=int(part[0]), rows=len(part))
-            live = int(piece.target_lengths.sum(dim=1).max())
-            total += self._accumulate(piece, live, words)
+            self.model.stream.see(first=int(part[0]), rows=len(part))
+            total += self._accumulate(piece, min(live, piece.writes[0].numel()), words)
         return total
 
     def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
@@ -248,6 +295,9 @@ class StackTraining:
 
     def _evaluate(self) -> None:
         progress = self.progress
+        started = time.perf_counter()
+        wait(self.device)
+        progress.train_seconds += time.perf_counter() - started
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split = self.splits["valid"]
         forced = teacher_forced(
@@ -354,6 +404,17 @@ def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
     return max(1, round((config.train.epochs or 10) * steps_per_epoch))
 
 
+def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
+    """Return the planned steps by rows of a member, source and target time, as in one epoch."""
+    epoch = Counter(
+        (rows.shape[1], source_time, target_time)
+        for rows, source_time, target_time in plan.batches([0], 0)
+    )
+    return Counter({
+        shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()
+    })  # fmt: skip
+
+
 def split_tensors(
     config: RunConfig, data: PreparedData, device: torch.device
 ) -> dict[str, SplitTensors]:
@@ -393,6 +454,12 @@ def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
     if config.train.batch_size is None or pad_to == "batch":
         return None
     return max(longest.values()) if pad_to == "corpus" else pad_to
+
+
+def wait(device: torch.device) -> None:
+    """Wait for what a GPU was told to do; on a CPU it is done already."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

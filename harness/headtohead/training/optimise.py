@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import ModelPart, TrainConfig
-from headtohead.model.members import PerMember
+from headtohead.model.members import PerMember, as_index
 from headtohead.model.transformer import Transformer
 
 
@@ -51,7 +52,7 @@ class StackOptimizer:
         ranges = alike(trains, _rates)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
-        groups = []
+        groups: list[dict[str, Any]] = []
         for members in ranges:
             first = trains[members[0]]
             own: list[Tensor] = []
@@ -71,15 +72,26 @@ class StackOptimizer:
             "adam": torch.optim.Adam,
             "adamw": torch.optim.AdamW,
         }
-        train = trains[0]
-        self.optimizer = kinds[train.optimizer](
-            groups, lr=train.lr, betas=train.betas, eps=train.eps, fused=True
+        device = next(iter(parameters.values())).device
+        on_gpu = device.type == "cuda"
+        for group in groups:
+            # A tensor, so that a recorded step reads what is written there, of the type that
+            # torch's fused update wants.
+            group["lr"] = torch.zeros(
+                (), device=device, dtype=torch.float32 if on_gpu else torch.float64
+            )
+        first = trains[0]
+        self.optimizer = kinds[first.optimizer](
+            groups, betas=first.betas, eps=first.eps, fused=True, capturable=on_gpu
         )
 
-    def step(self, number: int) -> None:
-        """Take step ``number``, from 1, and forget the gradients."""
+    def begin(self, number: int) -> None:
+        """Say which step follows, from 1: write its learning rates down."""
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(group["train"], number, self.steps)
+            group["lr"].fill_(learning_rate(group["train"], number, self.steps))
+
+    def update(self) -> None:
+        """Take the step that was begun, and forget the gradients."""
         for view, parameter, part in self._slices:
             view.grad = None if parameter.grad is None else parameter.grad[part]
         self.optimizer.step()
@@ -224,7 +236,7 @@ def clip_gradients(
         return norms
     for number, gradient in enumerate(gradients):
         mine = factors if len(gradient) == len(factors) or owners is None else (
-            factors[list(owners[number])]
+            factors.index_select(0, as_index(tuple(owners[number]), factors.device))
         )  # fmt: skip
         gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
@@ -234,6 +246,4 @@ def _spread(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
     """Bring norms of some members to all: those that have no such gradient have 0."""
     if len(owners) == members:
         return norms
-    return norms.new_zeros(members).index_copy(
-        0, torch.tensor(list(owners), device=norms.device), norms
-    )
+    return norms.new_zeros(members).index_copy(0, as_index(tuple(owners), norms.device), norms)

@@ -26,6 +26,7 @@ from headtohead.training.evaluate import (
     writer,
 )
 from headtohead.training.loop import StackTraining
+from headtohead.training.program import Choice
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,7 @@ def translations_table(translations: Translations | None) -> str:
 def assemble(
     test: SplitResults, last: Mapping[str, float], maps: Mapping[str, float],
     costs: Mapping[str, float], padding: Padding, best_step: int | None, stopped_early: bool,
+    program: Choice, notes: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """Join everything into the content of results.json."""
     return {
@@ -212,5 +214,6 @@ def assemble(
         "padding": asdict(padding),
         "best_step": best_step,
         "stopped_early": stopped_early,
-        "notes": [],
+        "program": asdict(program),
+        "notes": list(notes),
     }

@@ -9,7 +9,7 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.experiment.schema import RunConfig
-from headtohead.training.loop import StackTraining
+from headtohead.training.loop import StackTraining, wait
 
 STEPS = 3
 """Steps that are timed of each size, after one that is not; the shortest counts."""
@@ -65,12 +65,12 @@ def _step_seconds(
     batches = training._batches()
     found = []
     for _ in range(STEPS + 1):
-        batch, live = next(batches)
-        _wait(device)
+        cut = next(batches)
+        wait(device)
         clock = _clock(device)
         started = clock()
-        training._step(batch, live)
-        _wait(device)
+        training._step(cut)
+        wait(device)
         found.append(clock() - started)
     return min(found[1:])
 
@@ -79,8 +79,3 @@ def _clock(device: torch.device) -> Callable[[], float]:
     """Return the processor's time where one thread does it all: what else runs does not count."""
     alone = device.type == "cpu" and torch.get_num_threads() == 1
     return time.process_time if alone else time.perf_counter
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

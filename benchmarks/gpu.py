@@ -1,21 +1,25 @@
 """The GPU paths: first whether they are right, then how fast they are. One call, one table.
 
-    python benchmarks/gpu.py [--out docs/tables/gpu.md]
+    python benchmarks/gpu.py [--out docs/tables/gpu.md] [--compile]
 
-1. Logits and gradients of a stack on the GPU in float64 and float32 against the CPU in float64.
-2. A few steps of training in float32 against the CPU; bfloat16 within its own tolerance; the same
-   of a stack of unlike runs (3 rates × 3 encodings × 2 masks × 2 fills).
-3. Step times of stacks of 1 to 128 in float32 and bfloat16, runs per second against one alone, and
+1. Eight steps of a stack on the GPU, computed, replayed as CUDA graphs and (``--compile``)
+   compiled, in float64, float32 and bfloat16, against the CPU in float64; the same of a stack of
+   unlike runs (3 rates × 3 encodings × 2 masks × 2 fills). A program that gives itself up is a
+   fault.
+2. Step times of stacks of 1 to 128 by program and precision, runs per second against one alone, and
    model FLOP/s against the measured rate of a large matrix product; of 36 unlike runs beside 36
    alike.
+3. Runs per second of the best stack beside 2, 4 and 8 processes that share the GPU, each with one.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import statistics
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +37,26 @@ SIZES = [
     Size("128/4/2/512", 128, 4, 2, 512, 8000, 8000, 128, 10, 10),
 ]
 MEMBERS = (1, 8, 32, 128)
+STEPS = 8
+SECONDS = 4.0
+"""How long processes that share the GPU are watched."""
+
+
+PROGRAMS = ("eager", "cuda-graphs")
+PROCESSES = (2, 4, 8)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--compile", action="store_true", help="torch.compile too, minutes a shape")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         print("no GPU here", file=sys.stderr)
         return 2
     device = torch.device("cuda")
-    faults = check(device)
+    programs = (*PROGRAMS, "compile") if options.compile else PROGRAMS
+    faults = check(device, programs)
     ceiling = {kind: product_rate(device, kind) for kind in (torch.float32, torch.bfloat16)}
     lines = [
         f"{torch.cuda.get_device_name()}; torch {torch.__version__}; median of 20; "
@@ -54,13 +67,14 @@ def main() -> int:
         f"Measured 8192³ product: float32 {ceiling[torch.float32] / 1e12:.0f}, "
         f"bfloat16 {ceiling[torch.bfloat16] / 1e12:.0f} TFLOP/s",
         "",
-        "| size | precision | members | ms a step | runs per second against one alone | "
-        "TFLOP/s | of the product |",
-        "|---|---|---:|---:|---:|---:|---:|",
+        "| size | precision | program | members | ms a step | runs per second against one "
+        "computed alone | TFLOP/s | of the product |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
     ]
     for size in SIZES:
         for precision in ("float32", "bfloat16"):
-            lines += rows(size, precision, device, ceiling)
+            lines += rows(size, precision, device, ceiling, programs)
+    lines += ["", *shared(device)]
     text = "\n".join(lines) + "\n"
     print(text)
     if options.out:
@@ -81,7 +95,8 @@ UNLIKE = [
 
 def training(
     size: Size, members: int, precision: str, device: torch.device,
-    unlike: list[dict[str, Any]] | None = None,
+    unlike: list[dict[str, Any]] | None = None, program: str = "eager",
+    said: list[str] | None = None,
 ) -> StackTraining:  # fmt: skip
     configs = [
         resolve(
@@ -90,14 +105,17 @@ def training(
                 "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
                           "d_ff": size.d_ff, "dropout": 0.0, **own.get("model", {})},
                 "train": {"steps": 10**6, "schedule": "constant", "precision": precision,
-                          **own.get("train", {})},
+                          "program": program, **own.get("train", {})},
             },
             current(),
         )
         for own in (unlike or [{}] * members)
     ]  # fmt: skip
     data: Any = Pairs(size, *batch_of(size))
-    return StackTraining(configs[0], range(1, members + 1), data, device, configs=configs)
+    return StackTraining(
+        configs[0], range(1, members + 1), data, device, configs=configs,
+        on_fall_back=(said if said is not None else []).append,
+    )  # fmt: skip
 
 
 def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
@@ -106,38 +124,43 @@ def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
     return lambda: one._step(cut)
 
 
-def check(device: torch.device) -> list[str]:
-    """Compare weights after five steps with those of the CPU in float64."""
-    return [*_check(device, 3, None, "three members"),
-            *_check(device, len(UNLIKE), UNLIKE, f"{len(UNLIKE)} unlike members")]  # fmt: skip
+def check(device: torch.device, programs: Sequence[str]) -> list[str]:
+    """Compare losses and weights after eight steps with those of the CPU in float64."""
+    return [
+        *_check(device, programs, 3, None, "three members"),
+        *_check(device, programs, len(UNLIKE), UNLIKE, f"{len(UNLIKE)} unlike members"),
+    ]
 
 
 def _check(
-    device: torch.device, members: int, unlike: list[dict[str, Any]] | None, words: str
-) -> list[str]:
+    device: torch.device, programs: Sequence[str], members: int,
+    unlike: list[dict[str, Any]] | None, words: str,
+) -> list[str]:  # fmt: skip
     size, cpu = SIZES[0], torch.device("cpu")
     reference = training(size, members, "float64", cpu, unlike)
     step = step_of(reference, size)
-    for _ in range(5):
+    for _ in range(STEPS):
         step()
     found = []
-    for precision, tolerance in (("float64", 1e-9), ("float32", 1e-3), ("bfloat16", 5e-2)):
-        other = training(size, members, precision, device, unlike)
-        step = step_of(other, size)
-        for _ in range(5):
-            step()
-        away = max(
-            float((a.double().cpu() - b).norm() / b.norm().clamp(min=1e-12))
-            for a, b in zip(other.parameters, reference.parameters, strict=True)
-            if b.abs().max() > 1e-3
-        )
-        losses = (other.loss_sums.cpu() - reference.loss_sums).abs().max() / 5
-        verdict = "right" if float(losses) <= tolerance else "WRONG"
-        found.append(
-            f"- {precision} on the GPU against float64 on the CPU, five steps of {words}: "
-            f"loss differs by at most {float(losses):.2g}, weights by {away:.2g} relative: "
-            f"{verdict}"
-        )
+    for precision, tolerance in (("float64", 1e-8), ("float32", 1e-3), ("bfloat16", 5e-2)):
+        for program in programs:
+            said: list[str] = []
+            other = training(size, members, precision, device, unlike, program, said)
+            step = step_of(other, size)
+            for _ in range(STEPS):
+                step()
+            away = max(
+                float((a.detach().double().cpu() - b.detach()).norm() / b.norm().clamp(min=1e-12))
+                for a, b in zip(other.parameters, reference.parameters, strict=True)
+                if b.abs().max() > 1e-3
+            )
+            losses = (other.loss_sums.cpu() - reference.loss_sums).abs().max() / STEPS
+            right = float(losses) <= tolerance and not said
+            found.append(
+                f"- {precision}, {program}, on the GPU against float64 on the CPU, {STEPS} steps "
+                f"of {words}: loss differs by at most {float(losses):.2g}, weights by {away:.2g} "
+                f"relative: {'right' if right else 'WRONG'}{''.join(f'; {one}' for one in said)}"
+            )
     return found
 
 
@@ -147,36 +170,92 @@ def product_rate(device: torch.device, kind: torch.dtype) -> float:
 
 
 def rows(
-    size: Size, precision: str, device: torch.device, ceiling: dict[torch.dtype, float]
-) -> list[str]:
+    size: Size, precision: str, device: torch.device, ceiling: dict[torch.dtype, float],
+    programs: Sequence[str],
+) -> list[str]:  # fmt: skip
     found, alone = [], 0.0
     for members in MEMBERS:
-        one = training(size, members, precision, device)
-        counts = count(one.config, size.source_words, size.target_words, size.source_time,
-                       size.target_time)  # fmt: skip
-        seconds = timed(step_of(one, size), 20)
-        alone = alone or seconds
-        work = 3 * counts.flops_per_token * size.target_time * size.rows * members / seconds
-        kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
-        found.append(
-            f"| {size.name} | {precision} | {members} | {seconds * 1000:.2f} | "
-            f"{members * alone / seconds:.1f} | {work / 1e12:.2f} | {work / ceiling[kind]:.1%} |"
-        )
-        del one
-        torch.cuda.empty_cache()
+        for program in programs:
+            one = training(size, members, precision, device, program=program)
+            counts = count(one.config, size.source_words, size.target_words, size.source_time,
+                           size.target_time)  # fmt: skip
+            seconds = timed(step_of(one, size), 20)
+            alone = alone or seconds
+            work = 3 * counts.flops_per_token * size.target_time * size.rows * members / seconds
+            kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
+            found.append(
+                f"| {size.name} | {precision} | {program} | {members} | {seconds * 1000:.2f} | "
+                f"{members * alone / seconds:.1f} | {work / 1e12:.2f} | "
+                f"{work / ceiling[kind]:.1%} |"
+            )
+            del one
+            torch.cuda.empty_cache()
     alike, mixed = (
-        timed(step_of(training(size, len(UNLIKE), precision, device, unlike), size), 20)
+        timed(step_of(training(size, len(UNLIKE), precision, device, unlike, "auto"), size), 20)
         for unlike in (None, UNLIKE)
     )
     found.append(
-        f"| {size.name} | {precision} | {len(UNLIKE)} unlike | {mixed * 1000:.2f} | "
+        f"| {size.name} | {precision} | auto | {len(UNLIKE)} unlike | {mixed * 1000:.2f} | "
         f"{len(UNLIKE) * alone / mixed:.1f} | {mixed / alike:.2f} times as many alike | |"
     )
     return found
 
 
+def shared(device: torch.device) -> list[str]:
+    """Return steps of runs per second: one after the other, in processes that share, stacked."""
+    size = SIZES[1]
+    lines = [
+        f"{size.name} in float32, steps of single runs per second, by program:",
+        "",
+        "| way | computed | replayed |",
+        "|---|---:|---:|",
+    ]
+    for processes in (1, *PROCESSES):
+        each = [_in_processes(processes, program) for program in PROGRAMS]
+        name = "one after the other" if processes == 1 else f"{processes} processes share the GPU"
+        lines.append(f"| {name} | {each[0]:.0f} | {each[1]:.0f} |")
+    for members in MEMBERS[1:]:
+        each = []
+        for program in PROGRAMS:
+            one = training(size, members, "float32", device, program=program)
+            each.append(members / timed(step_of(one, size), 20))
+            del one
+            torch.cuda.empty_cache()
+        lines.append(f"| stack of {members} | {each[0]:.0f} | {each[1]:.0f} |")
+    return lines
+
+
+def _in_processes(processes: int, program: str) -> float:
+    """Return the steps per second of all processes together, each with a run of its own."""
+    context = multiprocessing.get_context("spawn")
+    ready, rates = context.Barrier(processes), context.Queue()
+    own = [context.Process(target=_one_run, args=(program, ready, rates)) for _ in range(processes)]
+    for one in own:
+        one.start()
+    total = sum(rates.get(timeout=300) for _ in own)
+    for one in own:
+        one.join()
+    return total
+
+
+def _one_run(program: str, ready: Any, rates: Any) -> None:
+    size, device = SIZES[1], torch.device("cuda")
+    step = step_of(training(size, 1, "float32", device, program=program), size)
+    for _ in range(10):
+        step()
+    torch.cuda.synchronize()
+    ready.wait()
+    steps, began = 0, time.perf_counter()
+    while time.perf_counter() - began < SECONDS:
+        for _ in range(20):
+            step()
+        torch.cuda.synchronize()
+        steps += 20
+    rates.put(steps / (time.perf_counter() - began))
+
+
 def timed(work: Callable[[], Any], repeats: int) -> float:
-    for _ in range(3):
+    for _ in range(6):  # computed, recorded, proven, and then what is measured
         work()
     seconds = []
     for _ in range(repeats):

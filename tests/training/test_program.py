@@ -28,6 +28,10 @@ SHIFTED = {"encoder": "sinusoidal", "decoder": "rotary", "cross": "none"}
 KINDS: dict[str, list[dict[str, Any]]] = {
     "plain": [{}],
     "dropped": [{"model": {"dropout": 0.2}}],
+    "two": [
+        {"model": {"dropout": 0.1}, "train": {"lr": 0.01}},
+        {"model": {"dropout": 0.2}, "train": {"label_smoothing": 0.1}, "positional": "rotary"},
+    ],
     "smoothed": [{"train": {"label_smoothing": 0.1}}],
     "scheduled": [{"train": {"warmup_steps": 9, "schedule": "cosine"}}],
     "not clipped": [{"train": {"clip_norm": None}}],
@@ -41,16 +45,19 @@ KINDS: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def tiny(raw: dict[str, Any]) -> RunConfig:
+def tiny(raw: dict[str, Any], **train: Any) -> RunConfig:
     model = {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, **raw.get("model", {})}
-    train = {"steps": STEPS, "batch_tokens": 40, **raw.get("train", {})}
+    train = {"steps": STEPS, "batch_tokens": 40, **train, **raw.get("train", {})}
     data = {"dataset": "toy-grammar", "size": 60}
     return resolve({**raw, "data": data, "model": model, "train": train}, current())
 
 
-def training(kind: str = "plain", **options: Any) -> StackTraining:
+def training(
+    kind: str = "plain", program: str = "auto", precision: str = "float32", **options: Any
+) -> StackTraining:
     raws = (KINDS | ENTRIES)[kind]
-    configs = [tiny(raw) for raw in (raws * 3 if len(raws) == 1 else raws)]
+    own = {"program": program, "precision": precision}
+    configs = [tiny(raw, **own) for raw in (raws * 3 if len(raws) == 1 else raws)]
     data = prepare(configs[0].data, cache_root())
     seeds = range(1, len(configs) + 1)
     return StackTraining(configs[0], seeds, data, CPU, configs=configs, **options)
@@ -209,14 +216,17 @@ def test_memory_that_a_record_reads_is_kept_and_what_it_made_is_not() -> None:
     ("asked", "device", "planned", "obstacle", "expected"),
     [
         ("auto", "cpu", [400], "", "eager (on cpu)"),
-        ("auto", "cuda", [19, 4], "", "eager (no shape has 20 planned steps, so recording does "
-         "not pay)"),
+        ("auto", "cuda", [19, 4], "", "eager (no shape has 20 planned steps, so cuda-graphs "
+         "does not pay)"),
         ("auto", "cuda", [20, 21], "", "cuda-graphs (2 of 2 shapes have at least 20 planned "
          "steps)"),
         ("auto", "cuda", [400], "it draws", "eager (it draws)"),
         ("cuda-graphs", "cpu", [400], "", "eager (CUDA graphs need a CUDA device)"),
         ("eager", "cuda", [400], "", "eager (asked for)"),
-        ("compile", "cpu", [400], "", "compile (asked for)"),
+        ("compile", "cpu", [5000, 3], "", "compile (1 of 2 shapes has at least 5000 planned "
+         "steps)"),
+        ("compile", "cpu", [4999], "", "eager (no shape has 5000 planned steps, so compile does "
+         "not pay)"),
     ],
 )  # fmt: skip
 def test_the_program_is_chosen_from_what_is_planned(

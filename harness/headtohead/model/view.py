@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
@@ -76,9 +79,25 @@ class View:
         return may_be(self.dead_rows)
 
 
+_ASSUMED = ContextVar("assumed", default=False)
+
+
 def may_be(flags: Tensor) -> bool:
-    """Tell whether any flag is set, or True on a GPU: asking it would make the host wait."""
-    return flags.device.type != "cpu" or bool(flags.any())
+    """Tell whether any flag is set, or True where asking is not free.
+
+    A GPU would make the host wait, and what is traced for other batches must not hang on this one.
+    """
+    return _ASSUMED.get() or flags.device.type != "cpu" or bool(flags.any())
+
+
+@contextmanager
+def all_assumed() -> Iterator[None]:
+    """Let everything that may be be, whatever batch is seen inside."""
+    token = _ASSUMED.set(True)
+    try:
+        yield
+    finally:
+        _ASSUMED.reset(token)
 
 
 @cache

@@ -146,14 +146,23 @@ class StackTraining:
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sum = torch.zeros((), dtype=torch.float64, device=device)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
-        planned = planned_shapes(self.plan, self.steps) if device.type == "cuda" else Counter()
-        self.choice = choose(self.train.program, device.type, planned.values(), self.model.obstacle)
-        if self.train.program not in ("auto", self.choice.name):
-            on_fall_back(f"train.program {self.train.program} is not taken: {self.choice.why}")
+        self._choose_program(on_fall_back)
+
+    def _choose_program(self, say: Callable[[str], None]) -> None:
+        asked, device = self.train.program, self.device
+        known = device.type == "cuda" or asked == "compile"
+        planned = planned_shapes(self.plan, self.steps) if known else Counter()
+        self.choice = choose(asked, device.type, planned.values(), self.model.obstacle)
+        if asked not in ("auto", self.choice.name):
+            say(f"train.program {asked} is not taken: {self.choice.why}")
+        self.gradients: Callable[[Tensor, Shape], Tensor] = self._gradients
+        if self.choice.name == "compile":
+            from headtohead.training.compiled import Compiled
+
+            self.gradients = Compiled(self.model, self._gradients, planned, say)
         self.program: Eager | Graphs = Eager(self._update)
-        if self.choice.name == "cuda-graphs":
-            record = cuda_record(device)
-            self.program = Graphs(self._update, self.state, planned, record, on_fall_back)
+        if device.type == "cuda" and self.choice.name != "eager":
+            self.program = Graphs(self._update, self.state, planned, cuda_record(device), say)
 
     @property
     def live(self) -> list[int]:
@@ -208,10 +217,13 @@ class StackTraining:
     def _cut(self, rows: Tensor, source_time: int, target_time: int) -> Cut:
         """Return a batch of rows ``[member, batch]`` on the host, on its way to the device."""
         live, count = self.splits["train"].live(rows), rows.shape[1]
-        if self.device.type == "cuda":
-            # On a GPU few shapes count more than few positions; the copy waits for nothing.
+        if self.choice.name == "compile":
+            live = count * target_time
+        elif self.device.type == "cuda":
+            # Few shapes count for more there than few positions.
             live = rounded(live, (count, target_time))
-            rows = rows.pin_memory()
+        if self.device.type == "cuda":
+            rows = rows.pin_memory()  # or the copy would wait for the device
         shape = Shape(count, source_time, target_time, live)
         return Cut(rows.to(self.device, non_blocking=True), shape)
 
@@ -232,13 +244,12 @@ class StackTraining:
 
     def _update(self, rows: Tensor, shape: Shape) -> None:
         """Do the device's part of a step; what differs between steps is in tensors by now."""
-        batch = self._batch(Cut(rows, shape))
-        losses = self._backward(batch, shape.live)
+        losses = self.gradients(rows, shape)
         if self.clip_norm != math.inf:
             clip_gradients(self.parameters, self.clip_norm, self.owners)
         self.optimizer.update()
         self.loss_sums += losses.double()
-        self.token_sum += batch.target_lengths.sum()
+        self.token_sum += self.splits["train"].target_lengths[rows].sum()
 
     def state(self) -> dict[str, list[Tensor]]:
         """Return all that a step changes, by kind."""
@@ -249,6 +260,9 @@ class StackTraining:
             "weights": list(self.parameters), **kinds,
             "losses": [self.loss_sums], "words": [self.token_sum],
         }  # fmt: skip
+
+    def _gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+        return self._backward(self._batch(Cut(rows, shape)), shape.live)
 
     def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""

@@ -18,8 +18,12 @@ import torch
 from torch import Tensor, UntypedStorage
 from torch.utils._python_dispatch import TorchDispatchMode
 
-PAYS = 20
-"""Steps of one shape from which recording it pays: it costs as much as some five steps."""
+PAYS = {"cuda-graphs": 20, "compile": 5000}
+"""Planned steps of one shape from which a program pays.
+
+Recording costs as much as some five steps; compiling ten seconds to a minute, for a third of a
+small step on a CPU (``benchmarks/compiled.py``).
+"""
 
 AWAY = 0.05
 """Share of a step's change by which a replayed step may differ from the same step computed."""
@@ -89,21 +93,21 @@ def choose(asked: str, device: str, planned: Iterable[int], obstacle: str = "") 
     >>> choose("auto", "cuda", [400, 3]).words
     'cuda-graphs (1 of 2 shapes has at least 20 planned steps)'
     """
-    if asked in ("eager", "compile"):
-        return Choice(asked, "asked for")
-    if device != "cuda":
-        lacks = "CUDA graphs need a CUDA device" if asked == "cuda-graphs" else f"on {device}"
-        return Choice("eager", lacks)
+    if asked == "eager":
+        return Choice("eager", "asked for")
+    name = "cuda-graphs" if asked == "auto" else asked
+    if name == "cuda-graphs" and device != "cuda":
+        needs = "CUDA graphs need a CUDA device"
+        return Choice("eager", f"on {device}" if asked == "auto" else needs)
     if obstacle:
         return Choice("eager", obstacle)
+    least = PAYS[name]
     shapes = list(planned)
-    often = sum(steps >= PAYS for steps in shapes)
+    often = sum(steps >= least for steps in shapes)
     if not often:
-        return Choice("eager", f"no shape has {PAYS} planned steps, so recording does not pay")
+        return Choice("eager", f"no shape has {least} planned steps, so {name} does not pay")
     has = "has" if often == 1 else "have"
-    return Choice(
-        "cuda-graphs", f"{often} of {len(shapes)} shapes {has} at least {PAYS} planned steps"
-    )
+    return Choice(name, f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
 
 
 def rounded(live: int, shape: tuple[int, int]) -> int:
@@ -183,7 +187,7 @@ class Graphs:
         self._seen[kind] += 1
         left = self.planned.get(kind, 0) - self._seen[kind]
         # Not at the first step: what is made in it once (moments, tables) must not be recorded.
-        if not self.given_up and sum(self._seen.values()) > 1 and left >= PAYS:
+        if not self.given_up and sum(self._seen.values()) > 1 and left >= PAYS["cuda-graphs"]:
             self._record(rows, shape)
 
     def _record(self, rows: Tensor, shape: Shape) -> None:
@@ -192,7 +196,7 @@ class Graphs:
         try:
             replay = self.record(lambda: self.update(own, shape))
         except RuntimeError as error:
-            self._give_up(f"recording failed: {_first_line(error)}")
+            self._give_up(f"recording failed: {first_line(error)}")
             return
         self.graphs[shape] = Graph(own, replay)
 
@@ -208,7 +212,7 @@ class Graphs:
             graph.run(rows)
             fault = _difference(before, computed, self.state())
         except RuntimeError as error:
-            fault = f"it failed: {_first_line(error)}"
+            fault = f"it failed: {first_line(error)}"
         if fault:
             _put(self.state(), computed)
             self._give_up(f"a replayed step is not the computed one: {fault}")
@@ -275,9 +279,15 @@ def _storages(value: Any) -> Iterable[UntypedStorage]:
         yield from _storages(list(value.values()))
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the kind of an error and the first line of what it says.
+
+    >>> first_line(RuntimeError("backend raised:\\nno C++ compiler\\nat line 3"))
+    'RuntimeError: backend raised: no C++ compiler'
+    """
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    said = lines[:2] if lines and lines[0].endswith(":") else lines[:1]
+    return ": ".join([type(error).__name__, " ".join(said)]) if said else type(error).__name__
 
 
 def _copied(groups: Groups) -> Groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from headtohead.cli import main
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
 
-# Tests start hundreds of processes. Each compiled every module anew where this is set.
+# Tests start hundreds of processes. Each compiled every module anew where this is set, and pytest
+# all tests of every worker.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # One thread for tiny tensors, here and in every process that is started: more only cost time.
 # Torch reads it when it is loaded, which nothing has done yet.

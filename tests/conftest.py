@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -25,6 +26,16 @@ sys.dont_write_bytecode = False
 # One thread for tiny tensors, here and in every process that is started: more only cost time.
 # Torch reads it when it is loaded, which nothing has done yet.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# What is loaded before the first test stays: half a million objects, among which no garbage is
+# looked for, then or later.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was loaded, and look for garbage among what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +27,11 @@ sys.dont_write_bytecode = False
 # One thread for tiny tensors, here and in every process that is started: more only cost time.
 # Torch reads it when it is loaded, which nothing has done yet.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start:
+# commands that tests interrupt would go on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is loaded before the first test stays: half a million objects, among which no garbage is
 # looked for, then or later.

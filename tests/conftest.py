@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +19,29 @@ from headtohead.cli import main
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
 
-# Tests start hundreds of processes. Each compiled every module anew where this is set.
+# Tests start hundreds of processes. Each compiled every module anew where this is set, and pytest
+# all tests of every worker.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # One thread for tiny tensors, here and in every process that is started: more only cost time.
 # Torch reads it when it is loaded, which nothing has done yet.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start:
+# commands that tests interrupt would go on.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is loaded before the first test stays: half a million objects, among which no garbage is
+# looked for, then or later.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was loaded, and look for garbage among what tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -131,17 +131,17 @@ def test_the_parent_keeps_nothing_of_stacks_that_ended(
 
         def ended(self, folder: Any, code: int) -> None:
             self.ends += 1
-            if self.ends in (20, 80):
+            if self.ends in (10, 40):
                 self.held[self.ends] = _held_by("*/headtohead/runs/execute.py")
 
         def close(self) -> None:
             tracemalloc.stop()
 
     watched = Watched()
-    make_study(tmp_path, 40, 2, watched, workers=80)
-    grown = watched.held[80] - watched.held[20]
-    # 60 stacks; the record of one takes some 20 kB
-    assert grown < 60 * 1000, watched.held
+    make_study(tmp_path, 20, 2, watched, workers=40)
+    grown = watched.held[40] - watched.held[10]
+    # 30 stacks; the record of one takes some 20 kB
+    assert grown < 30 * 1000, watched.held
 
 
 def _held_by(file: str) -> int:

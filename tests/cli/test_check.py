@@ -144,7 +144,8 @@ def rows(output):
     return found
 
 
-def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h):
+def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, few):
+    few("positional", "rotary")
     code, output = h2h("check", "positional/rotary")
     found = rows(output)
     assert code == 0
@@ -157,6 +158,7 @@ def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h):
     assert "broken" not in output
 
 
+@pytest.mark.usefixtures("few")
 def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
     found = rows(output)
@@ -175,6 +177,7 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     )
 
 
+@pytest.mark.usefixtures("few")
 def test_without_a_name_a_plugin_file_is_checked_and_nothing_else(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
     records = json.loads(output)
@@ -234,6 +237,7 @@ def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("few")
 def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
     assert code == 1
@@ -241,6 +245,7 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
     assert not rows(output)["causality"].startswith("broken as named")
 
 
+@pytest.mark.usefixtures("few")
 def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "unfinished")
     assert code == 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from safetensors.torch import load_file
@@ -35,6 +36,10 @@ STUDY: dict[str, Any] = {
     "design": [{"one_at_a_time": {"model.d_ff": [20, 24, 28]}}],
     "seeds": 2,
 }  # fmt: skip
+
+
+MARK = "STARTED_FOR_STUDY"
+"""Variable of the environment of all that a study starts, whoever its parent has become."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,8 @@ class Study:
         command = [sys.executable, "-m", "headtohead.cli", "run", str(self.file), "--no-tracking",
                    "--threads", "1", *arguments]  # fmt: skip
         parent = subprocess.Popen(
-            command, cwd=self.folder, env=kept | {"H2H_CACHE": str(self.cache)}, text=True,
+            command, cwd=self.folder, text=True,
+            env=kept | {"H2H_CACHE": str(self.cache), MARK: str(self.folder)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
@@ -80,9 +86,16 @@ class Study:
             assert parent.stdout is not None
             parent.stdout.close()
 
+    def end(self) -> None:
+        """Kill what a test that failed has left running: jobs outlive the command."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(MARK) == str(self.folder):
+                    process.kill()
+
     def run(self, *arguments: str) -> str:
         with self.started(*arguments) as parent:
-            output, _ = parent.communicate(timeout=120)
+            output, _ = parent.communicate(timeout=240)
         assert parent.returncode == 0, output
         return output
 
@@ -163,17 +176,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def study(tmp_path: Path, cache: Path) -> Study:
+def study(tmp_path: Path, cache: Path) -> Iterator[Study]:
     made = Study(tmp_path, cache)
     made.write()
-    return made
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="session")
-def here(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Study:
+def here(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Study]:
     """The study by the local launcher, undisturbed."""
     made = Study(tmp_path_factory.mktemp("here"), cache)
     made.write()
     made.run()
     assert made.states() == {"DONE"}
-    return made
+    yield made
+    made.end()

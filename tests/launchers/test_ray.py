@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
 
+pytestmark = pytest.mark.timeout(600)
 Wait = Callable[..., None]
 STORE = str(80 * 2**20)  # bytes of each node's object store; the least that Ray takes is 75 MiB
 
@@ -126,7 +127,7 @@ def test_a_node_is_killed_and_the_study_comes_to_the_same(
         ) as parent:
             wait_for(lambda: is_training(study, node), parent=parent)
             node.kill()
-            output, _ = parent.communicate(timeout=120)
+            output, _ = parent.communicate(timeout=240)
         assert parent.returncode == 0, output
     finally:
         node.kill()
@@ -152,7 +153,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
                 pid == parent.pid for stack, pid in study.claims().items() if stack in study.begun()
             ), parent=parent)  # fmt: skip
             node.kill()
-            output, _ = parent.communicate(timeout=120)
+            output, _ = parent.communicate(timeout=240)
         assert parent.returncode == 0, output
     finally:
         node.kill()
@@ -171,5 +172,5 @@ def test_no_worker_outlives_the_command(
         wait_for(lambda: bool(study.begun()), parent=parent)
         (worker,) = study.claims().values()
         parent.send_signal(how)
-        parent.communicate(timeout=60)
-    wait_for(lambda: not psutil.pid_exists(worker), 20)
+        parent.communicate(timeout=150)
+    wait_for(lambda: not psutil.pid_exists(worker))

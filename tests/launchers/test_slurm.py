@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
 
+pytestmark = pytest.mark.timeout(600)
 Wait = Callable[..., None]
 LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "4")
 
@@ -29,7 +30,14 @@ def has_slurm() -> bool:
     return bool(done.stdout.strip())
 
 
-needs_slurm = pytest.mark.skipif(not has_slurm(), reason="no Slurm with an idle node here")
+@pytest.fixture(scope="module")
+def slurm() -> None:
+    """Ask when the first test needs it: a controller that is down answers after seconds."""
+    if not has_slurm():
+        pytest.skip("no Slurm with an idle node here")
+
+
+needs_slurm = pytest.mark.usefixtures("slurm")
 
 
 def queued() -> set[str]:
@@ -52,7 +60,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
         top = psutil.Process(int(numbers(study)[stack]))
         for process in [*top.children(recursive=True), top]:
             process.kill()
-        output, _ = parent.communicate(timeout=120)
+        output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert output.count("KILLED (the process died (SIGKILL))") == 1
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
@@ -68,8 +76,8 @@ def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) ->
         wait_for(lambda: len(study.claims()) == 4, parent=parent)
         workers = list(study.claims().values())
         parent.send_signal(signal.SIGINT)
-        parent.communicate(timeout=60)
-    wait_for(lambda: not any(map(psutil.pid_exists, workers)), 20)
+        parent.communicate(timeout=150)
+    wait_for(lambda: not any(map(psutil.pid_exists, workers)))
 
 
 @needs_slurm
@@ -84,7 +92,7 @@ def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
     assert len(before) == 4
     assert set(before.values()) & queued()
     with study.started("--launcher", "slurm") as parent:
-        output, _ = parent.communicate(timeout=120)
+        output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert study.attempts() == [], "a job was submitted twice"
     assert study.content() == here.content()
@@ -97,8 +105,8 @@ def test_slurm_gives_up_the_jobs_of_an_interrupted_command(study: Study, wait_fo
         wait_for(lambda: bool(study.claims()), parent=parent)
         ours = set(numbers(study).values())
         parent.send_signal(signal.SIGINT)
-        parent.communicate(timeout=60)
-    wait_for(lambda: not ours & queued(), 60)
+        parent.communicate(timeout=150)
+    wait_for(lambda: not ours & queued())
     assert not numbers(study)
 
 
@@ -108,7 +116,7 @@ def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for:
         wait_for(lambda: bool(study.begun() & study.claims().keys()), parent=parent)
         stack = min(study.begun() & study.claims().keys())
         subprocess.run(["scancel", "--signal=KILL", numbers(study)[stack]], check=True)
-        output, _ = parent.communicate(timeout=120)
+        output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
     assert "KILLED (the process died" in output
     assert study.content() == here.content()
@@ -117,7 +125,7 @@ def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for:
 @needs_slurm
 def test_what_slurm_refuses_is_one_line(study: Study) -> None:
     with study.started("--launcher", "slurm", "--launcher-option", "partition=nowhere") as parent:
-        output, _ = parent.communicate(timeout=60)
+        output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2
     assert output.splitlines()[-1] == (
         "h2h: Slurm takes no job: sbatch: error: Batch job submission failed: "

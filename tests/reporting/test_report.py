@@ -192,22 +192,29 @@ def test_figures_are_valid_by_themselves(report):
 
 @pytest.fixture(scope="module")
 def again(quickstart, tmp_path_factory):
-    """The same report, written where an earlier one has left a picture."""
-    reports = tmp_path_factory.mktemp("reports")
-    stale = reports / "quickstart" / "figures" / "old.svg"
+    """The same report by the command, where an earlier one has left a picture: folder and words."""
+    from headtohead.cli.report import command
+
+    folder = tmp_path_factory.mktemp("reports") / "quickstart"
+    stale = folder / "figures" / "old.svg"
     stale.parent.mkdir(parents=True)
     stale.write_text("<svg/>")
-    return write_report(quickstart, reports)
+    runs, reports = str(quickstart.parent), str(folder.parent)
+    result = CliRunner().invoke(command, ["quickstart", "--runs", runs, "--reports", reports])
+    assert result.exit_code == 0, result.output
+    return folder, result.output
 
 
 def test_a_report_written_twice_has_the_same_bytes(report, again):
+    folder, _ = again
     for path in report.folder.rglob("*.*"):
-        assert path.read_bytes() == (again.folder / path.relative_to(report.folder)).read_bytes()
+        assert path.read_bytes() == (folder / path.relative_to(report.folder)).read_bytes()
 
 
 def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
-    assert (again.folder / "figures" / "scores.svg").is_file()
-    assert not (again.folder / "figures" / "old.svg").exists()
+    folder, _ = again
+    assert (folder / "figures" / "scores.svg").is_file()
+    assert not (folder / "figures" / "old.svg").exists()
 
 
 def test_text_from_data_never_becomes_markup(made, tmp_path):
@@ -329,27 +336,23 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
         write_report(quickstart, taken)
 
 
-def test_the_command_prints_the_answer_and_where_it_stands(quickstart, tmp_path):
-    from headtohead.cli.report import command
-
-    result = CliRunner().invoke(command, [
-        "quickstart", "--runs", str(quickstart.parent), "--reports", str(tmp_path)])  # fmt: skip
-    assert result.exit_code == 0, result.output
-    lines = result.output.splitlines()
+def test_the_command_prints_the_answer_and_where_it_stands(again):
+    folder, output = again
+    lines = output.splitlines()
     assert lines[0].startswith("Positional rotary is better than sinusoidal")
-    assert lines[1] == f"report:   {tmp_path / 'quickstart' / 'index.html'}"
-    assert (tmp_path / "quickstart" / "index.html").is_file()
+    assert lines[1] == f"report:   {folder / 'index.html'}"
 
 
-def test_the_command_says_where_the_report_came_from(quickstart, tmp_path, monkeypatch):
+def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch):
     import headtohead.tracking
     from headtohead.cli.report import command
 
-    asked = []
+    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    shipped, asked = made.write_study(tmp_path / "shipped", study), []
 
     def materialise(uri: str, name: str, into: Path) -> Path:
         asked.append((uri, name))
-        (into / name).symlink_to(quickstart)
+        (into / name).symlink_to(shipped)
         return into / name
 
     monkeypatch.setattr(headtohead.tracking, "materialise", materialise)

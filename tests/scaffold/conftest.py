@@ -22,17 +22,25 @@ Completed = subprocess.CompletedProcess[str]
 
 
 EACH = """
-import json, os
+import contextlib, io, json, os
 from pathlib import Path
+import pytest
 from click.testing import CliRunner
 from headtohead.cli import main
+
+def ended_with(words):
+    if words[0] == "pytest":
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = pytest.main(words[1:])
+        return int(code), said.getvalue(), ""
+    done = CliRunner().invoke(main, words, prog_name="h2h")
+    return done.exit_code, done.stdout, done.stderr
 
 place = Path.cwd()
 ended = []
 for folder, words in json.loads((place / "given.json").read_text()):
     os.chdir(folder)
-    done = CliRunner().invoke(main, words, prog_name="h2h")
-    ended.append((done.exit_code, done.stdout, done.stderr))
+    ended.append(ended_with(words))
 (place / "ended.json").write_text(json.dumps(ended))
 """
 
@@ -56,8 +64,11 @@ class Installation:
         """Run the command line in a folder."""
         return self.call(folder, "-m", "headtohead.cli", *arguments)
 
-    def h2h_each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
-        """Run one command in the package of each family, all in one process, which loads once."""
+    def each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
+        """Run a command in the package of each family, all in one process, which loads once.
+
+        It is one of pytest where the first word says so, else one of h2h.
+        """
         given = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
         folder = next(iter(self.packages.values())).parent
         (folder / "given.json").write_text(json.dumps(given))

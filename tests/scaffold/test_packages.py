@@ -19,10 +19,15 @@ def blocks(package: Path, kind: str) -> list[str]:
     return re.findall(rf"^```{kind}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.fixture(scope="module")
+def tested(installation):
+    """What pytest says in the folder of each family's package."""
+    return installation.each(dict.fromkeys(FAMILIES, ("pytest", "-q", "-p", "no:cacheprovider")))
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_its_tests_pass(installation, family: str) -> None:
-    package = installation.packages[family]
-    done = installation.call(package, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+def test_its_tests_pass(tested, family: str) -> None:
+    done = tested[family]
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
     assert passed is not None, done.stdout
@@ -40,7 +45,7 @@ def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path)
 
 def test_their_experiments_plan_and_name_them(installation) -> None:
     words = ("plan", "experiment.yaml", "--set", "data.limit=300")
-    for family, done in installation.h2h_each(dict.fromkeys(FAMILIES, words)).items():
+    for family, done in installation.each(dict.fromkeys(FAMILIES, words)).items():
         assert done.returncode == 0, done.stderr
         assert f"my-{family}" in done.stdout
         assert "to run in " in done.stdout, done.stdout
@@ -50,7 +55,7 @@ def test_their_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.alone=false"]
     sets = [word for one in small for word in ("--set", one)]
     words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets)
-    for family, done in installation.h2h_each(dict.fromkeys(MODEL, words)).items():
+    for family, done in installation.each(dict.fromkeys(MODEL, words)).items():
         assert done.returncode == 0, done.stderr
         page = installation.packages[family] / "reports" / "experiment" / "index.html"
         assert f"my-{family}" in page.read_text("utf-8")
@@ -65,11 +70,11 @@ def test_every_command_of_their_readmes_exists(installation) -> None:
             ["pip", "install"], ["h2h", "plugins"], ["pytest"],
             ["h2h", "data" if family == "dataset" else "check"], ["h2h", "plan"], ["h2h", "run"],
         ]  # fmt: skip
-    described = installation.h2h_each({family: known[family][1][1:] for family in FAMILIES})
+    described = installation.each({family: known[family][1][1:] for family in FAMILIES})
     for family, done in described.items():
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"my-{family} ({family})")
-    shown = installation.h2h_each({"dataset": known["dataset"][3][1:]})["dataset"]
+    shown = installation.each({"dataset": known["dataset"][3][1:]})["dataset"]
     assert shown.returncode == 0, shown.stderr
 
 

@@ -51,26 +51,30 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
     slugs = [slug for slug in analysis.ranked if _is_another(analysis, slug)]
     if not baseline or len(baseline) * (len(slugs) + 1) > MOST_SENTENCES:
         return []
-    found = []
+    found, theirs = [], _counts([row.hypothesis for row in baseline], _references(baseline))
     for slug in slugs:
         seed = median_seed(frames, slug, metric)
         rows = translations_of(frames, slug, seed) if seed is not None else []
         if seed is not None and [r.source for r in rows] == [r.source for r in baseline]:
-            ours, theirs, p = compare(rows, baseline)
-            found.append(SentenceTest(slug, seed, baseline_seed, ours, theirs, p))
+            found.append(SentenceTest(slug, seed, baseline_seed, *compare(rows, baseline, theirs)))
     return found
 
 
 def compare(
-    rows: Sequence[Translation], baseline: Sequence[Translation]
+    rows: Sequence[Translation],
+    baseline: Sequence[Translation],
+    baseline_counts: Counts | None = None,
 ) -> tuple[float, float, float]:
     """Return BLEU of both sides and the p-value of their difference.
 
     The words are taken as they stand; the references are the baseline's, all of each sentence.
+    ``baseline_counts`` are those of the baseline where it is compared with many.
     """
-    references = [row.references.split(" ||| ") for row in baseline]
+    references = _references(baseline)
     ours = _counts([row.hypothesis for row in rows], references)
-    theirs = _counts([row.hypothesis for row in baseline], references)
+    theirs = baseline_counts
+    if theirs is None:
+        theirs = _counts([row.hypothesis for row in baseline], references)
     observed = _bleu(ours.sum(axis=0)) - _bleu(theirs.sum(axis=0))
     changed = np.flatnonzero((ours != theirs).any(axis=1))
     generator = np.random.default_rng(SEED)
@@ -82,6 +86,10 @@ def compare(
         hits += abs(trial) >= abs(observed) - 1e-9
     p = (hits + 1) / (TRIALS + 1) if len(changed) else 1.0
     return _bleu(ours.sum(axis=0)), _bleu(theirs.sum(axis=0)), p
+
+
+def _references(baseline: Sequence[Translation]) -> list[list[str]]:
+    return [row.references.split(" ||| ") for row in baseline]
 
 
 def _counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:

@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any, cast
 
 import torch
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from headtohead.catalogue.forms import Counts, Form, Sizes, find_forms
 from headtohead.errors import HeadToHeadError
@@ -27,6 +27,7 @@ from headtohead.families.entry import Options
 from headtohead.families.positional import BuildContext, Part, Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.dropout import Dropout, DropoutStream
+from headtohead.model.operations import Operations
 from headtohead.model.view import View
 from headtohead.plugins import registered
 
@@ -162,12 +163,20 @@ def positional_operations(
         return None
     style = registered("attention", PLAIN_ATTENTION)
     attention = _attention(style, style.Options(), sizes, role, bias=False, positional=part)
-    bare = attention_operations(style, style.Options(), sizes, role)
+    bare = _plain_attention_operations(sizes["d"], sizes["h"], sizes["n"], role)
     if attention is None or bare is None:
         return None
     counted = _counted(attention, sizes)
     embedded = _counted_embedding(part, sizes, role)
     return None if counted is None or embedded is None else counted - bare + embedded
+
+
+@cache
+def _plain_attention_operations(width: int, heads: int, tokens: int, role: str) -> int | None:
+    """Count the operations of one plain attention, with which every encoding is compared."""
+    style = registered("attention", PLAIN_ATTENTION)
+    sizes = {"d": width, "h": heads, "n": tokens}
+    return attention_operations(style, style.Options(), sizes, role)
 
 
 def _attention(
@@ -246,13 +255,13 @@ def _ends_before(tokens: int, part: Part) -> bool:
 def _operations(compute: Callable[[], Any]) -> int | None:
     """Count the operations of a computation; None if it has no meaning."""
     # The fused kernel of CPUs is not counted; the plain one is, and its products are the same.
-    counter = FlopCounterMode(display=False)
+    operations = Operations()
     try:
-        with sdpa_kernel(SDPBackend.MATH), counter, torch.no_grad():
+        with sdpa_kernel(SDPBackend.MATH), operations, torch.no_grad():
             compute()
     except HeadToHeadError:
         return None
-    return int(counter.get_total_flops())
+    return operations.flops
 
 
 def _model(sizes: Sizes) -> ModelConfig:

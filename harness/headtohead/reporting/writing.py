@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -87,11 +88,12 @@ def write_report(
 
 def write_content(content: Content, folder: Path) -> ReportPaths:
     """Write the files of a report into ``folder``."""
+    with _writing_to(folder):
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(content)
     paths = ReportPaths(folder, folder / "index.html", folder / "report.md",
                         folder / "results.csv", content.answer)  # fmt: skip
-    try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
+    with _writing_to(folder):
         for old in (folder / "figures").glob("*.svg"):
             if old.stem not in figures:
                 old.unlink()
@@ -100,12 +102,19 @@ def write_content(content: Content, folder: Path) -> ReportPaths:
         _write(paths.csv, content.analysis.frames.runs.reset_index().to_csv(index=False))
         _write(paths.markdown, markdown_page(content, figures))
         _write(paths.html, html_page(content, figures))
+    return paths
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """Name the folder in the error where it cannot be written to."""
+    try:
+        yield
     except OSError as error:
         raise HeadToHeadError(
             f"the report cannot be written to {folder}: {error.strerror}; name another folder "
             f"with --reports"
         ) from error
-    return paths
 
 
 def draw(content: Content) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import cycle, islice
 
 import torch
@@ -114,11 +114,11 @@ class Subject:
     def build(self, seeds: Sequence[int]) -> Transformer:
         """Build such a stack of other members."""
         model = Transformer(self.config, seeds, *self.words).double().eval()
-        generator = torch.Generator().manual_seed(7)
+        parameters = list(model.parameters())
         with torch.no_grad():
-            for parameter in model.parameters():
-                moved = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.add_(0.2 * moved)
+            moves = _moves(tuple(one.shape for one in parameters))
+            for parameter, move in zip(parameters, moves, strict=True):
+                parameter.add_(move)
         return model
 
     @cached_property
@@ -263,6 +263,13 @@ class Subject:
     def promises(self, role: str, promise: str) -> bool:
         """Tell whether a role's encoding makes a promise."""
         return promise in self.positional(role).promises
+
+
+@lru_cache(maxsize=64)
+def _moves(shapes: tuple[torch.Size, ...]) -> list[Tensor]:
+    """Return how far parameters of these shapes are moved off their start, always the same."""
+    generator = torch.Generator().manual_seed(7)
+    return [0.2 * torch.randn(one, generator=generator, dtype=torch.float64) for one in shapes]
 
 
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:

@@ -12,15 +12,9 @@ import warnings
 
 import pytest
 import torch
-from transformers import DiffLlamaConfig
-from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script, at import
-    from x_transformers.x_transformers import Attention
 
 HEADS, WIDTH, SIZE = 4, 16, 4
 DOUBLE, SINGLE = 1e-12, 1e-6
@@ -38,6 +32,9 @@ def ours(style):
 
 def theirs(attention, member, kv_heads=HEADS, **choices):
     """Return x-transformers' attention with the projections of one member."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch.jit.script, at import
+        from x_transformers.x_transformers import Attention
     module = Attention(WIDTH, dim_head=SIZE, heads=HEADS, kv_heads=kv_heads, **choices).double()
     weights = attention.state_dict()
     widths = [WIDTH, kv_heads * SIZE, kv_heads * SIZE]
@@ -150,6 +147,9 @@ def test_groups_of_theirs_are_interleaved(interleaved):
 @pytest.mark.parametrize("layer", [0, 1])
 def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
     """Theirs pairs map i with map i + h/2 and splits values likewise; its gain is 1."""
+    from transformers import DiffLlamaConfig
+    from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
+
     subject = Subject(tiny_config("none", "differential", bias=False))
     attention = subject.model.decoder[layer].attention
     assert attention.context.layer == layer

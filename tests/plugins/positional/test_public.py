@@ -4,31 +4,29 @@ Where one computes in float32, the tolerance is that of float32; where one has a
 the test says which and undoes it.
 """
 
+import importlib
 import math
 import warnings
 
 import pytest
 import torch
-from transformers import MarianConfig, Wav2Vec2BertConfig
-from transformers.models.bloom.modeling_bloom import build_alibi_tensor
-from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
-from transformers.models.t5.configuration_t5 import T5Config
-from transformers.models.t5.modeling_t5 import T5Attention
-from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
 
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
-
-with warnings.catch_warnings():
-    # x-transformers 2.31 decorates with torch.jit.script, which torch 2.13 deprecates.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import x_transformers.x_transformers as lucidrains
-    from rotary_embedding_torch import RotaryEmbedding
 
 SINGLE = 1e-5
 """Largest difference where the package computes in float32, from numbers of order one."""
 
 PLACES = torch.arange(40)[None]
+
+
+@pytest.fixture(scope="module")
+def lucidrains():
+    """x-transformers, loaded when the first test needs it."""
+    with warnings.catch_warnings():
+        # x-transformers 2.31 decorates with torch.jit.script, which torch 2.13 deprecates.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module("x_transformers.x_transformers")
 
 
 def part(name, role="encoder", heads=4, d_model=16, **options):
@@ -43,6 +41,9 @@ def random(*shape):
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 def test_t5_relative_is_that_of_transformers(role):
     """Equal to the last digit, at distances up to 700, and for one cached step."""
+    from transformers.models.t5.configuration_t5 import T5Config
+    from transformers.models.t5.modeling_t5 import T5Attention
+
     own = part("t5-relative", role)
     config = T5Config(d_model=16, d_kv=4, num_heads=4, is_decoder=role == "decoder")
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
@@ -57,7 +58,7 @@ def test_t5_relative_is_that_of_transformers(role):
 
 
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
-def test_t5_relative_is_that_of_x_transformers_without_its_scale(role):
+def test_t5_relative_is_that_of_x_transformers_without_its_scale(role, lucidrains):
     """It multiplies biases by sqrt(d_k), to undo a scale that comes later: here that is 1."""
     own = part("t5-relative", role)
     theirs = lucidrains.RelativePositionBias(1.0, causal=role == "decoder", heads=4).double()
@@ -68,6 +69,9 @@ def test_t5_relative_is_that_of_x_transformers_without_its_scale(role):
 
 def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
     """``relative_key`` of Wav2Vec2-BERT: outputs within 1e-12 in float64, clip 3, heads sharing."""
+    from transformers import Wav2Vec2BertConfig
+    from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertSelfAttention
+
     subject = Subject(tiny_config({"name": "shaw-relative", "on": "keys", "clip": 3}))
     attention, own = subject.attention("encoder"), subject.positional("encoder")
     config = Wav2Vec2BertConfig(
@@ -100,7 +104,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
 
 
 @pytest.mark.parametrize("heads", range(1, 17))
-def test_alibi_is_that_of_x_transformers(heads):
+def test_alibi_is_that_of_x_transformers(heads, lucidrains):
     """Slopes exactly, for any number of heads; its biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)
     found = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "encoder", 0)
@@ -113,6 +117,8 @@ def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
 
     In an encoder it would not be: there it prefers the end of the sentence to what is near.
     """
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+
     theirs = build_alibi_tensor(torch.ones(1, 40), heads, torch.float64).view(heads, 1, 40)
     ours = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "decoder", 0)[0, 0]
     theirs = theirs.expand_as(ours)
@@ -125,6 +131,8 @@ def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
 
 @pytest.mark.parametrize("theta", [10000.0, 50.0])
 def test_rotary_is_that_of_rotary_embedding_torch(theta):
+    from rotary_embedding_torch import RotaryEmbedding
+
     theirs = RotaryEmbedding(8, theta=theta)
     x = random(1, 2, 3, 40, 8)
     own = part("rotary", heads=2, theta=theta)
@@ -133,7 +141,7 @@ def test_rotary_is_that_of_rotary_embedding_torch(theta):
     torch.testing.assert_close(found[0], theirs.rotate_queries_or_keys(x[0]), rtol=0, atol=SINGLE)
 
 
-def test_rotary_is_that_of_x_transformers():
+def test_rotary_is_that_of_x_transformers(lucidrains):
     freqs, scale = lucidrains.RotaryEmbedding(8)(PLACES[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
@@ -146,7 +154,7 @@ def halves(table):
     return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
 
 
-def test_sinusoidal_is_that_of_x_transformers_in_another_order():
+def test_sinusoidal_is_that_of_x_transformers_in_another_order(lucidrains):
     """It has all sines, then all cosines, and a trained factor that starts at 1 / sqrt(d)."""
     theirs = lucidrains.ScaledSinusoidalEmbedding(16)
     own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
@@ -157,6 +165,9 @@ def test_sinusoidal_is_that_of_x_transformers_in_another_order():
 
 def test_sinusoidal_is_that_of_transformers_in_another_order():
     """Marian, a translator: float64 rounded to float32, hence within 1e-7."""
+    from transformers import MarianConfig
+    from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
+
     config = MarianConfig(d_model=16)
     theirs = MarianSinusoidalPositionalEmbedding(40, config.d_model)
     with torch.no_grad():
@@ -165,7 +176,7 @@ def test_sinusoidal_is_that_of_transformers_in_another_order():
     torch.testing.assert_close(halves(own), theirs.weight.double(), rtol=0, atol=1e-7)
 
 
-def test_sandwich_is_the_inner_product_of_x_transformers_sinusoids():
+def test_sandwich_is_the_inner_product_of_x_transformers_sinusoids(lucidrains):
     theirs = lucidrains.ScaledSinusoidalEmbedding(128)
     rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(128)
     ratios = torch.arange(1, 5)[:, None, None] * 2.0
@@ -175,7 +186,7 @@ def test_sandwich_is_the_inner_product_of_x_transformers_sinusoids():
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
 
 
-def test_learned_is_that_of_torch_and_of_x_transformers_without_its_scale():
+def test_learned_is_that_of_torch_and_of_x_transformers_without_its_scale(lucidrains):
     """x-transformers multiplies the table by 1 / sqrt(d)."""
     own = part("learned", max_length=40)
     table = torch.nn.Embedding.from_pretrained(own.table[1].detach())

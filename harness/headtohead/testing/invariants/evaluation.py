@@ -43,7 +43,9 @@ def _asked(subject: Subject, place: str) -> tuple[Verdict, ...]:
     if any(not subject.attention(role).style.projects for role in ROLES):
         return tuple(still)  # beside numbers of 1e9, a change may be below every threshold
     model.train()
-    first, second = (_trained(subject, model) for _ in range(2))
+    weights = {name for name, _ in model.named_parameters()}
+    drawn = {name: one.clone() for name, one in model.state_dict().items() if name not in weights}
+    first, second = (_trained(subject, model, drawn) for _ in range(2))
     most = float((first - second).abs().max())
     what = f"change of logits between two training passes by {place}"
     return (*still, beyond(most, what, shown=f"{what} is {most:.3g}"))
@@ -54,7 +56,8 @@ def _dropping(config: RunConfig, place: str) -> RunConfig:
     return config.model_copy(update={"model": model})
 
 
-def _trained(subject: Subject, model: Transformer) -> Tensor:
+def _trained(subject: Subject, model: Transformer, drawn: dict[str, Tensor]) -> Tensor:
     """Return live logits of a training pass, told the same places every time."""
-    model.load_state_dict(subject.model.state_dict())
+    if drawn:
+        model.load_state_dict(drawn, strict=False)
     return forward(model, subject.sentences)[subject.sentences.live_target]

@@ -17,7 +17,9 @@ LARGE = 1000.0
 @invariant("finite")
 def numbers_stay_finite(subject: Subject) -> Verdict:
     """Outputs and gradients are finite for one token, and in float32 for large activations."""
-    verdicts = [_large(subject, role) for role in ROLES]
+    single = Transformer(subject.config, subject.seeds, *subject.words).eval()
+    single.load_state_dict(subject.model.state_dict())
+    verdicts = [_large(subject, single, role) for role in ROLES]
     if subject.only_length is None:
         verdicts.append(_short(subject))
     return worst(*verdicts)
@@ -35,9 +37,7 @@ def _short(subject: Subject) -> Verdict:
     return within(float(wrong), what, 0.0, shown=f"{wrong} {what}")
 
 
-def _large(subject: Subject, role: str) -> Verdict:
-    model = Transformer(subject.config, subject.seeds, *subject.words).eval()
-    model.load_state_dict(subject.model.state_dict())
+def _large(subject: Subject, model: Transformer, role: str) -> Verdict:
     attention = attention_of(model, role)
     x, memory = (
         None if one is None else (one * LARGE).float() for one in subject.activations(role)

@@ -16,7 +16,9 @@ from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, worst
 
-TOKENS = 64
+TOKENS, HEADS = 64, 8
+"""What is measured: so many tokens, in at least so many heads of members and sentences."""
+
 LEAST, MOST = 0.8, 1.25
 """Bounds of a standard deviation that is measured on 64 by 64 pairs in every head."""
 
@@ -37,7 +39,8 @@ def _check(subject: Subject, role: str) -> Verdict:
     # As it starts: what the style learns may have any size.
     fresh = type(style)(style.options, style.context).double()
     generator = torch.Generator().manual_seed(29)
-    shape = (style.context.members, 4, geometry.heads, TOKENS, geometry.key_width)
+    members, heads = style.context.members, geometry.heads
+    shape = (members, -(-HEADS // (members * heads)), heads, TOKENS, geometry.key_width)
     q, k = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
     found = _scores(fresh, q, k)
     if found is None:

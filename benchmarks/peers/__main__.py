@@ -54,6 +54,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=count, default=3, help="trainings of each side")
     parser.add_argument("--last", type=count, default=50, help="steps whose losses are averaged")
     parser.add_argument("--batch-tokens", type=count, help="of a batch, other than the size has")
+    parser.add_argument(
+        "--length-buckets", choices=["coarse", "exact"], default="exact",
+        help="pairs that share headtohead's batches, as train.length_buckets has it",
+    )  # fmt: skip
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=count, default=torch.get_num_threads())
@@ -92,6 +96,7 @@ def count(text: str) -> int:
 
 def setting_of(options: argparse.Namespace) -> Setting:
     size = next(one for one in SIZES if one.name == options.size)
+    size = dataclasses.replace(size, length_buckets=options.length_buckets)
     if options.batch_tokens:
         size = dataclasses.replace(size, batch_tokens=options.batch_tokens)
     return Setting(
@@ -120,7 +125,8 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
         return tables.speed(
             {name: turns[1:] for name, turns in found.items()}, options.clock,
             f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
-            f"pairs a step; {options.turns} turns of {steps} steps, sides in turn",
+            f"pairs a step, {ours.padded(sides.training)}; {options.turns} turns of {steps} steps, "
+            "sides in turn",
         )  # fmt: skip
 
 

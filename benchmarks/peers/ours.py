@@ -35,7 +35,8 @@ def start(
                       "dropout_residual": dropout, "dropout_attention": 0.0, "dropout_ffn": 0.0},
             "train": {"steps": 10**6, "schedule": "constant", "lr": size.lr, "clip_norm": None,
                       "optimizer": "adam", "betas": [0.9, 0.999], "eps": 1e-8,
-                      "batch_tokens": size.batch_tokens, "precision": precision},
+                      "batch_tokens": size.batch_tokens, "precision": precision,
+                      "length_buckets": size.length_buckets},
         },
         current(),
     )  # fmt: skip
@@ -49,6 +50,12 @@ def vocabularies(training: StackTraining) -> tuple[int, int]:
 
 def pairs_a_step(training: StackTraining) -> int:
     return round(len(training.splits["train"]) / training.plan.steps_per_epoch)
+
+
+def padded(training: StackTraining) -> str:
+    """Say how much of an epoch's batches is padding."""
+    padding = training.plan.padding()
+    return f"{padding.source:.1%} of the sources and {padding.target:.1%} of the targets padding"
 
 
 def own_step(training: StackTraining) -> Step:

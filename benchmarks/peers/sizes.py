@@ -14,7 +14,10 @@ PLACES = 256
 
 @dataclass(frozen=True)
 class Size:
-    """Widths of a model, the learning rate, tokens of a batch, and the section ``data``."""
+    """Widths of a model, the learning rate, tokens of a batch, and the section ``data``.
+
+    ``length_buckets`` says which pairs share headtohead's batches.
+    """
 
     d_model: int
     heads: int
@@ -23,6 +26,7 @@ class Size:
     lr: float
     batch_tokens: int
     data: Mapping[str, Any] = field(default_factory=dict)
+    length_buckets: str = "exact"
 
     @property
     def name(self) -> str:

@@ -88,6 +88,7 @@ def test_a_key_is_a_full_sha256(key):
         ({"model": {"dropout": 0}}, {"model": {"dropout": 0.0}}),
         ({"train": {"epochs": 2}}, {"train": {"epochs": 2.0}}),
         ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
+        ({"train": {"epochs": 1}}, {"train": {"epochs": 1, "length_buckets": "coarse"}}),
         ({"evaluate": {"decode": "beam"}},
          {"evaluate": {"decode": "beam", "beam": {"size": 4, "length_penalty": 0.6}}}),
     ],
@@ -103,7 +104,7 @@ def test_two_spellings_of_one_configuration_have_one_key(key, one, other):
         {"train": {"steps": 1}}, {"positional": {"name": "rotary", "theta": 1}},
         {"positional.cross": "sinusoidal"}, {"masking.decoder": "causal"},
         {"data": {"size": 500}}, {"data": {"seed": 2}}, {"evaluate": {"alone": False}},
-        {"evaluate": {"decode": "beam"}},
+        {"evaluate": {"decode": "beam"}}, {"train": {"epochs": 1, "length_buckets": "exact"}},
         {"train": {"epochs": 1, "precision": "float64"}}, {"seed": 2}, {"fingerprint": "0" * 64},
     ],
 )  # fmt: skip

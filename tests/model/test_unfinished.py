@@ -1,4 +1,4 @@
-"""What a batch drops and keeps while it is decoded: ended sentences, caches, the table of words."""
+"""What a batch drops and keeps while it is decoded: ended sentences and caches."""
 
 import pytest
 import torch
@@ -8,7 +8,6 @@ from headtohead.experiment.schema import BeamConfig
 from headtohead.model import unfinished
 from headtohead.model.beam import beam_search
 from headtohead.model.decoding import greedy, still_open
-from headtohead.model.unfinished import Unfinished
 from headtohead.model.view import LEAST_ROOM
 from headtohead.testing.invariants.decoding import plain_greedy
 from headtohead.testing.subject import Subject
@@ -86,19 +85,3 @@ def test_long_searches_grow_their_caches_too(monkeypatch):
     assert torch.equal(found.ids, again.ids)
     torch.testing.assert_close(found.scores, again.scores, rtol=0, atol=1e-9)
     assert (found.lengths == LONG).all()
-
-
-@pytest.mark.parametrize("choices", [{}, {"bias": False}, {"tied": "output"}], ids=str)
-def test_a_table_with_words_added_gives_the_same_logits(choices, monkeypatch):
-    subject = Subject(tiny_config(**choices))
-    read = subject.sentences
-    written = read.target[:, :, :1]
-    logits = []
-    for worth in (10**9, 0):
-        monkeypatch.setattr(unfinished, "WORTH_ALIGNING", worth)
-        batch = Unfinished(subject.model, read.source, read.source_lengths, 4)
-        with torch.no_grad():
-            logits.append(batch.logits(written))
-        assert (batch._words is None) == (worth > 0)
-    assert logits[0].shape == logits[1].shape
-    torch.testing.assert_close(logits[1], logits[0], rtol=0, atol=1e-12)

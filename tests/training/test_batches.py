@@ -1,10 +1,13 @@
 """Batch plans, for any lengths, budget and number of sentences."""
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.data.batches import STEP, BatchPlan, SentenceBatches
+from headtohead.data.batches import STEP, BatchPlan, Padding, SentenceBatches
+from headtohead.testing.tiny import tiny_config, tiny_data
+from headtohead.training.loop import make_batches, split_tensors
 
 FIXED = (40, 39)
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=120)
@@ -12,9 +15,9 @@ BUDGETS = st.integers(1, 400)
 CALM = settings(max_examples=60, deadline=None)
 
 
-def plan_of(lengths, budget):
+def plan_of(lengths, budget, exact=False):
     source, target = np.array(lengths).T
-    return BatchPlan(source, target, budget)
+    return BatchPlan(source, target, budget, exact)
 
 
 def rows_of(plan, seed, epoch):
@@ -27,26 +30,26 @@ def rows_of(plan, seed, epoch):
 
 
 @CALM
-@given(LENGTHS, BUDGETS, st.integers(1, 5), st.integers(0, 3))
-def test_every_pair_is_visited_once_an_epoch(lengths, budget, seed, epoch):
-    plan = plan_of(lengths, budget)
+@given(LENGTHS, BUDGETS, st.booleans(), st.integers(1, 5), st.integers(0, 3))
+def test_every_pair_is_visited_once_an_epoch(lengths, budget, exact, seed, epoch):
+    plan = plan_of(lengths, budget, exact)
     visited = [row for _, rows in rows_of(plan, seed, epoch) for row in rows]
     assert sorted(visited) == list(range(len(lengths)))
 
 
 @CALM
-@given(LENGTHS, BUDGETS)
-def test_budget_is_kept_by_batches_of_more_than_one_pair(lengths, budget):
-    plan = plan_of(lengths, budget)
+@given(LENGTHS, BUDGETS, st.booleans())
+def test_budget_is_kept_by_batches_of_more_than_one_pair(lengths, budget, exact):
+    plan = plan_of(lengths, budget, exact)
     for index, rows in rows_of(plan, 1, 0):
         bucket = plan.buckets[index]
         assert len(rows) == 1 or len(rows) * max(bucket.source_time, bucket.target_time) <= budget
 
 
 @CALM
-@given(LENGTHS, BUDGETS)
-def test_every_pair_fits_the_times_of_its_batch(lengths, budget):
-    plan = plan_of(lengths, budget)
+@given(LENGTHS, BUDGETS, st.booleans())
+def test_every_pair_fits_the_times_of_its_batch(lengths, budget, exact):
+    plan = plan_of(lengths, budget, exact)
     for index, rows in rows_of(plan, 2, 1):
         bucket = plan.buckets[index]
         for row in rows:
@@ -89,6 +92,42 @@ def test_plenty_of_pairs_are_grouped_by_length():
     for _, rows in rows_of(plan, 1, 0):
         longest = [max(lengths[row]) for row in rows]
         assert max(longest) - min(longest) < STEP
+    assert {bucket.source_time for bucket in plan.buckets} == set(range(STEP, 21, STEP))
+
+
+def test_exact_buckets_hold_pairs_of_equal_lengths():
+    """Where a kind of pair is rare, it shares batches with those of equal longer side."""
+    lengths = [(5, 3)] * 200 + [(3, 5)] * 90 + [(5, 5)] * 60 + [(4, 4)] * 70 + [(5, 4)] * 2
+    plan = plan_of(lengths, 200, exact=True)
+    shapes = {(bucket.source_time, bucket.target_time) for bucket in plan.buckets}
+    assert shapes == {(5, 4), (3, 5), (5, 5), (4, 4)}
+    assert len(plan.buckets) == 4
+    assert plan_of(lengths[:-2], 200, exact=True).padding() == Padding(0.0, 0.0)
+
+
+def test_exact_buckets_pad_less_without_small_batches():
+    lengths = [(1 + row % 20, 1 + (3 * row) % 19) for row in range(4000)]
+    coarse, exact = (plan_of(lengths, 200, kind) for kind in (False, True))
+    assert exact.padding().source < coarse.padding().source / 2
+    assert exact.padding().target < coarse.padding().target / 2
+    for bucket in exact.buckets:
+        longer = max(bucket.source_time, bucket.target_time)
+        assert min(bucket.sizes) * longer * 2 > 200 - 2 * longer
+
+
+def test_training_takes_its_batches_from_the_buckets_that_it_is_told():
+    found = []
+    for kind in ("coarse", "exact"):
+        config = tiny_config(train={"batch_tokens": 40, "length_buckets": kind})
+        split = split_tensors(config, tiny_data(), torch.device("cpu"))["train"]
+        lengths = split.source_lengths.numpy(), split.target_lengths.numpy()
+        found.append(shapes_of(make_batches(config, split, {"source": 12, "target": 12})))
+        assert found[-1] == shapes_of(BatchPlan(*lengths, 40, kind == "exact"))
+    assert found[0] != found[1]
+
+
+def shapes_of(plan):
+    return [(len(rows[0]), *times) for rows, *times in plan.batches([1], 0)]
 
 
 @CALM

@@ -414,6 +414,8 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
          "pad_to 10 is less than the 11 tokens of the longest target; set data.cut: 10"),
         ({"train": {"epochs": 1, "pad_to": 100}},
          "pad_to 100 needs batches of a number of sentences; set batch_size"),
+        ({"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
+         "length_buckets exact needs batches of a number of tokens; leave batch_size out"),
         ({"train": {"epochs": 1, "parts": []}},
          "parts is empty, so nothing is trained; use epochs: 0"),
         ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 100},

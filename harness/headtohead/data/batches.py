@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 STEP = 4
-"""Lengths are grouped in steps of this many tokens."""
+"""Lengths are grouped in steps of this many tokens, unless they are to be equal."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,27 @@ class BatchPlan:
         target_lengths: Tokens that the decoder reads for each target.
         batch_tokens: Budget: rows times the longer padded side of a batch stays within it, except
             that a batch has at least one row.
+        exact: Put pairs together that are of equal length on both sides, as far as there are enough
+            of them: next to no padding, and many shapes.
     """
 
     def __init__(
-        self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        exact: bool = False,
     ) -> None:
         self._live = int(source_lengths.sum()), int(target_lengths.sum())
         longer = np.maximum(source_lengths, target_lengths)
-        steps = -(-longer // STEP)
+        steps = longer if exact else -(-longer // STEP)
         groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
+        groups = _merge_small(groups, longer, batch_tokens)
+        if exact:
+            more = source_lengths - target_lengths
+            groups = [part for rows in groups for part in _parted(rows, more, longer, batch_tokens)]
         self.buckets = [
-            _bucket(rows, source_lengths, target_lengths, batch_tokens)
-            for rows in _merge_small(groups, longer, batch_tokens)
+            _bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups
         ]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
@@ -201,12 +210,27 @@ def _merge_small(
     waiting = np.empty(0, dtype=np.int64)
     for rows in groups:
         waiting = np.concatenate([waiting, rows])
-        if len(waiting) * int(longer[rows].max()) * 2 >= batch_tokens:
+        if _fills_half(waiting, longer, batch_tokens):
             merged.append(waiting)
             waiting = np.empty(0, dtype=np.int64)
     if len(waiting):
         merged.append(waiting)
     return merged
+
+
+def _parted(
+    rows: np.ndarray, more: np.ndarray, longer: np.ndarray, batch_tokens: int
+) -> list[np.ndarray]:
+    """Part pairs by how much ``more`` their source has, into what fills half a batch and more."""
+    groups = [rows[more[rows] == one] for one in np.unique(more[rows])]
+    parts = _merge_small(groups, longer, batch_tokens)
+    if len(parts) > 1 and not _fills_half(parts[-1], longer, batch_tokens):
+        parts[-2:] = [np.concatenate(parts[-2:])]
+    return parts
+
+
+def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool:
+    return len(rows) * int(longer[rows].max()) * 2 >= batch_tokens
 
 
 def _bucket(

@@ -52,7 +52,12 @@ Applied = frozenset[str]
 TOGETHER: tuple[tuple[Field, ...], ...] = (
     (("data", "dataset"), ("data", "split")),
     (("train", "epochs"), ("train", "steps")),
-    (("train", "batch_tokens"), ("train", "batch_size"), ("train", "pad_to")),
+    (
+        ("train", "batch_tokens"),
+        ("train", "length_buckets"),
+        ("train", "batch_size"),
+        ("train", "pad_to"),
+    ),
 )
 """Fields that mean nothing without one another: where several differ, they are one choice."""
 

@@ -222,6 +222,12 @@ class TrainConfig(Section):
     batch_tokens: int = Field(
         2048, ge=1, description="tokens of a batch on its longer side, padding included, per run"
     )
+    length_buckets: Annotated[Literal["coarse", "exact"], Neutral("coarse")] = Field(
+        "coarse",
+        description="with batch_tokens: pairs that share batches; coarse: whose longer sides are "
+        "within four tokens, few shapes; exact: of equal length on both sides as far as there are "
+        "enough, next to no padding and many shapes, which cost nothing on a CPU",
+    )
     batch_size: Annotated[int | None, Neutral(None)] = Field(
         None, ge=1, description="sentences of a shuffled batch, instead of batch_tokens"
     )

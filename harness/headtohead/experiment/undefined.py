@@ -72,6 +72,11 @@ def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     train = config.train
     if train.pad_to != "batch" and train.batch_size is None:
         return f"pad_to {train.pad_to} needs batches of a number of sentences; set batch_size"
+    if train.length_buckets != "coarse" and train.batch_size is not None:
+        return (
+            f"length_buckets {train.length_buckets} needs batches of a number of tokens; leave "
+            "batch_size out"
+        )
     if isinstance(train.pad_to, int):
         for side, tokens in longest.items():
             if tokens > train.pad_to:

@@ -13,6 +13,7 @@ from headtohead.experiment.schema import RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.families.masking import Masking
 from headtohead.families.positional import Positional
+from headtohead.model.aligned import product
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
@@ -312,9 +313,9 @@ class Transformer(nn.Module):
         """Return logits over the target vocabulary, ``[member, batch, time, vocab]``."""
         flat = x.flatten(1, 2)
         if self.words is not None:
-            logits: Tensor = self.words(flat)
+            logits = product(flat, self.words.weight, self.words.bias)
         else:
-            logits = torch.bmm(flat, self.target_embedding.weight.transpose(1, 2))
+            logits = product(flat, self.target_embedding.weight.transpose(1, 2), None)
         return logits.view(*x.shape[:3], -1)
 
     def member_state(self, member: int) -> dict[str, Tensor]:

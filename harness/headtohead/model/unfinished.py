@@ -14,13 +14,6 @@ def is_causal(model: Transformer) -> bool:
     return all(model.maskings[role].hides_later(role) for role in reading)
 
 
-ALIGNED = 16
-"""Words of which the table of all words is made a multiple."""
-
-WORTH_ALIGNING = 512
-"""Words that are written from which a copy of that table is worth its making."""
-
-
 class Unfinished:
     """Sentences with what the encoder made of them, and a cache where that is exact.
 
@@ -51,7 +44,6 @@ class Unfinished:
         self.memory = model.encode(source, lengths, rows=self.rows)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
         self.ways = 1
-        self._words = _aligned_words(model, members * batch * steps)
 
     def logits(self, written: Tensor) -> Tensor:
         """Return logits of the next word of every row, ``[member, batch · ways, vocab]``.
@@ -77,10 +69,7 @@ class Unfinished:
 
     def words(self, hidden: Tensor) -> Tensor:
         """Return logits of what ``read`` returned, or of some rows of it."""
-        if self._words is None:
-            return self.model.project(hidden.unsqueeze(2))[:, :, 0]
-        bias, weight = self._words
-        return torch.baddbmm(bias, hidden, weight)[..., : self.model.rows.target]
+        return self.model.project(hidden.unsqueeze(2))[:, :, 0]
 
     def keep(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""
@@ -125,22 +114,3 @@ class Unfinished:
         if self.rows is None:
             return None
         return Rows(self.rows.count, self._spread(self.rows.chosen))
-
-
-def _aligned_words(model: Transformer, written: int) -> tuple[Tensor, Tensor] | None:
-    """Return bias and weight of the projection to words, with words added that nobody reads.
-
-    Rows of logits that do not start at multiples of 64 bytes make the product half as slow again
-    (docs/performance.md). None where they do, or where too little is ``written`` to copy a table.
-    """
-    missing = -model.rows.target % ALIGNED
-    if not missing or written < WORTH_ALIGNING:
-        return None
-    weight: Tensor = (
-        model.target_embedding.weight.transpose(1, 2) if model.words is None else model.words.weight
-    )
-    bias: Tensor | None = None if model.words is None else model.words.bias
-    if bias is None:
-        bias = weight.new_zeros(len(weight), 1, weight.shape[-1])
-    pad = torch.nn.functional.pad
-    return pad(bias, (0, missing)), pad(weight, (0, missing))

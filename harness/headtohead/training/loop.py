@@ -454,7 +454,8 @@ def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str
     """
     lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
     if config.train.batch_size is None:
-        return BatchPlan(*lengths, config.train.batch_tokens)
+        exact = config.train.length_buckets == "exact"
+        return BatchPlan(*lengths, config.train.batch_tokens, exact)
     fixed = padded_length(config, longest)
     if fixed is None:
         return SentenceBatches(*lengths, config.train.batch_size)

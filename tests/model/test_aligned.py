@@ -90,8 +90,8 @@ def trained(pieces, **model):
     data = tiny_data(shared=model.get("tied") == "all")
     training = StackTraining(config, [1, 2], data, torch.device("cpu"), micro_batch=pieces)
     assert training.target_words == ODD
-    for _, (batch, live) in zip(range(4), training._batches(), strict=False):
-        training._step(batch, live)
+    for _, cut in zip(range(4), training._batches(), strict=False):
+        training._step(cut)
     return training.loss_sums, training.model.state_dict()
 
 

@@ -1,0 +1,27 @@
+"""A program that is not taken is said where a reader looks: where its stack ends, and in reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headtohead.runs import files
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+WHY = "train.program cuda-graphs is not taken: CUDA graphs need a CUDA device"
+
+
+def test_a_fall_back_is_logged_and_shown(study: Study) -> None:
+    study.write(base={"train": {"program": "cuda-graphs", "device": "cpu", "steps": 4}})
+    result = study.run()
+    assert result.returncode == 0
+    assert f"2 of 2 runs done; {WHY}" in result.stderr
+    (stack,) = study.experiment.glob(".stacks/*")
+    assert WHY in (stack / "worker.log").read_text()
+    for path in study.experiment.glob("*/results.json"):
+        results = files.read_json(path)
+        assert results["program"] == {"name": "eager", "why": "CUDA graphs need a CUDA device"}
+        assert results["notes"] == [WHY]
+    page = (study.folder / "reports" / "tiny" / "report.md").read_text()
+    assert f"2 runs: {WHY}." in page.replace("\\", "")

@@ -1,4 +1,4 @@
-"""A program that is not taken is said where a reader looks: where its stack ends, and in reports."""
+"""A program that is not taken is said where a reader looks: at the end of its stack, in reports."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ PARTS: Sequence[tuple[Any, str, str]] = (
     (loop, "live_positions", WORDS),
     (loop, "token_losses", WORDS),
     (loop, "clip_gradients", OPTIMIZER),
-    (StackOptimizer, "step", OPTIMIZER),
+    (StackOptimizer, "update", OPTIMIZER),
 )
 """What calls operations of a kind; the linear map to words is part of those."""
 

@@ -38,6 +38,14 @@ def test_scores_that_are_not_finite_are_left_out_of_a_summary():
     assert s.summarise([1.0, math.nan, 3.0, math.inf]).n == 2
 
 
+def test_an_interval_ends_where_scores_do():
+    free = s.summarise([0.1, 0.2, 0.6])
+    assert free.low < 0
+    cut = s.summarise([0.1, 0.2, 0.6], span=(0.0, 1.0))
+    assert (cut.low, cut.high, cut.mean) == (0.0, free.high, free.mean)
+    assert s.summarise([0.99, 1.0, 0.9], span=(0.0, 1.0)).high == 1.0
+
+
 @settings(max_examples=60, deadline=None)
 @given(pairs())
 def test_paired_test_agrees_with_scipy(rows):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from headtohead.experiment.stacking import arrange, digest, machine, remembered
+from headtohead.experiment.resolve import resolve
+from headtohead.experiment.stacking import activations, arrange, digest, machine, remembered
 from headtohead.model.members import shape
 from headtohead.plugins import current
 from headtohead.runs import files
@@ -98,3 +99,11 @@ def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
     assert remembered(tmp_path, "cpu") == {"a": 4}
     (tmp_path / "stack-sizes.json").write_text('{"torn')
     assert remembered(tmp_path, "cpu") == {}
+
+
+def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
+    tokens = {"train": {"steps": 1, "batch_tokens": 100}}
+    few, many = (
+        resolve({**tokens, "model": {"vocabulary_rows": rows}}, current()) for rows in (None, 5000)
+    )
+    assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from headtohead.analysis.metrics import span
+from headtohead.analysis.statistics import Summary, summarise
 from headtohead.errors import HeadToHeadError
 
 FINAL = ("DONE", "DIVERGED")
@@ -83,6 +85,10 @@ class Frames:
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's finite values of a final metric by seed."""
         return self._scores(metric).get(self.trained(slug), {})
+
+    def summary(self, slug: str, metric: str) -> Summary:
+        """Return mean and interval of a variant's final values of a metric over its seeds."""
+        return summarise(list(self.scores(slug, metric).values()), span=span(metric))
 
     def _scores(self, metric: str) -> dict[str, dict[int, float]]:
         if metric not in self._cache:

@@ -31,6 +31,24 @@ def higher_is_better(metric: str) -> bool:
     return not leaf.endswith(LOWER_IS_BETTER)
 
 
+SPANS = {
+    "exact_match": (0.0, 1.0), "token_accuracy": (0.0, 1.0), "bleu": (0.0, 100.0),
+    "chrf": (0.0, 100.0), "loss": (0.0, math.inf), "perplexity": (1.0, math.inf),
+}  # fmt: skip
+"""The least and the largest value of scores."""
+
+
+def span(metric: str) -> tuple[float, float]:
+    """Return the least and the largest value of a metric; what changes by something has neither.
+
+    >>> span("test/bleu"), span("heads/cross/only-one/loss")
+    ((0.0, 100.0), (-inf, inf))
+    """
+    split, _, leaf = metric.rpartition("/")
+    known = None if split.startswith("heads/") else SPANS.get(leaf.removesuffix("_alone"))
+    return known or (-math.inf, math.inf)
+
+
 def is_loss(metric: str) -> bool:
     """Return whether the metric only compares between runs of equal vocabulary and smoothing."""
     leaf = metric.rsplit("/", 1)[-1].removesuffix("_alone")

@@ -31,6 +31,9 @@ ROUNDING = 1e-12
 """Differences whose spread is below this part of the values' size are taken as equal."""
 
 
+EVERYWHERE = (-math.inf, math.inf)
+
+
 @dataclass(frozen=True)
 class Summary:
     """One variant's scores over its seeds; the interval needs two of them."""
@@ -80,14 +83,21 @@ class Equivalence:
     equivalent: bool
 
 
-def summarise(values: ArrayLike, confidence: float = CONFIDENCE) -> Summary:
-    """Return count, mean, sample sd and t-interval of the scores; NaN where undefined."""
+def summarise(
+    values: ArrayLike, confidence: float = CONFIDENCE, span: tuple[float, float] = EVERYWHERE
+) -> Summary:
+    """Return count, mean, sample sd and t-interval of the scores; NaN where undefined.
+
+    The interval ends where scores do, at the ends of ``span``: a mean cannot lie beyond, so nothing
+    that it could hold is lost.
+    """
     scores = _finite(values)
     n = len(scores)
     mean = float(scores.mean()) if n else math.nan
     sd = float(scores.std(ddof=1)) if n > 1 else math.nan
     half = _half_width(sd, n, confidence)
-    return Summary(n, mean, sd, mean - half, mean + half)
+    low, high = (float(np.clip(end, *span)) for end in (mean - half, mean + half))
+    return Summary(n, mean, sd, low, high)
 
 
 def paired(

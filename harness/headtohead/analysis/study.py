@@ -18,7 +18,7 @@ from headtohead.analysis.contrasts import (
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import alone, higher_is_better
 from headtohead.analysis.path import PathAnalysis, analyse_path
-from headtohead.analysis.statistics import Summary, summarise
+from headtohead.analysis.statistics import Summary
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Analysis:
 def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
     """Analyse an experiment by its primary metric."""
     metric = str(frames.experiment["metrics"]["primary"])
-    summaries = {slug: summarise(list(frames.scores(slug, metric).values()))
+    summaries = {slug: frames.summary(slug, metric)
                  for slug in frames.variants}  # fmt: skip
     missing = {slug: reason for slug in frames.variants
                if (reason := unranked(frames, slug, metric))}  # fmt: skip

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.members import OF_MEMBERS, shape
+from headtohead.model.sizes import find_rows
 from headtohead.plugins import current
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
     layers = (model.encoder_layers or model.layers) + (model.decoder_layers or model.layers)
     inside = layers * (10 * model.d_model + model.d_ff)
-    return tokens * (inside + target_words)
+    return tokens * (inside + find_rows(model, source_words, target_words).target)
 
 
 def arrange(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headtohead.analysis.metrics import readable, show
-from headtohead.analysis.statistics import Summary, summarise
+from headtohead.analysis.statistics import Summary
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.translations import read_translations
 from headtohead.evidence.fact import counted
@@ -88,7 +88,7 @@ def same_data(analysis: Analysis, names: Mapping[str, str]) -> list[Score]:
         name = names.get(recipe, recipe)
         if changed:
             name += f", {word('changed', changed.rstrip(')'))}"
-        summary = summarise(list(analysis.frames.scores(slug, analysis.metric).values()))
+        summary = analysis.frames.summary(slug, analysis.metric)
         faults = tuple(str(one["name"]) for one in variant.get("faults", []))
         scores.append(Score(name, summary, analysis.metric, faults))
     return sorted(scores, key=lambda one: -one.summary.mean if one.summary.n else math.inf)
@@ -101,7 +101,7 @@ def on_same_data(analysis: Analysis, recipe: str) -> Iterator[str]:
     for slug, changed in found:
         parts = []
         for metric in (analysis.metric, EXACT):
-            summary = summarise(list(frames.scores(slug, metric).values()))
+            summary = frames.summary(slug, metric)
             if summary.n:
                 parts.append(f"{readable(metric)} {_mean(summary, metric)}")
         which = f"{word('changed', changed)}: " if len(found) > 1 else ""
@@ -118,7 +118,7 @@ def _sees_answer(variant: Mapping[str, Any]) -> bool:
 
 def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
     frames = analysis.frames
-    summary = summarise(list(frames.scores(slug, analysis.metric).values()))
+    summary = frames.summary(slug, analysis.metric)
     run = frames.path(str(frames.rows(slug).index[0]))
     record = json.loads((run / "run.json").read_text(encoding="utf-8"))
     words = _rows(record)

@@ -13,7 +13,7 @@ from headtohead.analysis import metrics
 from headtohead.analysis.contrasts import Contrast, loss_mismatch
 from headtohead.analysis.figures.style import Palette
 from headtohead.analysis.sentences import SentenceTest, sentence_tests
-from headtohead.analysis.statistics import Summary, summarise
+from headtohead.analysis.statistics import Summary
 from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.reporting.answer import answer
 from headtohead.reporting.attention import Gallery, gallery
@@ -186,7 +186,7 @@ class Content:
         )
 
     def _mean(self, slug: str, metric: str) -> float:
-        return summarise(list(self.analysis.frames.scores(slug, metric).values())).mean
+        return self.analysis.frames.summary(slug, metric).mean
 
     @cached_property
     def factors(self) -> list[FactorRow]:
@@ -246,7 +246,7 @@ class Content:
         )
         if reason:
             return Score("–", reason=reason)
-        return _score(summarise(list(self.analysis.frames.scores(slug, metric).values())), metric)
+        return _score(self.analysis.frames.summary(slug, metric), metric)
 
     @cached_property
     def alone(self) -> list[AloneRow]:

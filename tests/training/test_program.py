@@ -190,6 +190,25 @@ def test_where_recording_fails_the_training_goes_on() -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_where_memory_lacks_to_prove_a_record_the_training_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def copied(groups: Any) -> Any:
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("headtohead.training.program._copied", copied)
+    said: list[str] = []
+    stack = training()
+    replayed(stack, said=said)
+    found = train(stack)
+    assert said == [
+        "CUDA graphs were given up, every step is computed: there is no memory to prove a record "
+        "with"
+    ]
+    expected = train(training())
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_shapes_with_few_steps_left_are_not_recorded() -> None:
     stack = training()
     recorder = replayed(stack)

@@ -204,9 +204,14 @@ class Graphs:
         if graph.proven:
             graph.run(rows)
             return
-        before = _copied(self.state())
+        try:
+            before, computed = _copied(self.state()), _copied(self.state())
+        except torch.OutOfMemoryError:
+            self._give_up("there is no memory to prove a record with")
+            self.update(rows, shape)
+            return
         self.update(rows, shape)
-        computed = _copied(self.state())
+        _put(computed, self.state())
         _put(self.state(), before)
         try:
             graph.run(rows)

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -73,7 +74,19 @@ def one_round(steps: int, more: list[str]) -> tuple[float, float]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
         commands = [
             [sys.executable, __file__, "--bare", str(steps)],
-            [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1", *more],
+            # One process: two would train three runs each, at the same time.
+            [
+                sys.executable,
+                "-m",
+                "headtohead.cli",
+                "run",
+                str(file),
+                "--threads",
+                "1",
+                "--workers",
+                "1",
+                *more,
+            ],
         ]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         sides = [
@@ -93,28 +106,37 @@ def take_turns(sides: list[subprocess.Popen[str]]) -> list[list[tuple[float, flo
     """Let one side run at a time until both have ended; return when each ran."""
     turns: list[list[tuple[float, float]]] = [[], []]
     for index in (0, 1):
-        send(sides[index], signal.SIGSTOP)
+        send(family(sides[index]), signal.SIGSTOP)
     while any(side.poll() is None for side in sides):
         for index, side in enumerate(sides):
             if side.poll() is not None:
                 continue
+            stopped = family(side)
             started = time.time()
-            send(side, signal.SIGCONT)
+            send(stopped, signal.SIGCONT)
             time.sleep(TURN)
-            send(side, signal.SIGSTOP)
+            send(family(side), signal.SIGSTOP)
             turns[index].append((started, time.time()))
     return turns
 
 
-def send(side: subprocess.Popen[str], what: signal.Signals) -> None:
-    """Signal a process and its descendants; parents first, so that none is missed as it starts."""
+def family(side: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Return a process and its descendants, parents first, so that none is missed as it starts.
+
+    Finding them takes some twenty milliseconds, which must not count in a side's turn.
+    """
     try:
         process = psutil.Process(side.pid)
-        process.send_signal(what)
-        for child in process.children(recursive=True):
-            child.send_signal(what)
+        return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
-        pass
+        return []
+
+
+def send(processes: list[psutil.Process], what: signal.Signals) -> None:
+    """Signal processes, those aside that have ended."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(what)
 
 
 def active(turns: list[tuple[float, float]], first: float, last: float) -> float:

@@ -5,6 +5,7 @@ import pytest
 from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import analyse
 from headtohead.reporting.answer import answer
+from headtohead.reporting.facts import facts
 
 
 def answered(folder, **options):
@@ -158,3 +159,16 @@ def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
     scores = text.removeprefix(opening).rstrip(".").split("; ")
     assert len(scores) == 2
     assert all("95 % interval" in score for score in scores)
+
+
+@pytest.mark.parametrize(("score", "said"), [(0.0, True), (0.01, False)])
+def test_a_study_that_nobody_scored_in_says_so(tmp_path, made, score, said):
+    folder = made.write_study(tmp_path)
+    paths = sorted(folder.glob("*/results.json"))
+    for number, path in enumerate(paths):
+        results = json.loads(path.read_text())
+        results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
+        path.write_text(json.dumps(results))
+    told = [one for one in facts(analyse(load_frames(folder))) if "there is, 0.000" in one]
+    assert bool(told) is said
+    assert not said or told[0].startswith("Every run has the worst exact match there is, 0.000: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headtohead.runs import files
+from headtohead.runs.stack import StackFolder
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -23,5 +24,9 @@ def test_a_fall_back_is_logged_and_shown(study: Study) -> None:
         results = files.read_json(path)
         assert results["program"] == {"name": "eager", "why": "CUDA graphs need a CUDA device"}
         assert results["notes"] == [WHY]
+    again = StackFolder(stack)
+    again.note(WHY)
+    again.note("another")
+    assert again.record.notes == [WHY, "another"]
     page = (study.folder / "reports" / "tiny" / "report.md").read_text()
     assert f"2 runs: {WHY}." in page.replace("\\", "")

@@ -32,6 +32,7 @@ ROUNDING = 1e-12
 
 
 EVERYWHERE = (-math.inf, math.inf)
+"""The span of scores that have neither a least nor a largest value."""
 
 
 @dataclass(frozen=True)

@@ -266,7 +266,8 @@ class TrainConfig(Section):
     program: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], Runtime()] = Field(
         "auto",
         description="how steps are computed; auto: replayed as CUDA graphs on a GPU where a shape "
-        "has enough planned steps, else eager; compile: the forward pass by torch.compile",
+        "has enough planned steps, else eager; compile: gradients by torch.compile, of shapes "
+        "with 5,000 planned steps",
     )
     micro_batch: Annotated[int, Runtime()] = Field(
         1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"

@@ -18,6 +18,7 @@ TELLING_CEILING = 0.9
 def facts(analysis: Analysis) -> list[str]:
     """Return what is suspect, equal, missing or leaky, and how much seeds differ."""
     return [
+        *_floor_facts(analysis),
         *_ceiling_facts(analysis),
         *_equal_facts(analysis),
         *_state_facts(analysis),
@@ -77,6 +78,20 @@ def _equal_fact(analysis: Analysis, row: Mapping[str, Any]) -> str:
     why = f": {row['equal_reason']}" if row.get("equal_reason") else ""
     pair = f"{_title(analysis, row['slug'])} equals {_title(analysis, row['equal_to'])}"
     return f"{pair} by construction{why}; it was trained once."
+
+
+def _floor_facts(analysis: Analysis) -> list[str]:
+    """Say that nobody left the worst score there is: a comparison then says nothing."""
+    least, largest = metrics.span(analysis.metric)
+    worst = least if metrics.higher_is_better(analysis.metric) else largest
+    frames = analysis.frames
+    scores = [frames.scores(slug, analysis.metric) for slug in frames.variants]
+    found = [one for by_seed in scores for one in by_seed.values()]
+    if not found or any(one != worst for one in found):
+        return []
+    return [f"Every run has the worst {metrics.readable(analysis.metric)} there is, "
+            f"{metrics.show(worst, analysis.metric)}: nothing was learnt that it could see, so it "
+            f"compares nothing. Train longer, or set metrics.primary to another."]  # fmt: skip
 
 
 def _ceiling_facts(analysis: Analysis) -> list[str]:

@@ -104,6 +104,11 @@ class StackFolder:
         """Change fields of the record."""
         self.write(replace(self.record, **fields))
 
+    def note(self, words: str) -> None:
+        """Add to the notes what is not among them: an attempt before may have said it."""
+        if words not in self.record.notes:
+            self.change(notes=[*self.record.notes, words])
+
     def runs(self) -> list[RunDirectory]:
         """Return the members' directories, in their order."""
         return [RunDirectory(self.experiment / m.directory) for m in self.record.members]

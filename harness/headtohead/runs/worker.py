@@ -172,7 +172,7 @@ class Worker:
     def _on_fall_back(self, why: str) -> None:
         """Say in the log, to watchers and in results that the chosen program is given up."""
         print(why, file=sys.stderr)
-        self.folder.change(notes=[*self.folder.record.notes, why])
+        self.folder.note(why)
 
     def _announce_end(self, index: int, state: str) -> None:
         try:

@@ -5,11 +5,12 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test lint format wheel docs picture clean
+.PHONY: help demo install test test-all lint format wheel docs picture clean
 
 help:
 	@echo "make demo     install, run $(QUICKSTART) and print its answer"
 	@echo "make test     install what developers need and run the tests"
+	@echo "make test-all also the slow tests: clusters, kills, exhaustive grids (an hour)"
 	@echo "make lint     style, formatting and types"
 	@echo "make format   mend style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
@@ -26,6 +27,10 @@ demo: .venv/installed
 install: .venv/installed
 
 test: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-all: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

@@ -71,7 +71,7 @@ def row(size: Size, members: int, rate: float, rounds: int) -> str:
         {
             "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
                       "d_ff": size.d_ff, "dropout": rate},
-            "train": {"steps": 10**6, "schedule": "constant", "program": "compile"},
+            "train": {"steps": 10**6, "schedule": "constant", "backend": "compile"},
         },
         current(),
     )  # fmt: skip
@@ -83,9 +83,9 @@ def row(size: Size, members: int, rate: float, rounds: int) -> str:
     rows = torch.arange(size.rows).expand(members, -1)
     cut = stack._cut(rows, size.source_time, size.target_time)
     stack.model.train()
-    assert isinstance(stack.gradients, Compiled)
+    assert isinstance(stack.compiled, Compiled)
     ways: list[Callable[[], Any]] = [
-        lambda: stack._gradients(cut.rows, cut.shape),
+        lambda: stack.eager_gradients(cut.rows, cut.shape),
         lambda: stack.gradients(cut.rows, cut.shape),
     ]
     stack.model.stream.begin(1)

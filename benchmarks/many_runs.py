@@ -31,7 +31,7 @@ from headtohead.experiment.loading import load_file
 from headtohead.experiment.plan import make_plan
 from headtohead.families.launcher import Exit, Job, Launcher
 from headtohead.runs import exits, files, states
-from headtohead.runs.directory import RunDirectory
+from headtohead.runs.directory import RunWriter, leased
 from headtohead.runs.execute import Machine, Watcher, execute
 from headtohead.runs.stack import StackFolder
 
@@ -172,7 +172,8 @@ class Written(Launcher):
             folder = StackFolder(job.stack)
             for run, member in zip(folder.runs(), folder.record.members, strict=True):
                 record = run.record
-                self.trained[_model(record), 1 + member.seed % 2].write(run, record)
+                with leased(run.path) as writer:
+                    self.trained[_model(record), 1 + member.seed % 2].write(writer, record)
             yield Exit(job, exits.OK)
 
 
@@ -197,7 +198,7 @@ class Trained:
             list(files.read_lines(path / "metrics.jsonl")), [line.split("\t") for line in lines],
         )  # fmt: skip
 
-    def write(self, run: RunDirectory, record: Mapping[str, Any]) -> None:
+    def write(self, run: RunWriter, record: Mapping[str, Any]) -> None:
         """Write another run of this model."""
         run.begin_attempt()
         steps = record["config"]["train"]["steps"]
@@ -228,7 +229,8 @@ class Trained:
         self._write_translations(run.path / "translations.tsv", right)
         results = {**self.results, "metrics": moved(self.results["metrics"])}
         results["buckets"] = [bucket | moved({name: value for name, value in bucket.items()
-                              if name not in {"bucket", "low", "high", "n"}})
+                              if name not in {"bucket", "low", "high", "n", "target_tokens",
+                                              "bleu_counts"}})
                               for bucket in self.results["buckets"]]  # fmt: skip
         run.set_state(states.RUNNING, step=steps)
         run.finish(results)

@@ -37,7 +37,7 @@ import torch
 import yaml
 from stacks import machine
 
-from headtohead import plugins
+from headtohead import Launcher, plugins
 from headtohead.data import cache_root, prepare
 from headtohead.experiment.loading import load_file
 from headtohead.experiment.plan import make_plan
@@ -134,7 +134,8 @@ def ways(plan: Plan, cores: int, members: int | None) -> dict[tuple[int, ...], l
 
 def cut_by(plan: Plan, cores: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the sizes of the stacks that headtohead makes of a plan's runs."""
-    return tuple(len(stack) for stack in arrange(plan, plan.runs, cores, "cpu", sizes))
+    memory = Launcher().memory("cpu", cores)
+    return tuple(len(stack) for stack in arrange(plan, plan.runs, cores, "cpu", sizes, memory))
 
 
 def planned(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path) -> Plan:

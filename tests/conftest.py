@@ -28,6 +28,11 @@ sys.dont_write_bytecode = False
 # Torch reads it when it is loaded, which nothing has done yet.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+# Threads of OpenMP that wait by spinning take the cores from other tests: a step of a tiny model
+# with two threads then takes a second instead of 20 ms.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+os.environ["GOMP_SPINCOUNT"] = "0"
+
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start:
 # commands that tests interrupt would go on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

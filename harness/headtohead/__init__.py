@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headtohead.api import report as report
     from headtohead.api import run as run
     from headtohead.errors import HeadToHeadError as HeadToHeadError
+    from headtohead.experiment.schema import FilePath as FilePath
     from headtohead.experiment.schema import ModelConfig as ModelConfig
     from headtohead.experiment.schema import RunConfig as RunConfig
     from headtohead.experiment.schema import Runtime as Runtime
@@ -56,6 +57,7 @@ _HOMES = {
     "report": "headtohead.api",
     "run": "headtohead.api",
     "HeadToHeadError": "headtohead.errors",
+    "FilePath": "headtohead.experiment.schema",
     "ModelConfig": "headtohead.experiment.schema",
     "RunConfig": "headtohead.experiment.schema",
     "Runtime": "headtohead.experiment.schema",
@@ -96,6 +98,7 @@ __all__ = [
     "Dataset",
     "Draws",
     "Exit",
+    "FilePath",
     "Geometry",
     "HeadToHeadError",
     "Job",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +13,20 @@ from headtohead import plugins
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.faults import faults_of
-from headtohead.experiment.loading import load_file, read_override
+from headtohead.experiment.loading import MAX_RUNS, load_file, read_override
 from headtohead.experiment.plan import make_plan
 from headtohead.experiment.planned import Plan
+from headtohead.experiment.progress import find_experiment
+from headtohead.experiment.replacing import refuse_replacing
+from headtohead.project import next_command, readable, reports_folder, runs_folder
 from headtohead.runs import states
-from headtohead.runs.directory import RunDirectory
-from headtohead.runs.execute import Machine, Watcher, execute, supersede
+from headtohead.runs.execute import Machine, Outcome, Watcher, execute, reset_failed, supersede
+from headtohead.runs.failures import failure_lines, next_step
 from headtohead.runs.imported import read_checkpoint
 from headtohead.runs.imported_directory import check_name, refuse_existing, write_imported
 from headtohead.runs.launching import make_launcher
 from headtohead.runs.loaded import LoadedRun, load
-from headtohead.runs.shipper import start_shipper
-from headtohead.runs.stack import stack_folders
+from headtohead.runs.shipper import QUIET_SECONDS, Shipper, shipping_seconds, start_shipper
 
 if TYPE_CHECKING:
     from headtohead.families.launcher import Launcher
@@ -53,22 +55,18 @@ class Result:
         return result_html(self.experiment, self.states, self.report)
 
 
-def default_runs() -> Path:
-    """Return the folder of run directories: H2H_RUNS, or ``runs``."""
-    return Path(os.environ.get("H2H_RUNS", "runs"))
-
-
 def plan(
     experiment: Path | str, *, overrides: Sequence[str] = (), seeds: int | None = None,
-    runs: Path | None = None, fresh: bool = False,
+    name: str | None = None, max_runs: int = MAX_RUNS, runs: Path | None = None,
+    fresh: bool = False,
 ) -> Plan:  # fmt: skip
     """Check an experiment file and plan it against the runs folder; nothing is trained.
 
     Raises:
         HeadToHeadError: For every fault of file, data or plugins, in one line.
     """
-    loaded = load_file(experiment, overrides, seeds)
-    return make_plan(loaded, plugins.current(), runs or default_runs(), fresh=fresh)
+    loaded = load_file(experiment, overrides, seeds, max_runs, name)
+    return make_plan(loaded, plugins.current(), runs_folder(experiment, runs), fresh=fresh)
 
 
 def run(
@@ -76,6 +74,8 @@ def run(
     *,
     overrides: Sequence[str] = (),
     seeds: int | None = None,
+    name: str | None = None,
+    max_runs: int = MAX_RUNS,
     runs: Path | None = None,
     reports: Path | None = None,
     device: str = "auto",
@@ -98,8 +98,10 @@ def run(
         experiment: The file.
         overrides: ``"model.d_model=64"``, applied to the file's base.
         seeds: Number of replicates, instead of the file's.
-        runs: Folder of run directories.
-        reports: Folder of reports.
+        name: Label of an experiment of its own, ``<file>-<name>``, for these overrides and seeds.
+        max_runs: Refuse an experiment with more runs.
+        runs: Folder of run directories; default: ``runs`` in the project root of the file.
+        reports: Folder of reports; default: ``reports`` beside it.
         device: auto, cpu or cuda.
         workers: Stacks trained at the same time.
         threads: CPU threads of each.
@@ -115,84 +117,108 @@ def run(
         say: Receives the lines that a reader should see.
 
     Raises:
-        HeadToHeadError: For bad input, an unwritable folder or a full disk.
+        HeadToHeadError: For bad input, an unwritable folder or a full disk, and where overrides or
+            seeds would replace the results of the experiment.
     """
-    starter = make_launcher(launcher, launcher_options or {})
-    loaded = load_file(experiment, overrides, seeds)
+    starter, patience = make_launcher(launcher, launcher_options or {}), shipping_seconds()
+    loaded = load_file(experiment, overrides, seeds, max_runs, name)
     kind = find_device(device, starter)
-    registry, root = plugins.current(), runs or default_runs()
+    registry, root = plugins.current(), runs_folder(experiment, runs)
     planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
     refuse_precision(planned, kind)
+    refuse_replacing(planned, registry)
     machine = Machine(starter, kind, workers, threads, timeout)
     tuning = planned.tuning
     if fresh:
         supersede(planned)
         if tuning is not None:
             supersede(tuning.plan)
+    # With --fresh it would train anew.
+    same = "the same command without --fresh" if fresh else "the same command"
+    # The file alone does not name an experiment with a label.
+    found_by = planned.name if name else experiment
+    shippers: dict[str, Shipper] = {}
+
+    def train(plan: Plan) -> Outcome:
+        if tracking and (shipper := start_shipper(plan.directory, root)) is not None:
+            shippers[plan.name] = shipper
+        try:
+            return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
+        except KeyboardInterrupt:
+            say(f"interrupted; what is done is kept, and {same} goes on")
+            raise
+        finally:
+            if plan.name in shippers:
+                shippers[plan.name].close()
+
+    def ended(plan: Plan, name: Path | str, outcome: Outcome) -> None:
+        """Say why runs of a plan have no result, and how to go on."""
+        if outcome.stopped:
+            say(outcome.stopped)
+        for line in failure_lines(
+            plan.directory, [run.directory for run in plan.runs if not run.reused_from]
+        ):
+            say(line)
+        if not set(outcome.states) <= states.RESULTS:
+            counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
+            say(f"not complete: {counts}; {next_command('status', name, root)} shows each; "
+                f"{next_step(outcome.states, same)}")  # fmt: skip
+
     if tuning is not None and not tuning.is_done:
         sweep = retried(tuning.plan) if retry else tuning.plan
         say(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-        found = _tune(sweep, machine, watcher, command or f"h2h run {experiment}", tracking)
+        found = train(sweep)
         planned = make_plan(loaded, registry, root)
         if planned.tuning is None or not planned.tuning.is_done:
-            counts = ", ".join(f"{n} {state}" for state, n in sorted(found.items()))
-            say(f"the sweep is not complete: {counts}; h2h status {sweep.name} shows each, and the "
-                "same command goes on")  # fmt: skip
-            return Result(planned.directory, found, None, None)
+            ended(sweep, sweep.name, found)
+            _finish_shipping(shippers, planned.name, found_by, root, patience, say)
+            return Result(planned.directory, found.states, None, None)
     if retry:
         planned = retried(planned)
-    for note in planned.notes:
+    for note in (*planned.notes, *(family.words for family in planned.power)):
         say(f"note: {note}")
-    shipper = start_shipper(planned.directory, planned.runs_root) if tracking else None
+    outcome = train(planned)
     written = None
-    try:
-        outcome = execute(
-            planned, machine, cache_root(), watcher or _Silent(), command or f"h2h run {experiment}"
-        )
-        if outcome.stopped:
-            say(outcome.stopped)
-        if set(outcome.states) <= states.RESULTS or allow_partial:
-            written = report(planned.directory, reports=reports, allow_partial=allow_partial)
-    finally:
-        # Told to finish in any case: what was trained is shipped, with the report if there is one.
-        shipped = shipper.finish() if shipper is not None else None
-    if written is not None:
+    if set(outcome.states) <= states.RESULTS or allow_partial:
+        written = report(planned.directory, reports=reports, allow_partial=allow_partial)
         say(written.answer)
         say(f"report: {written.html}")
-    else:
-        counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
-        say(f"not complete: {counts}; h2h status {experiment} shows each, and the same command "
-            "goes on")  # fmt: skip
-    if shipped is not None:
-        say(shipped)
+    ended(planned, found_by, outcome)
+    _finish_shipping(shippers, planned.name, found_by, root, patience, say)
     answer = written.answer if written is not None else None
     return Result(planned.directory, outcome.states, written, answer)
 
 
-def _tune(
-    sweep: Plan, machine: Machine, watcher: Watcher | None, command: str, tracking: bool
-) -> Counter[str]:
-    """Train the sweep of an experiment; return how its runs ended."""
-    shipper = start_shipper(sweep.directory, sweep.runs_root) if tracking else None
-    try:
-        return execute(sweep, machine, cache_root(), watcher or _Silent(), command).states
-    finally:
-        if shipper is not None:
-            shipper.finish()
+def _finish_shipping(
+    shippers: dict[str, Shipper], name: str, experiment: Path | str, root: Path, seconds: float,
+    say: Callable[[str], object],
+) -> None:  # fmt: skip
+    """Wait a limited time for MLflow, and say where the runs are or how to ship the rest."""
+    until = time.monotonic() + QUIET_SECONDS + seconds
+    for of, shipper in reversed(shippers.items()):
+        sync = next_command("sync", experiment if of == name else of, root)
+        missing = shipper.finish(sync, until, say)
+        if missing is not None:
+            say(missing)
+        elif of == name:
+            ui = next_command("ui", None, root)
+            say(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this "
+                "study's charts)")  # fmt: skip
 
 
 def report(
-    experiment: Path | str, *, reports: Path | None = None, allow_partial: bool = False
-) -> ReportPaths:
-    """Write the report of an experiment's folder.
+    experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None,
+    allow_partial: bool = False,
+) -> ReportPaths:  # fmt: skip
+    """Write the report of an experiment, given as its file, its name or its folder of runs.
 
     A study with missing runs gets a report that says so on its face and ranks no incomplete
     variant, unless ``allow_partial`` is set.
     """
     from headtohead.reporting import write_report
 
-    root = reports or Path(os.environ.get("H2H_REPORTS", "reports"))
-    return write_report(Path(experiment), root, allow_partial=allow_partial)
+    folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
+    return write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
 
 
 def import_checkpoint(
@@ -221,7 +247,7 @@ def import_checkpoint(
     Raises:
         HeadToHeadError: If the file is no state dict or does not fit, in one line.
     """
-    root = Path(runs or default_runs())
+    root = runs_folder(given=runs)
     check_name(name)
     if not force:
         refuse_existing(name, root)
@@ -241,13 +267,7 @@ def retried(planned: Plan) -> Plan:
     """Return the plan with failed runs taken for unfinished, to be trained from their start."""
     again = {states.FAILED, states.OOM, states.TIMEOUT}
     chosen = [one for one in planned.runs if one.state in again and not one.reused_from]
-    for one in chosen:
-        RunDirectory(planned.directory / one.directory).set_state(states.PLANNED)
-    keys = {one.key for one in chosen}
-    for folder in stack_folders(planned.directory):
-        # The resume point knows them as failed.
-        if keys & {member.key for member in folder.record.members}:
-            folder.resume_path.unlink(missing_ok=True)
+    reset_failed(planned, chosen)
     runs = tuple(replace(r, state=states.PLANNED) if r in chosen else r for r in planned.runs)
     return replace(planned, runs=runs)
 

@@ -10,8 +10,10 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
+import inspect
+import linecache
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 import pluggy
 
 from headtohead import hookspecs
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, describe, nearest
 
 if TYPE_CHECKING:
     from headtohead.families.attention import Attention
@@ -91,6 +93,15 @@ FAMILIES = {
     "launcher": "register_launchers",
 }
 
+FAMILY_BASES = {
+    "positional": "headtohead.families.positional.Positional",
+    "attention": "headtohead.families.attention.Attention",
+    "masking": "headtohead.families.masking.Masking",
+    "dataset": "headtohead.families.dataset.Dataset",
+    "recipe": "headtohead.families.recipe.Recipe",
+    "launcher": "headtohead.families.launcher.Launcher",
+}
+
 ENTRY_POINT_GROUP = "headtohead"
 
 
@@ -113,8 +124,22 @@ class Registry:
 
     manager: pluggy.PluginManager
     entries: dict[str, dict[str, Registered]] = field(default_factory=dict)
-    files: list[Path] = field(default_factory=list)
+    files: dict[Path, bytes] = field(default_factory=dict)
+    """Source of each plugin file that was loaded, by its resolved path."""
     objects: list[object] = field(default_factory=list)
+    contents: dict[str, Sequence[Registered]] = field(default_factory=dict)
+    """The entries of each plugin, by the plugin's name in ``manager``."""
+
+    def describe(self, error: BaseException) -> str:
+        """Return an error in one line, with its location in the plugin that caused it.
+
+        A frame in a plugin from outside is preferred to one in a built-in plugin.
+        """
+        modules = {one.entry.__module__ for one in self.all()}
+        modules |= {_module_of(plugin) for plugin in self.manager.get_plugins()}
+        packages = {name.partition(".")[0] for name in modules}
+        built_in = {name.partition(".")[0] for name in BUILT_IN}
+        return describe(error, packages - built_in, built_in)
 
     def find(self, family: str, name: str) -> Registered:
         """Return the entry, or raise HeadToHeadError with the nearest name of that family."""
@@ -148,49 +173,134 @@ class Registry:
         return cast("type[Launcher]", self.find("launcher", name).entry)
 
     def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
-        """Register a module or object that implements hooks, and take its entries in."""
-        try:
-            name = self.manager.register(plugin, name=label)
-            self.manager.check_pending()
-        except (ValueError, pluggy.PluginValidationError) as error:
-            hint = _misspelt_hook(plugin)
-            raise HeadToHeadError(f"plugin '{label}' ({distribution}): {hint or error}") from error
-        assert name is not None
-        for family, hook in FAMILIES.items():
-            implementation = getattr(plugin, hook, None)
-            if implementation is not None and self.manager.parse_hookimpl_opts(plugin, hook):
-                self._take(family, label, _call(implementation, label, distribution, hook),
-                           distribution, version)  # fmt: skip
+        """Register a module or object that implements hooks, with its entries, or change nothing.
 
-    def _take(
-        self,
-        family: str,
-        label: str,
-        found: Mapping[str, type[Entry]],
-        distribution: str,
-        version: str,
-    ) -> None:
-        for name, entry in found.items():
-            other = self.entries[family].get(name)
-            if other is not None:
+        Raises:
+            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
+                taken.
+        """
+        self._add(plugin, label, label, distribution, version)
+
+    def add_file(self, path: Path, source: bytes) -> None:
+        """Execute the source of a plugin file and register its entries."""
+        self.add(_load_source(path, source), str(path), "file", "-")
+        self.files[path.resolve()] = source
+
+    def add_object(self, plugin: object) -> None:
+        """Register a module or object from Python; it replaces the one of the same name.
+
+        Two objects have the same name if their class, or their ``__name__``, and the module that
+        defines it have the same name: a notebook cell that runs again defines such a class anew.
+
+        Raises:
+            HeadToHeadError: As ``add``; the earlier object then stays registered.
+        """
+        label = getattr(plugin, "__name__", type(plugin).__qualname__)
+        name = f"{_module_of(plugin)}:{label}"
+        replaced = self.manager.get_plugin(name)
+        self._add(plugin, name, label, "python", "-")
+        self.objects[:] = [one for one in self.objects if one is not replaced] + [plugin]
+
+    def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
+        where = f"plugin '{label}' ({distribution})"
+        _check_hooks(plugin, where)
+        found = list(_entries_of(plugin, label, distribution, version, where))
+        own = self.contents.get(name, ())
+        for one in found:
+            other = self.entries[one.family].get(one.name)
+            if other is not None and other not in own:
                 raise HeadToHeadError(
-                    f"two plugins register {family} '{name}': {other.module} "
+                    f"two plugins register {one.family} '{one.name}': {other.module} "
                     f"({other.distribution}) and {label} ({distribution}); rename one of them"
                 )
-            if "known_as" not in vars(entry):  # of two names of one class, the first
-                entry.known_as = name
-            self.entries[family][name] = Registered(
-                family, name, entry, label, distribution, version, source_hash(entry)
-            )
+        if self.manager.has_plugin(name):
+            self.manager.unregister(name=name)
+        for one in own:
+            self.entries[one.family].pop(one.name, None)
+        self.manager.register(plugin, name=name)
+        self.contents[name] = found
+        for one in found:
+            if "known_as" not in vars(one.entry):  # of two names of one class, the first
+                one.entry.known_as = one.name
+            self.entries[one.family][one.name] = one
+
+
+def _module_of(plugin: object) -> str:
+    """Return the name of the module that defines a plugin."""
+    if isinstance(plugin, ModuleType):
+        return plugin.__name__
+    return str(getattr(plugin, "__module__", type(plugin).__module__))
+
+
+def _check_hooks(plugin: object, where: str) -> None:
+    """Raise for a hook that does not exist, or that has an argument that does not exist."""
+    known = {name: hook for name, hook in vars(hookspecs).items()
+             if name.startswith(("register_", "on_"))}  # fmt: skip
+    for name in dir(plugin):
+        implementation = getattr(plugin, name, None)
+        if implementation is None or not hasattr(implementation, "headtohead_impl"):
+            continue
+        if name not in known:
+            raise HeadToHeadError(f"{where}: unknown hook '{name}'{nearest(name, known)}")
+        takes = list(inspect.signature(known[name]).parameters)
+        for argument in inspect.signature(implementation).parameters.values():
+            if argument.name not in takes and argument.default is argument.empty:
+                raise HeadToHeadError(
+                    f"{where}: hook '{name}' takes {_quoted(takes) or 'no arguments'}; "
+                    f"got '{argument.name}'"
+                )
+
+
+def _entries_of(
+    plugin: object, label: str, distribution: str, version: str, where: str
+) -> Iterator[Registered]:
+    """Yield what the hooks of a plugin return."""
+    for family, hook in FAMILIES.items():
+        implementation = getattr(plugin, hook, None)
+        if not hasattr(implementation, "headtohead_impl"):
+            continue
+        for name, entry in _call(plugin, where, hook).items():
+            base = FAMILY_BASES[family]
+            if not (isinstance(entry, type) and issubclass(entry, _imported(base))):
+                got = (entry.__name__ if isinstance(entry, type)
+                       else f"an object of type {type(entry).__name__}")  # fmt: skip
+                raise HeadToHeadError(
+                    f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
+                    f"headtohead.{base.rpartition('.')[2]}"
+                )
+            yield Registered(
+                family, name, cast("type[Entry]", entry), label, distribution, version,
+                source_hash(entry),
+            )  # fmt: skip
+
+
+def _imported(name: str) -> type:
+    module, _, attribute = name.rpartition(".")
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def source_hash(entry: type) -> str:
-    """Return the sha256 of the file that defines ``entry``, or of its name where there is none."""
+    """Return the sha256 of the file or notebook cell that defines ``entry``, else of its name."""
     module = sys.modules.get(entry.__module__)
     path = getattr(module, "__file__", None)
     if path and Path(path).is_file():
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-    return hashlib.sha256(f"{entry.__module__}.{entry.__qualname__}".encode()).hexdigest()
+    name = f"{entry.__module__}.{entry.__qualname__}"
+    return hashlib.sha256(f"{name}\n{_cell(entry)}".encode()).hexdigest()
+
+
+def _cell(entry: type) -> str:
+    """Return the text of the notebook cell that defines a class, as far as Python keeps it."""
+    for value in vars(entry).values():
+        code = getattr(inspect.unwrap(getattr(value, "__func__", value)), "__code__", None)
+        if code is not None:
+            return "".join(linecache.getlines(code.co_filename))
+    return ""
 
 
 def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) -> Registry:
@@ -210,15 +320,12 @@ def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) ->
         try:
             plugin = point.load()
         except Exception as error:
-            raise _import_failure(point.value, distribution, error) from error
+            raise _import_failure(point.value, distribution, error, point.module) from error
         registry.add(plugin, point.value, distribution, point.dist.version if point.dist else "?")
     for path in files:
-        registry.add(_load_file(path), str(path), "file", "-")
-        registry.files.append(path.resolve())
+        registry.add_file(path, _read(path))
     for plugin in objects:
-        registry.objects.append(plugin)
-        label = getattr(plugin, "__name__", type(plugin).__qualname__)
-        registry.add(plugin, label, "python", "-")
+        registry.add_object(plugin)
     return registry
 
 
@@ -260,68 +367,77 @@ def registered(family: str, name: str) -> type[Entry]:
 
 def use_files(files: Iterable[Path]) -> Registry:
     """Load the given plugin files into the registry of this process, on top of what is there."""
+    return use_sources((path, _read(path)) for path in files)
+
+
+def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
+    """Load plugin files that were read before, each with the path that it came from."""
     registry = current()
-    for path in files:
+    for path, source in sources:
         if path.resolve() not in registry.files:
-            registry.add(_load_file(path), str(path), "file", "-")
-            registry.files.append(path.resolve())
+            registry.add_file(path, source)
     return registry
 
 
 def register(plugin: object) -> None:
-    """Register a module or object from Python, for this process and the workers it starts."""
-    registry = current()
-    label = getattr(plugin, "__name__", type(plugin).__qualname__)
-    registry.add(plugin, label, "python", "-")
-    registry.objects.append(plugin)
+    """Register a module or object from Python, for this process and the workers it starts.
+
+    An object of the same class name replaces the earlier one, so that a notebook cell can run
+    again; an object's ``__name__`` stands for its class name.
+
+    Raises:
+        HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is taken.
+            Nothing is registered then, and the earlier object stays.
+    """
+    current().add_object(plugin)
 
 
-def _load_file(path: Path) -> ModuleType:
+def _read(path: Path) -> bytes:
     if not path.is_file():
         raise HeadToHeadError(f"plugin file '{path}' does not exist")
-    name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise HeadToHeadError(
             f"plugin file '{path}' is not a Python file; its name must end in .py"
         )
-    module = importlib.util.module_from_spec(spec)
+    return path.read_bytes()
+
+
+def _load_source(path: Path, source: bytes) -> ModuleType:
+    """Execute the source of a plugin file; the file may have changed since, or lie elsewhere."""
+    name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        # Tracebacks and inspect show what runs here, not what the file holds by then.
+        lines = importlib.util.decode_source(source).splitlines(keepends=True)
+        linecache.cache[str(path)] = (len(source), None, lines, str(path))
     except Exception as error:
-        raise _import_failure(str(path), "file", error) from error
+        del sys.modules[name]
+        raise _import_failure(str(path), "file", error, name) from error
     return module
 
 
-def _call(implementation: Any, label: str, distribution: str, hook: str) -> Mapping[str, Any]:
+def _call(plugin: object, where: str, hook: str) -> Mapping[str, Any]:
     try:
-        found = implementation()
+        found = getattr(plugin, hook)()
     except Exception as error:
-        raise HeadToHeadError(f"plugin '{label}' ({distribution}): {hook} raised "
-                              f"{type(error).__name__}: {error}") from error  # fmt: skip
+        package = _module_of(plugin).partition(".")[0]
+        raise HeadToHeadError(f"{where}: {hook} raised {describe(error, [package])}") from error
     if not isinstance(found, Mapping):
         raise HeadToHeadError(
-            f"plugin '{label}' ({distribution}): {hook} returned {type(found).__name__}; "
+            f"{where}: {hook} returned {type(found).__name__}; "
             "expected a mapping from name to class"
         )
     return found
 
 
-def _import_failure(label: str, distribution: str, error: Exception) -> HeadToHeadError:
-    reason = " ".join(str(error).split())
-    return HeadToHeadError(
-        f"plugin '{label}' ({distribution}) failed to import: {type(error).__name__}: {reason}"
-    )
-
-
-def _misspelt_hook(plugin: object) -> str | None:
-    known = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"))]
-    for name in dir(plugin):
-        marked = hasattr(getattr(plugin, name, None), "headtohead_impl")
-        if marked and name not in known:
-            return f"unknown hook '{name}'{nearest(name, known)}"
-    return None
+def _import_failure(
+    label: str, distribution: str, error: Exception, module: str
+) -> HeadToHeadError:
+    reason = describe(error, [module.partition(".")[0]])
+    return HeadToHeadError(f"plugin '{label}' ({distribution}) failed to import: {reason}")
 
 
 def _version(distribution: str) -> str:

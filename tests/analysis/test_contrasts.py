@@ -1,13 +1,17 @@
 import itertools
+import json
 import math
+import statistics
 
 import pytest
+import scipy.special
 import scipy.stats
 
-from headtohead.analysis.contrasts import factor_family, incomplete, variant_family
+from headtohead.analysis.contrasts import OTHER_DATA, factor_family, incomplete, variant_family
 from headtohead.analysis.frames import load_frames
-from headtohead.analysis.statistics import smallest_detectable
+from headtohead.analysis.statistics import minimum_detectable_effect
 from headtohead.analysis.study import analyse, ceiling_verdicts
+from headtohead.experiment.schema import DataConfig
 
 METRIC = "test/exact_match"
 
@@ -59,12 +63,67 @@ def test_known_effects_are_found_with_their_direction(quickstart):
     assert undetected.words.startswith("no difference detected (could have seen ≥ 0.0")
 
 
-def test_what_could_have_been_seen_is_judged_at_holms_first_step(quickstart):
+def test_the_minimum_detectable_effect_is_that_of_holms_first_step(quickstart):
     for family in (variant_family(load_frames(quickstart), METRIC),
                    factor_family(load_frames(quickstart), METRIC)):  # fmt: skip
         for contrast in family.contrasts:
-            expected = smallest_detectable(contrast.paired.sd, 6, alpha=0.05 / family.tested)
-            assert contrast.paired.detectable == pytest.approx(expected)
+            expected = minimum_detectable_effect(contrast.paired.sd, 6, family.tested)
+            assert contrast.mde == pytest.approx(expected)
+
+
+def test_a_contrast_of_two_families_has_one_minimum_detectable_effect(made, tmp_path):
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"]},
+        excluded=[{"axes": {"positional": "rotary", "attention": "single"}, "reason": "no"}],
+        maps=False,
+    )
+    folder = made.write_study(tmp_path, study)
+    file = folder / "experiment.json"
+    record = json.loads(file.read_text())
+    record["contrasts"] = [
+        one for one in record["contrasts"] if one["kind"] == "variant" or one["value"] == "rotary"
+    ]
+    file.write_text(json.dumps(record))
+    frames = load_frames(folder)
+    variants, factors = variant_family(frames, METRIC), factor_family(frames, METRIC)
+    (factor,) = factors.contrasts
+    variant = by_name(variants)["rotary · split-heads − baseline"]
+    assert factor.pairs == variant.pairs
+    assert (variants.tested, factors.tested) == (2, 1)
+    differences = [
+        frames.scores(factor.left + "-split-heads", METRIC)[seed]
+        - frames.scores(frames.baseline, METRIC)[seed]
+        for seed in range(1, 7)
+    ]
+    sd = statistics.stdev(differences)
+    expected = scipy.special.nctdtrinc(5, 0.2, scipy.stats.t.ppf(1 - 0.05 / 2 / 2, 5)) * sd / 6**0.5
+    assert factor.mde == variant.mde == pytest.approx(expected, rel=1e-5)
+
+
+def test_settings_that_are_equal_by_construction_do_not_enter_an_average(made, tmp_path):
+    def score(axes, seed):
+        lost = 0.06 if axes["masking"] == "causal" else 0.0
+        return 0.5 + 0.01 * seed - lost * (1 + 0.1 * seed) * (axes["positional"] != "none")
+
+    study = made.Study(
+        axes={"positional": ["sinusoidal", "rotary", "none"],
+              "masking": ["padding-causal", "causal"]},
+        equal_to={"none-causal": "none-padding-causal"}, score=score, maps=False,
+    )  # fmt: skip
+    frames = load_frames(made.write_study(tmp_path, study))
+    found = by_name(factor_family(frames, METRIC))["masking: causal − padding-causal"]
+    differences = []
+    for seed in range(1, 7):
+        total = 0.0
+        for positional in ("sinusoidal", "rotary"):
+            total += score({"positional": positional, "masking": "causal"}, seed)
+            total -= score({"positional": positional, "masking": "padding-causal"}, seed)
+        differences.append(total / 2)
+    assert found.paired.mean == pytest.approx(sum(differences) / 6)
+    assert found.paired.sd == pytest.approx(statistics.stdev(differences))
+    assert found.spread == pytest.approx((found.paired.mean, found.paired.mean))
+    assert len(found.pairs) == 2
+    assert found.reason == "1 of 3 settings equal by construction, left out"
 
 
 def test_a_lower_loss_is_better(quickstart):
@@ -108,18 +167,43 @@ def test_equal_by_construction_is_no_test_and_costs_no_correction(messy):
     assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
 
 
-def test_losses_under_different_smoothing_do_not_compare(made, tmp_path):
+def test_different_smoothing_makes_only_training_losses_incomparable(made, tmp_path):
     study = made.Study(
         axes={"train.label_smoothing": [0.0, 0.1]},
         config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    (contrast,) = variant_family(frames, "valid/loss").contrasts
+    for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_alone", METRIC):
+        (contrast,) = variant_family(frames, metric).contrasts
+        left = frames.scores(contrast.left, metric)
+        right = frames.scores(contrast.right, metric)
+        mean = sum(left[seed] - right[seed] for seed in frames.seeds) / len(frames.seeds)
+        assert contrast.paired is not None, metric
+        assert contrast.paired.mean == pytest.approx(mean)
+    (contrast,) = variant_family(frames, "train/loss").contrasts
     assert contrast.paired is None
-    assert contrast.reason == "losses do not compare: label smoothing differ"
-    (contrast,) = variant_family(frames, METRIC).contrasts
-    assert contrast.paired is not None
+    assert contrast.reason == "losses do not compare: label smoothing values differ"
+
+
+def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
+    def config(axes):
+        chosen = DataConfig(dataset="tatoeba", options={"pair": axes["data.pair"]})
+        return {"data": chosen.model_dump(mode="json")}
+
+    study = made.Study(
+        axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]},
+        config=config, maps=False,
+    )  # fmt: skip
+    frames = load_frames(made.write_study(tmp_path, study))
+    families = variant_family(frames, METRIC), factor_family(frames, METRIC)
+    assert {c.name: c.reason for family in families for c in family.contrasts} == {
+        "eng-spa · rotary − baseline": None,
+        "eng-fra · sinusoidal − baseline": OTHER_DATA,
+        "eng-fra · rotary − baseline": OTHER_DATA,
+        "data.pair: eng-fra − eng-spa": OTHER_DATA,
+        "positional: rotary − sinusoidal": None,
+    }
 
 
 def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):

@@ -82,6 +82,13 @@ def test_bucket_scores_are_means_over_seeds_short_sentences_first(analysis):
     assert list(dict.fromkeys(table["bucket"])) == ["1-5", "6-8", "9-11", "12-14"]
 
 
+@pytest.mark.parametrize("primary", ["valid/loss", "test/loss"])
+def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary):
+    folder = made.write_study(tmp_path, made.Study(primary=primary, maps=False, seeds=(1, 2)))
+    figure = buckets_figure(analyse(load_frames(folder)))
+    assert figure.get_supylabel() == "loss"
+
+
 def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     study = made.Study(
         axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 61)]}, seeds=(1, 2), maps=False,
@@ -94,6 +101,80 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     assert analysis.frames.baseline in rows
     for draw in (strip_figure, forest_figure, curves_figure, buckets_figure, cost_figure):
         ET.fromstring(style.to_svg(draw(analysis), "salt"))
+
+
+def drawn_lines(figure, title):
+    """Return the panel of this title, and the points of each of its lines by its name."""
+    (panel,) = (one for one in figure.axes if one.get_title("left").startswith(title))
+    points = {bars.get_label(): bars.lines[0].get_xydata() for bars in panel.containers}
+    return panel, points
+
+
+def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tmp_path):
+    """As tatoeba-heads: independent heads have no variant without matched parameters."""
+    axes = {"positional": ["sinusoidal", "rotary"],
+            "attention": ["split-heads", "independent-heads"],
+            "match": ["parameters", "none"]}  # fmt: skip
+    study = made.Study(
+        axes=axes, maps=False,
+        excluded=[{"axes": {"positional": one, "attention": "independent-heads", "match": "none"},
+                   "reason": "no"} for one in axes["positional"]],
+        score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
+    )  # fmt: skip
+    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    panel, lines = drawn_lines(figure, "positional, by match")
+    assert panel.get_title("left") == "positional, by match\nat attention split-heads"
+    for points in lines.values():
+        assert points[:, 1] == pytest.approx([0.535, 0.535])
+    panel, lines = drawn_lines(figure, "match, by attention")
+    assert panel.get_title("left") == "match, by attention"
+    assert lines["parameters"][:, 1] == pytest.approx([0.535, 0.735])
+    assert lines["none"][:, 1] == pytest.approx([0.535])
+
+
+def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, tmp_path):
+    axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"],
+            "masking": ["padding-causal", "causal"]}  # fmt: skip
+    kept = {"padding-causal": {("sinusoidal", "split-heads"), ("rotary", "split-heads"),
+                               ("sinusoidal", "single")},
+            "causal": {("rotary", "single"), ("sinusoidal", "split-heads")}}  # fmt: skip
+    excluded = [
+        {"axes": {"positional": one, "attention": other, "masking": mask}, "reason": "no"}
+        for mask, pairs in kept.items()
+        for one in axes["positional"]
+        for other in axes["attention"]
+        if (one, other) not in pairs
+    ]
+    study = made.Study(
+        axes=axes,
+        excluded=excluded,
+        maps=False,
+        score=lambda axes, seed: 0.5 + 0.3 * (axes["masking"] == "causal"),
+    )
+    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    panel, lines = drawn_lines(figure, "positional, by attention")
+    assert panel.get_title("left").endswith("at masking padding-causal")
+    assert {name: len(points) for name, points in lines.items()} == {"sinusoidal": 2, "rotary": 1}
+    assert all((points[:, 1] == 0.5).all() for points in lines.values())
+
+
+@pytest.mark.parametrize("styles", [["split-heads", "qk-norm"], ["a", "b", "c", "d", "e"]])
+def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_path, styles):
+    study = made.Study(
+        axes={"train.lr": [0.003, 0.0001, 10.0, 0.02], "attention": styles},
+        maps=False, score=lambda axes, seed: 0.5 + axes["train.lr"] / 100,
+    )  # fmt: skip
+    figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
+    (panel,) = figure.axes
+    ascending = ["0.0001", "0.003", "0.02", "10.0"]
+    if len(styles) == 2:  # the longer axis gives the colours, and so the lines
+        assert panel.get_xlabel() == "attention"
+        assert panel.get_legend_handles_labels()[1] == ascending
+        return
+    assert panel.get_xlabel() == "train.lr"
+    assert [text.get_text() for text in panel.get_xticklabels()] == ascending
+    for bars in panel.containers:
+        assert bars.lines[0].get_ydata() == pytest.approx([0.500001, 0.50003, 0.5002, 0.6])
 
 
 def test_dollar_signs_in_names_are_not_taken_for_mathematics(made, tmp_path):

@@ -87,7 +87,7 @@ def test_an_equal_variant_has_the_scores_of_the_one_that_was_trained(messy):
 def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
     frames = load_frames(messy)
     states = frames.runs["state"].value_counts().to_dict()
-    assert states == {"DONE": 56, "DIVERGED": 1, "FAILED": 1, "PLANNED": 1, "RUNNING": 1}
+    assert states == {"DONE": 56, "DIVERGED": 1, "FAILED": 1, "PLANNED": 1, "INTERRUPTED": 1}
     without = frames.runs.loc[frames.runs["state"] != "DONE", "test/exact_match"]
     assert without.isna().all()
 

@@ -286,11 +286,13 @@ def test_one_seed_gives_shares_and_no_test(walk):
     assert not found.is_most(shares["model.norm"])
 
 
-def test_losses_that_do_not_compare_have_no_share(walk):
+@pytest.mark.parametrize(("metric", "known"), [("valid/loss", True), ("train/loss", False)])
+def test_losses_that_do_not_compare_have_no_share(walk, metric, known):
     names = ("model.norm", "train.label_smoothing")
-    _, _, shares = walk(names, lambda applied, seed: 1.0 + seed, primary="valid/loss")
-    reason = shares["train.label_smoothing"].contrast.reason
-    assert reason == "losses do not compare: label smoothing differ"
+    _, _, shares = walk(names, lambda applied, seed: 1.0 + seed, primary=metric)
+    reason = "losses do not compare: label smoothing values differ"
+    assert shares["train.label_smoothing"].known == known
+    assert (shares["train.label_smoothing"].contrast.reason == reason) != known
     assert shares["model.norm"].known
 
 

@@ -3,6 +3,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -102,12 +103,37 @@ def test_floor_and_seeds_needed_for_the_quickstart():
     assert s.sign_flip_floor(11, 9) <= 0.05 < s.sign_flip_floor(11, 8)
 
 
-def test_smallest_detectable_difference_is_found_in_eighty_of_a_hundred_studies():
-    n, sd, alpha = 6, 0.02, 0.05 / 11
-    difference = s.smallest_detectable(sd, n, alpha=alpha)
-    draws = np.random.default_rng(7).normal(difference, sd, size=(20_000, n))
+@pytest.mark.parametrize(
+    ("seeds", "contrasts", "effect"),
+    [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)],
+)
+def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(
+    seeds, contrasts, effect
+):
+    sd = 0.02
+    found = s.minimum_detectable_effect(sd, seeds, contrasts)
+    assert found / sd == pytest.approx(effect, rel=2e-3)
+    draws = np.random.default_rng(7).normal(found, sd, size=(40_000, seeds))
     p = scipy.stats.ttest_1samp(draws, 0, axis=1).pvalue
-    assert (p <= alpha).mean() == pytest.approx(0.8, abs=0.012)
+    assert (p <= 0.05 / contrasts).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds():
+    counts = np.arange(1, 201)
+    found = np.array(
+        [[s.minimum_detectable_effect(1.0, n, int(m)) for m in counts] for n in range(2, 13)]
+    )
+    assert (np.diff(found, axis=1) > 0).all()
+    assert (np.diff(found, axis=0) < 0).all()
+    seeds = np.arange(2, 13)[:, None]
+    critical = scipy.special.stdtrit(seeds - 1, 1 - 0.025 / counts)
+    expected = scipy.special.nctdtrinc(seeds - 1, 0.2, critical) / np.sqrt(seeds)
+    assert found == pytest.approx(expected, rel=2e-4)  # nctdtrinc itself is that exact
+
+
+@pytest.mark.parametrize("seeds", [0, 1])
+def test_fewer_than_two_seeds_have_no_minimum_detectable_effect(seeds):
+    assert math.isnan(s.minimum_detectable_effect(1.0, seeds, 3))
 
 
 def test_interval_covers_the_truth_in_ninety_five_of_a_hundred_studies():
@@ -146,7 +172,6 @@ def test_a_difference_that_never_varies_is_judged_by_signs_and_has_a_point_for_a
     assert found.kind == "constant"
     assert found.low == found.high == 0.5
     assert found.p == found.sign_flip_p == 2 / 64
-    assert math.isnan(found.detectable)
 
 
 def test_one_seed_has_a_difference_and_no_p():

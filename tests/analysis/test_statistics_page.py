@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+from scipy.special import nctdtrinc, stdtrit
 
 from headtohead.analysis import statistics
 
@@ -23,3 +24,18 @@ def test_the_pages_table_of_floors_is_what_the_code_computes():
             statistics.sign_flip_floor(int(contrasts), 6), abs=5e-4
         )
         assert int(seeds) == statistics.seeds_needed(int(contrasts))
+
+
+def test_the_pages_table_of_minimum_detectable_effects_is_that_of_the_noncentral_t():
+    counts = [int(one) for one in re.findall(r"(\d+) contrasts?(?= \|)", PAGE)]
+    rows = re.findall(r"^\| (\d+) \|((?: [\d.]+ \|){4})$", PAGE, re.MULTILINE)
+    assert (len(counts), len(rows)) == (4, 4)
+    for seeds, cells in rows:
+        n = int(seeds)
+        for contrasts, cell in zip(counts, cells.split("|"), strict=False):
+            critical = stdtrit(n - 1, 1 - 0.05 / contrasts / 2)
+            expected = nctdtrinc(n - 1, 0.2, critical) / n**0.5
+            assert float(cell) == pytest.approx(expected, rel=5e-4)
+            assert statistics.minimum_detectable_effect(1.0, n, contrasts) == pytest.approx(
+                expected, rel=2e-4
+            )

@@ -63,6 +63,10 @@ def report(file: Path) -> None:
     html_page(content, {})
 
 
+REPEATED = {plan: 1, status: 20, report: 1}
+"""Reading the status of 100 runs takes 4 ms, too short to be timed alone."""
+
+
 @pytest.mark.parametrize("work", [plan, status, report])
 def test_the_time_of_a_run_does_not_grow_with_their_number(
     work: Callable[[Path], None], studies: tuple[Path, Path]
@@ -73,7 +77,8 @@ def test_the_time_of_a_run_does_not_grow_with_their_number(
     for _ in range(4):
         for file in (small, large):
             began = time.process_time()
-            work(file)
+            for _ in range(REPEATED[work]):
+                work(file)
             seconds[file].append(time.process_time() - began)
         if min(seconds[large]) < 4 * ALLOWED * min(seconds[small]):
             break  # the rest would only take out more of the clock's noise
@@ -81,7 +86,7 @@ def test_the_time_of_a_run_does_not_grow_with_their_number(
 
 
 @pytest.mark.parametrize(
-    ("work", "most"), [(plan, 3), (status, 1), (report, 6)], ids=["plan", "status", "report"]
+    ("work", "most"), [(plan, 3), (status, 1), (report, 8)], ids=["plan", "status", "report"]
 )
 def test_every_record_is_read_and_every_folder_listed_once(
     work: Callable[[Path], None], most: int, studies: tuple[Path, Path]

@@ -40,6 +40,14 @@ def test_the_picture_of_a_bias_is_the_bias() -> None:
         assert found[head, 2, 9].item() == pytest.approx(-7 * slope)
 
 
+def test_heads_are_numbered_from_0() -> None:
+    panels = [*positional_panels("alibi", current()), *attention_panels("split-heads", current())]
+    names = [[name for name, _ in panel.maps] for panel in panels if isinstance(panel, Heat)]
+    names += [[name for name, _ in panel.curves] for panel in panels if isinstance(panel, Lines)]
+    assert [f"head {head}" for head in range(HEADS)] in names
+    assert {name for some in names for name in some} == {f"head {head}" for head in range(HEADS)}
+
+
 def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
     found = kernel_of("sinusoidal")
     angles = [3 / 10000 ** (2 * one / D_MODEL) for one in range(D_MODEL // 2)]

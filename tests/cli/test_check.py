@@ -1,6 +1,8 @@
 import json
+import os
 import re
 import textwrap
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -204,7 +206,7 @@ def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
     assert (code, output) == (
         2,
         f"h2h: plugin '{path}' (file) failed to import: ModuleNotFoundError: "
-        "No module named 'headtohed'\n",
+        "No module named 'headtohed' (mine.py:1)\n",
     )
 
 
@@ -249,8 +251,25 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
 def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "unfinished")
     assert code == 1
-    assert rows(output)["causality"] == "broken - raised ValueError: to be done"
-    assert rows(output)["mask-promise"].startswith(("holds", "broken"))
+    line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1)
+                if "to be done" in text)  # fmt: skip
+    assert output.count("to be done") == 1  # one error, raised by many invariants
+    assert f"\nbroken: ValueError: to be done (mine.py:{line})\n  raised by " in output
+    raised = output.partition("  raised by ")[2].splitlines()[0].split(", ")
+    assert "causality" in raised
+    assert len(raised) >= 5
+    assert not set(raised) & set(rows(output))
+
+
+@pytest.mark.usefixtures("few")
+def test_json_has_the_error_of_every_invariant(h2h, plugin):
+    words = ("check", "--plugin", plugin(RAISING), "unfinished", "--format", "json")
+    (record,) = json.loads(h2h(*words)[1])
+    errors = [one["error"] for one in record["invariants"] if one["error"] is not None]
+    assert len(errors) >= 5
+    assert {re.sub(r":\d+\)", ":N)", one) for one in errors} == {
+        "ValueError: to be done (mine.py:N)"
+    }
 
 
 def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
@@ -320,12 +339,13 @@ def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
          "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?"),
         (["recipe/slides-en-fr", "--set", "model"],
          "--set model: expected path=value, such as model.d_model=64"),
-        (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], "file 'nope.txt' does not exist"),
+        (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], 
+         "file '{cwd}/nope.txt' does not exist"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_that_says_what_to_type(h2h, arguments, message):
     code, output = h2h("check", *arguments)
-    assert (code, output) == (2, f"h2h: {message}\n")
+    assert (code, output) == (2, f"h2h: {message.replace('{cwd}', os.getcwd())}\n")
 
 
 def test_an_entry_that_must_be_told_more_is_an_error_only_when_it_is_named(h2h, plugin):

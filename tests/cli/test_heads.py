@@ -66,7 +66,16 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
     picture = (folder / "reports" / "tiny" / "figures" / "heads.svg").read_text()
     assert picture.count("without this head, seed") == 2 * 3 * 2
     assert picture.count("with this head alone, seed") == 2 * 3 * 2
-    assert "cross-attention, layer 1" in picture
+    assert {f"{one['role']} {one['layer']}" for one in written[0]["heads"]} == {
+        "encoder 0", "decoder 0", "cross 0",
+    }  # fmt: skip
+    assert "cross-attention, layer 0" in picture
+    assert "layer 1" not in picture
+    for record in written:
+        for one in record["heads"]:
+            loss = f"{one['without-one']['loss']:+.3f}".replace("-", "−")
+            assert f"head {one['head']}: {loss}, entropy {one['entropy']:.2f}" in picture
+    assert markdown.read_text().count("Layers and heads are numbered from 0.") == 1
     means = [record["metrics"]["heads/cross/only-one/loss"] for record in written]
     mean = f"{sum(means) / 2:.3f}".replace("-", "−")
     assert f"| {mean} against" in markdown.read_text()
@@ -93,7 +102,8 @@ def test_what_has_no_finished_run_is_bad_input(folder):
     done = call(folder, "heads", "planned")
     assert done.exit_code == 2
     assert done.output == (
-        "h2h: no run of 'planned' is done; heads are masked in trained models: h2h run first\n"
+        "h2h: no run of 'planned' is done; heads are masked in trained models; start with "
+        "h2h run FILE\n"
     )
     unknown = call(folder, "heads", "nothing")
     assert unknown.exit_code == 2

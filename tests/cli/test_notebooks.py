@@ -87,6 +87,22 @@ def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed
     assert after[lost] != before[lost]
 
 
+def test_options_that_would_replace_the_results_need_a_name(
+    folder: Path, call: Call, first: Completed
+) -> None:
+    before = finished(folder)
+    refused = call(*SMALL, "--set", "train.steps=1", "--seeds", "1")
+    assert refused.returncode == 2
+    assert "add --name LABEL" in refused.stderr
+    fewer = call(*SMALL, "--seeds", "1")
+    assert (fewer.returncode, "leave out 4 of them" in fewer.stderr) == (2, True)
+    named = call(*SMALL, "--set", "train.steps=1", "--seeds", "1", "--name", "try")
+    assert named.returncode == 0, named.stderr
+    report = "reports/notebooks/positions-fixed-or-learned-quick-try/index.html"
+    assert (folder / report).is_file()
+    assert before.items() <= finished(folder).items()
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -53,8 +53,10 @@ def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert code == 0
     assert lines[0] == "order: Does order matter?"
-    assert lines[2] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
-    assert lines[3].startswith("time: ")
+    project = experiment.parent
+    assert lines[1] == f"project: {project} (runs in {project / 'runs'})"
+    assert lines[3] == "runs: 2 variants × 2 seeds = 4: 4 missing; 4 to run in 2 stacks"
+    assert lines[4].startswith("time: ")
     baseline = next(line for line in lines if "(baseline)" in line)
     assert baseline.startswith("sinusoidal-masking.decoder-padding-causal (baseline) 0/2 done")
     assert baseline.endswith(" 16 8 fused")

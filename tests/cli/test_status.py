@@ -1,11 +1,10 @@
 import json
-import os
-import socket
 
 import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
+from headtohead.runs.leases import Lease
 
 
 @pytest.fixture
@@ -15,15 +14,14 @@ def study(tmp_path, monkeypatch):
         ("a", 1): {"state": "DONE", "step": 9, "steps": 9},
         ("a", 2): {"state": "FAILED", "step": 4, "steps": 9, "reason": "ValueError: no"},
         ("b", 1): {"state": "RUNNING", "step": 3, "steps": 9},
-        ("b", 2): {"state": "RUNNING", "step": 3, "steps": 9, "pid": 2**22 + 1},
+        ("b", 2): {"state": "RUNNING", "step": 3, "steps": 9},
     }
     folder = tmp_path / "runs" / "study"
     runs = []
     for (variant, seed), status in states.items():
         directory = f"{variant}-s{seed}-00000000"
         (folder / directory).mkdir(parents=True)
-        mine = {"host": socket.gethostname(), "pid": os.getpid()}
-        (folder / directory / "status.json").write_text(json.dumps(mine | status))
+        (folder / directory / "status.json").write_text(json.dumps(status))
         runs.append({"variant": variant, "seed": seed, "directory": directory})
     content = {
         "name": "study", "question": "Which?", "runs": runs,
@@ -31,6 +29,8 @@ def study(tmp_path, monkeypatch):
                      {"slug": "c", "equal_to": "a"}],
     }  # fmt: skip
     (folder / "experiment.json").write_text(json.dumps(content))
+    with Lease(folder / "b-s1-00000000"):
+        yield
 
 
 def test_every_run_is_shown_for_what_it_is(study):

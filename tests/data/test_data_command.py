@@ -44,10 +44,19 @@ def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: 
     shown = table(run("stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set",
                       "pair=eng-spa", "--set", "split=row"))  # fmt: skip
     assert shown["dropped"] == "0 empty, 1 one-sided, 0 too-long"
-    assert shown["split"] == "row, leaky"
+    assert shown["leak"].startswith("0.0%")
+    assert shown["split"] == "row"
     assert shown["source"] == "words per sentence: mean 4.00, p50 4, p95 4, p99 4, max 4"
     assert "Tatoeba" in shown["citation"]
     assert shown["note"]
+
+
+def test_stats_of_a_split_that_leaks_call_it_leaky(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"go {n // 8}\tve {n}\n" for n in range(40)))
+    shown = table(run("stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set",
+                      "pair=eng-spa", "--set", "split=row"))  # fmt: skip
+    assert float(shown["leak"].split("%")[0]) > 0
+    assert shown["split"] == "row, leaky"
 
 
 def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_path: Path) -> None:

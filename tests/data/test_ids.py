@@ -421,15 +421,15 @@ def test_odd_choices_come_back_from_the_cache(
 
 
 OLD_FILES = {
-    "302937e3391ba672d155330ddd0c3d90f95042f9da3b70bd26831194f62d137b": DataConfig(
+    "9513af0909495683f56babb750d0c512596d30964ace459b6af96fc0465f2466": DataConfig(
         dataset="toy-grammar", split="iid", normalise="none"
     ),
-    "78e7d54177d1f64cb8bee80859bacac22435f837d1f0e7673af34c7d7f157dc1": DataConfig(
+    "5b8b98c767bea2ca884f619366d79106f38aabdf28f5362f2ea3304533caaa61": DataConfig(
         dataset="tatoeba", split="row", normalise="ascii-fold", options={"pair": "eng-spa"},
         limit=9, vocabulary={"max_size": 50, "shared": True},
     ),
 }  # fmt: skip
-"""Frozen for format 2 of the store: where data lies that makes none of these choices."""
+"""Frozen for format 3 of the store: where data lies that makes none of these choices."""
 
 
 def test_choices_with_their_old_meaning_keep_their_place_in_the_cache(tmp_path: Path) -> None:

@@ -147,6 +147,15 @@ def test_a_row_split_says_that_it_leaks(make_corpus: Callable) -> None:
     assert (grouped["leak"], grouped["leaky"], grouped["notes"]) == (0.0, False, [])
 
 
+def test_a_row_split_without_a_measured_leak_is_not_called_leaky(make_corpus: Callable) -> None:
+    rows = [(f"a{n}", "b") for n in range(40)]
+    data = prepare_corpus(make_corpus(*rows), config(split="row", test=10))
+    trained = set(data.splits["train"].source_text)
+    assert not trained & set(data.splits["test"].source_text)
+    record = data.record
+    assert (record["leak"], record["leaky"], record["notes"]) == (0.0, False, [])
+
+
 def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     rows = [("same", f"b{n}") for n in range(60)] + [(f"a{n}", f"c{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(test=5)).record

@@ -17,6 +17,7 @@ HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
 PUBLIC_BEYOND_HEADTOHEAD = {
     "headtohead.data",
+    "headtohead.experiment.schema.FilePath",
     "headtohead.experiment.schema.Neutral",
     "headtohead.experiment.schema.Runtime",
 }

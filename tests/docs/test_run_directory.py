@@ -103,3 +103,13 @@ def test_a_line_of_metrics_has_the_fields_of_the_page(run: Path) -> None:
     line = json.loads((run / "metrics.jsonl").read_text("utf-8").splitlines()[0])
     (sample,) = re.findall(r"`(\{\"step\".*?\})`", PAGE.read_text("utf-8"))
     assert list(line) == list(json.loads(sample.replace(", …", "")))
+
+
+def test_the_page_names_every_state() -> None:
+    from headtohead.runs import states
+
+    known = {value for name, value in vars(states).items() if name.isupper()
+             if isinstance(value, str)}  # fmt: skip
+    text = PAGE.read_text(encoding="utf-8")
+    # An excluded combination has no run, so it has no directory either.
+    assert {state for state in known if state not in text} == {states.EXCLUDED}

@@ -27,10 +27,10 @@ def registry():
 def load(tmp_path):
     """Load the text of an experiment file as ``x.yaml``."""
 
-    def load(text, *overrides, seeds=None):
+    def load(text, *overrides, seeds=None, **options):
         from pathlib import Path
 
-        return load_text(textwrap.dedent(text), Path("x.yaml"), overrides, seeds)
+        return load_text(textwrap.dedent(text), Path("x.yaml"), overrides, seeds, **options)
 
     return load
 
@@ -55,8 +55,8 @@ def cache(tmp_path_factory):
 def plan(load, registry, cache, tmp_path):
     """Plan a design over the small base, with runs in the test's own folder."""
 
-    def plan(text="", *overrides, seeds=None, **options):
-        loaded = load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds)
+    def plan(text="", *overrides, seeds=None, label=None, **options):
+        loaded = load(SMALL + textwrap.dedent(text), *overrides, seeds=seeds, label=label)
         return make_plan(loaded, registry, tmp_path / "runs", cache, **options)
 
     return plan
@@ -64,14 +64,19 @@ def plan(load, registry, cache, tmp_path):
 
 @pytest.fixture
 def record(registry):
-    """Write the directory of a planned run, as training would leave it."""
+    """Write the directory of a planned run, as training would leave it.
+
+    A run that is LEASED or RUNNING is leased by this process, unless it is ``gone``.
+    """
     import json
-    import os
-    import socket
+    from contextlib import ExitStack
 
     from headtohead.experiment.versions import plugins_record, versions
+    from headtohead.runs.leases import Lease
 
-    def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, **status):
+    def record(
+        plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status
+    ):
         variant = plan.by_slug[run.variant]
         folder = plan.runs_root / (experiment or plan.name) / run.directory
         folder.mkdir(parents=True)
@@ -84,10 +89,12 @@ def record(registry):
             "execution": {"stack": [run.key], "threads": 1},
         } | (changes or {})
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
-        alive = {"host": socket.gethostname(), "pid": os.getpid()}
-        (folder / "status.json").write_text(json.dumps(alive | {"state": state} | status))
+        (folder / "status.json").write_text(json.dumps({"state": state} | status))
+        if state in ("LEASED", "RUNNING") and not gone:
+            leases.enter_context(Lease(folder))
         if metrics is not None:
             (folder / "results.json").write_text(json.dumps({"metrics": metrics}))
         return folder
 
-    return record
+    with ExitStack() as leases:
+        yield record

@@ -67,7 +67,7 @@ def test_the_detectable_difference_is_found_with_the_promised_power():
     import numpy as np
     from scipy.special import stdtr
 
-    found = power_of("variant", 4, 6, None)
+    found = power_of("variant", 4, 6, "test/bleu")
     draws = np.random.default_rng(1).normal(found.effect, 1.0, size=(40_000, 6))
     t = draws.mean(1) / (draws.std(1, ddof=1) / math.sqrt(6))
     p = 2 * stdtr(5, -np.abs(t))
@@ -75,18 +75,18 @@ def test_the_detectable_difference_is_found_with_the_promised_power():
 
 
 def test_the_floor_of_the_sign_flip_is_told_with_the_seeds_needed():
-    found = power_of("variant", 11, 6, 0.02)
+    found = power_of("variant", 11, 6, "test/exact_match", 0.02)
     assert found.floor == pytest.approx(11 * 2 / 2**6)
     assert found.seeds_needed == 9
     assert found.words == (
-        "11 variant contrasts on 6 seeds detect 2.51 sd of the paired difference, here 0.0502 "
-        "(80% power, Holm at 0.05); sign-flip p after Holm cannot go below 0.34; 9 seeds are "
-        "needed for 0.05"
+        "11 variant contrasts on 6 seeds detect 2.51 sd of the paired difference, for the median "
+        "contrast 0.050 (80% power, Holm at 0.05); sign-flip p after Holm cannot go below 0.34; "
+        "9 seeds are needed for 0.05"
     )
 
 
 def test_one_seed_gives_no_test():
-    assert power_of("variant", 2, 1, None).words == (
+    assert power_of("variant", 2, 1, "test/bleu").words == (
         "2 variant contrasts: one seed gives a difference but no test; use at least 2, better 6"
     )
 

@@ -226,9 +226,12 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ("design: [{product: {model: [{}]}}]",
          "x.yaml:7: design[0].product.model: an axis is a family or one field, such as model.…; "
          "got 'model'"),
+        ("design: [{product: {train.micro_batch: [1, 2]}}]",
+         "x.yaml:7: design[0].product.train.micro_batch: 'train.micro_batch' does not change a "
+         "result and cannot be an axis"),
         ("design: [{product: {train.device: [cpu, cuda]}}]",
-         "x.yaml:7: design[0].product.train.device: 'train.device' does not change a result and "
-         "cannot be an axis"),
+         "x.yaml:7: design[0].product.train.device[0]: the device is not a field of an "
+         "experiment; remove 'device' and type h2h run --device cpu"),
         ("design: [{product: {positional: []}}]",
          "x.yaml:7: design[0].product.positional: an axis needs at least one value"),
         ("design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",

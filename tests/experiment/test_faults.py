@@ -22,7 +22,7 @@ def test_a_sound_configuration_has_none():
     ("raw", "name"),
     [
         ({"data": {"split": "nothing-held-out"}}, "nothing held out"),
-        ({"data": {"dataset": "notebook-en-de", "split": "row"}}, "leaky split"),
+        ({"data": {"dataset": "notebook-en-de", "split": "row"}}, "split by rows"),
         ({"data": {"normalise": "ascii-fold"}}, "letters destroyed"),
         ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
         ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}},

@@ -112,9 +112,7 @@ def test_whatever_changes_a_result_changes_the_key(key, change):
     assert key(**change) != key()
 
 
-@pytest.mark.parametrize(
-    "runtime", [{"device": "cpu"}, {"micro_batch": 4}, {"checkpoint_seconds": 1}]
-)
+@pytest.mark.parametrize("runtime", [{"micro_batch": 4}, {"checkpoint_seconds": 1}])
 def test_runtime_fields_are_not_part_of_the_key(key, runtime):
     assert key(train={"epochs": 1} | runtime) == key()
 

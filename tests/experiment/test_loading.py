@@ -41,7 +41,7 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nseeds: [1, 2, 1]\n",
          "x.yaml:2: seeds[2]: seed 1 stands twice; each is one replicate"),
         ("question: q\nseeds: [1, 0]\n",
-         "x.yaml:2: seeds[1]: seeds are whole numbers from 1, got 0"),
+         "x.yaml:2: seeds[1]: seeds are whole numbers from 1 to 1,000,000, got 0"),
         ("question: q\nseeds: 0\n", "x.yaml:2: seeds: at least one seed is needed, got 0"),
         ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
         ("", "x.yaml: the file is empty; it needs at least 'question'"),

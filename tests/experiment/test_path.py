@@ -34,7 +34,7 @@ class Left(headtohead.Recipe):
     config = {
         "model": {"d_model": 64, "norm": "post", "embedding_scale": "one"},
         "positional": "none",
-        "train": {"epochs": 9, "lr": 1e-4, "device": "cpu", "checkpoint_seconds": 5},
+        "train": {"epochs": 9, "lr": 1e-4, "checkpoint_seconds": 5},
     }
 
 
@@ -141,8 +141,8 @@ def test_what_a_result_does_not_depend_on_is_no_difference(design):
     found = design("""
         design:
           - path:
-              from: {train: {device: cpu, micro_batch: 2, checkpoint_seconds: 1, lr: 1.0e-3}}
-              to: {train: {device: auto, lr: 2.0e-3}, model: {layers: 1}}
+              from: {train: {micro_batch: 2, checkpoint_seconds: 1, lr: 1.0e-3}}
+              to: {train: {backend: eager, lr: 2.0e-3}, model: {layers: 1}}
     """)
     assert tuple(choices(found)) == ("train.lr",)
 
@@ -489,9 +489,9 @@ def test_the_plan_counts_points_orders_and_runs(plan):
     points = len(found.variants)
     told = overview(found)
     inside = points - 2 - 8
-    assert told.lines[1] == (
+    assert told.lines[2] == (
         f"path: start to end, 4 choices, 8 orders; {points} points: 2 ends, 8 single differences, "
-        f"{inside} inside walks (h2h plan --format json lists them)"
+        f"{inside} inside walks (h2h plan {found.loaded.path} --format json lists them)"
     )
     assert any(line.startswith(f"runs: {points} variants × 2 seeds = {2 * points}")
                for line in told.lines)  # fmt: skip

@@ -75,7 +75,7 @@ def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
 @pytest.mark.parametrize(
     ("state", "again"),
     [("DONE", False), ("DIVERGED", False), ("FAILED", False), ("OOM", False), ("TIMEOUT", False),
-     ("KILLED", True), ("PLANNED", True), ("RUNNING", False), ("CLAIMED", False)],
+     ("KILLED", True), ("PLANNED", True), ("RUNNING", False), ("LEASED", False)],
 )  # fmt: skip
 def test_what_the_same_command_starts_again(plan, record, state, again):
     first = plan(seeds=1)
@@ -85,16 +85,10 @@ def test_what_the_same_command_starts_again(plan, record, state, again):
 
 def test_a_run_whose_process_is_gone_is_interrupted(plan, record):
     first = plan(seeds=1)
-    record(first, first.runs[0], "RUNNING", pid=2**22 + 1)
+    record(first, first.runs[0], "RUNNING", gone=True)
     found = plan(seeds=1)
     assert found.runs[0].state == "INTERRUPTED"
     assert len(found.remaining) == 1
-
-
-def test_a_run_of_another_host_is_taken_to_live(plan, record):
-    first = plan(seeds=1)
-    record(first, first.runs[0], "RUNNING", host="elsewhere", pid=2**22 + 1)
-    assert plan(seeds=1).runs[0].state == "RUNNING"
 
 
 def test_a_result_of_another_experiment_is_reused_and_said(plan, record):
@@ -369,6 +363,35 @@ def test_finished_runs_put_the_detectable_difference_into_the_metric(plan, recor
     (power,) = plan(PAIR, seeds=3).power
     assert power.sd == pytest.approx(0.1)
     assert power.difference == pytest.approx(power.effect * 0.1)
+
+
+def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, record):
+    """Independent heads have the most parameters: matching them widens nothing."""
+    design = """
+    baseline: {attention: split-heads}
+    design:
+      - product: {attention: [split-heads, independent-heads]}
+      - product: {attention: [split-heads, independent-heads], match: [none]}
+    match: parameters
+    """
+    first = plan(design, seeds=3)
+    scores = {(False, "parameters"): [0.5, 0.5, 0.5], (False, "none"): [0.1, 0.2, 0.3],
+              (True, "parameters"): [0.9, 0.8, 0.6]}  # fmt: skip
+    assert len(first.runs) == 9
+    for run in first.runs:
+        axes = first.by_slug[run.variant].variant.axes
+        of_seeds = scores[axes["attention"] == "independent-heads", axes["match"]]
+        record(first, run, metrics={"test/exact_match": of_seeds[run.seed - 1]})
+    found = plan(design, seeds=3)
+    (factor,) = (one for one in found.power if one.family == "factor")
+    assert factor.contrasts == 1
+    assert factor.sd == pytest.approx(0.1)  # of -0.4, -0.3 and -0.2; half of it with the equal pair
+
+
+def test_the_record_of_an_experiment_holds_no_power_of_an_earlier_time(plan):
+    found = plan(PAIR, seeds=3)
+    assert found.power
+    assert not any("contrast" in note for note in found.to_experiment_json()["notes"])
 
 
 def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(plan):

@@ -1,19 +1,22 @@
 import json
-import os
-import socket
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.progress import find_experiment, read_progress
+from headtohead.runs.leases import Lease
 
 
 @pytest.fixture
 def study(tmp_path):
-    """An experiment of one variant with the given runs, by seed: status and metric lines."""
+    """An experiment of one variant with the given runs, by seed: status and metric lines.
 
-    def study(runs, name="study"):
+    Runs that are RUNNING are leased by this process, unless they are ``gone``.
+    """
+
+    def study(runs, name="study", gone=False):
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         planned = []
@@ -22,15 +25,17 @@ def study(tmp_path):
             planned.append({"variant": "v", "seed": seed, "directory": directory})
             (folder / directory).mkdir()
             if status is not None:
-                mine = {"host": socket.gethostname(), "pid": os.getpid()}
-                (folder / directory / "status.json").write_text(json.dumps(mine | status))
+                (folder / directory / "status.json").write_text(json.dumps(status))
+                if status["state"] == "RUNNING" and not gone:
+                    leases.enter_context(Lease(folder / directory))
             (folder / directory / "metrics.jsonl").write_text("".join(lines))
         content = {"name": name, "question": "q", "runs": planned,
                    "variants": [{"slug": "v", "equal_to": None}]}  # fmt: skip
         (folder / "experiment.json").write_text(json.dumps(content))
         return folder
 
-    return study
+    with ExitStack() as leases:
+        yield study
 
 
 def line(step, moment):
@@ -65,8 +70,8 @@ def test_a_run_that_does_not_train_has_no_time_left(study):
 
 
 def test_a_dead_process_does_not_run_for_ever(study):
-    status = {"state": "RUNNING", "step": 5, "steps": 100, "pid": 2**22 + 1}
-    (run,) = read_progress(study({1: (status, [])})).runs
+    status = {"state": "RUNNING", "step": 5, "steps": 100}
+    (run,) = read_progress(study({1: (status, [])}, gone=True)).runs
     assert (run.state, run.seconds_left) == ("INTERRUPTED", None)
 
 

@@ -113,6 +113,15 @@ WRONG = [
     (claimed("      against_lengths: [9, 12]\n"),
      "published.claims[0].against_lengths: expected whole buckets of evaluate.buckets: from one of "
      "1, 6, 9, 12, 15, 21, 31 to one of 5, 8, 11, 14, 20, 30, got 9 to 12"),
+    (claimed("      metric: test/chrf\n      lengths: [1, 8]\n"),
+     "published.claims[0].lengths: test/chrf has no score by source length; choose "
+     "test/exact_match, test/bleu or test/loss"),
+    (claimed("      metric: valid/loss\n      lengths: [1, 8]\n"),
+     "published.claims[0].lengths: valid/loss has no score by source length; choose "),
+    (claimed("      against_metric: heads/cross/only-one/loss\n      lengths: [1, 8]\n"),
+     "published.claims[0].lengths: heads/cross/only-one/loss has no score by source length; "),
+    (claimed("      against_metric: test/perplexity\n      against_lengths: [1, 8]\n"),
+     "published.claims[0].against_lengths: test/perplexity has no score by source length; "),
     (changed("published: {variant: 2, against: 1, where: table 3}", "published: {variant: 2}"),
      "published.claims[0].published: field 'where' is missing"),
     (changed("  claims:", "  setup: {model.d_modell: 512}\n  claims:"),
@@ -131,6 +140,14 @@ def test_a_wrong_claim_is_refused_with_file_line_and_field(text, message, design
     assert re.match(r"x\.yaml:\d+: ", str(refused.value))
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("metric", ["test/exact_match", "test/bleu", "test/loss"])
+def test_claims_at_some_lengths_speak_of_metrics_with_counts(metric, design):
+    (claim,) = design(claimed(f"      metric: {metric}\n      lengths: [1, 8]\n")).published[
+        "claims"
+    ]
+    assert (claim["metric"], claim["lengths"]) == (metric, [1, 8])
 
 
 def test_a_path_makes_no_claims(load, registry):

@@ -230,8 +230,9 @@ def test_a_fault_in_a_recipe_names_the_recipe():
          "train.early_stopping.patiance: unknown field 'patiance'; did you mean 'patience'?"),
         ({"train": {"epochs": 1, "early_stopping": 5}},
          "train.early_stopping: expected a mapping, got 5"),
-        ({"train": {"epochs": 1, "precision": "bfloat16", "device": "cpu"}},
-         "train.precision: bfloat16 trains on CUDA only, got device 'cpu'; use float32"),
+        ({"train": {"epochs": 1, "device": "cpu"}},
+         "train.device: the device is not a field of an experiment; remove 'device' and type "
+         "h2h run --device cpu"),
         ({"model": {"tied": "all"}},
          "model.tied: tied 'all' needs one vocabulary; set data.vocabulary.shared: true"),
         ({"data": {"dataset": "toy-gramar"}},

@@ -2,8 +2,18 @@
 
 import pytest
 
+from headtohead.experiment import stacking
 from headtohead.experiment.resolve import resolve
-from headtohead.experiment.stacking import activations, arrange, digest, machine, remembered
+from headtohead.experiment.stacking import (
+    FILLED,
+    PROCESS,
+    activations,
+    arrange,
+    digest,
+    machine,
+    remembered,
+)
+from headtohead.model.counting import training_bytes
 from headtohead.model.members import shape
 from headtohead.plugins import current
 from headtohead.runs import files
@@ -26,10 +36,13 @@ def sizes_of(stacks):
     return sorted(len(stack) for stack in stacks)
 
 
-def arranged(plan, workers, most=None):
+PLENTY = 2**40
+
+
+def arranged(plan, workers, most=None, memory=PLENTY):
     shapes = {shape(one.config, current()) for one in plan.variants}
     sizes = {} if most is None else {digest(one): most for one in shapes}
-    return arrange(plan, plan.runs, workers, "cpu", sizes)
+    return arrange(plan, plan.runs, workers, "cpu", sizes, memory)
 
 
 def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
@@ -75,7 +88,7 @@ def test_a_variant_whose_runs_fill_a_stack_has_its_own(plan, seeds, variants):
     stacks = arranged(found, workers=1)
     assert {len({run.variant for run in stack}) for stack in stacks} == {variants}
     assert sum(map(len, stacks)) == 2 * seeds
-    assert len(arrange(found, found.runs, 1, "cuda", {})) == 1
+    assert len(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == 1
 
 
 def test_a_model_that_is_busy_alone_is_not_stacked(plan):
@@ -107,3 +120,56 @@ def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
         resolve({**tokens, "model": {"vocabulary_rows": rows}}, current()) for rows in (None, 5000)
     )
     assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
+
+
+LARGE = [f"model.{name}={size}" for name, size in
+         {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]  # fmt: skip
+
+
+def test_a_stack_is_no_larger_than_fits_into_a_gpu(plan):
+    """128 members of 44 million weights would be 90 GB before the first activation."""
+    found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
+    weights = found.variants[0].counts.total * 16
+    assert 128 * weights > 80e9
+    assert sizes_of(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == [128]
+    for memory in (16 * 2**30, 80 * 2**30):
+        largest = max(sizes_of(arrange(found, found.runs, 1, "cuda", {}, memory)))
+        assert largest * weights < memory
+        assert largest > 0.3 * memory / (weights + 2**30), "most of the memory is used"
+
+
+def test_a_size_that_was_measured_is_cut_where_processes_share_the_memory(plan):
+    found = plan("", "model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096", seeds=16)
+    assert sizes_of(arranged(found, 1, most=16)) == [16]
+    small = sizes_of(arranged(found, 1, most=16, memory=2**30))
+    assert 1 < max(small) < 16
+    assert sizes_of(arranged(found, 1, most=16, memory=2**20)) == [1] * 16
+
+
+@pytest.mark.parametrize("pad_to", [20, 100])
+@pytest.mark.parametrize(
+    "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}",
+               "{attention: talking-heads}"],
+)  # fmt: skip
+def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monkeypatch):
+    """A stack that the rough bound lets through is one that the trace lets through."""
+    batch = ("train.batch_size=32", f"train.pad_to={pad_to}")
+    found = plan(f"baseline: {choice}", "model.d_model=32", *batch, seeds=2)
+    run = found.runs[0]
+    traced = []
+
+    def trace(*given):
+        traced.append(training_bytes(*given))
+        return traced[-1]
+
+    monkeypatch.setattr(stacking, "training_bytes", trace)
+    assert stacking._fitting(found, run, 2, PROCESS) == 1
+    (one,) = traced
+    traced.clear()
+    low, high = PROCESS, PLENTY
+    while high - low > 2**10:  # the least memory that needs no trace
+        middle = (low + high) // 2
+        traced.clear()
+        stacking._fitting(found, run, 1, middle)
+        low, high = (middle, high) if traced else (low, middle)
+    assert FILLED * (high - PROCESS) >= one

@@ -33,12 +33,32 @@ def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
         "lr 0.001, dropout 0.2",
     ]  # fmt: skip
     assert len(sweep.variants) == 2 * 4
-    assert sweep.design.seeds == (4, 5)
+    assert sweep.design.seeds == (1_000_001, 1_000_002)
     assert {run.seed for run in sweep.runs}.isdisjoint(found.design.seeds)
     config = sweep.by_slug["alibi-lr-0.001-dropout-0.2"].config
     assert (config.positional.encoder.name, config.train.lr) == ("alibi", 0.001)
     assert config.model.dropout_attention == config.model.dropout_residual == 0.2
     assert config.model.d_model == found.by_slug["alibi"].config.model.d_model
+
+
+@pytest.mark.parametrize(
+    ("tune", "expected"),
+    [
+        ("model.fill: [-1e9, -inf]", ["-1e9", "-inf"]),
+        ("model.fill: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
+        ("model.fill: [-1e9]", ["-1e9"]),
+        ("train.clip_norm: [2, null, 1.0]", [2.0, None, 1.0]),
+        ("train.lr: [1.0e-3, 0.01, 0.001]", [0.001, 0.01]),
+    ],
+)
+def test_every_value_is_tried_once_in_the_order_of_the_file_however_it_is_written(
+    plan, tune, expected
+):
+    found = plan(f"tune: {{{tune}}}", seeds=1).tuning
+    section, _, name = tune.partition(":")[0].partition(".")
+    assert [one.values[f"{section}.{name}"] for one in found.settings] == expected
+    configs = [one.config for one in found.plan.variants]
+    assert [getattr(getattr(one, section), name) for one in configs] == expected
 
 
 def test_the_whole_sweep_is_of_one_shape(plan):
@@ -51,7 +71,7 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
     best = {"sinusoidal": (0.003, 0.2), "alibi": (0.001, 0.0)}
 
     def loss(name, lr, dropout, seed):
-        return 1.0 if (lr, dropout) == best[name] else 1.5 + 0.01 * seed
+        return 1.0 if (lr, dropout) == best[name] else 1.5 + 0.01 * (seed - 1_000_000)
 
     finish(plan(SWEEP, seeds=3).tuning.plan, loss)
     found = plan(SWEEP, seeds=3)
@@ -61,15 +81,15 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
         assert (config.train.lr, config.model.dropout_residual) == (lr, dropout)
     record = found.to_experiment_json()["tuning"]
     assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
-    assert record["seeds"] == [4, 5]
+    assert record["seeds"] == [1_000_001, 1_000_002]
     means = [one["mean"] for one in record["variants"]["alibi"]["tried"]]
-    assert means == [pytest.approx(1.545), pytest.approx(1.545), 1.0, pytest.approx(1.545)]
+    assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
 
 
 def test_a_seed_that_is_lucky_alone_does_not_choose(plan, finish):
     def loss(name, lr, dropout, seed):
         if (lr, dropout) == (0.003, 0.0):
-            return 0.5 if seed == 4 else 3.0
+            return 0.5 if seed == 1_000_001 else 3.0
         return 1.0 if (lr, dropout) == (0.001, 0.2) else 2.0
 
     finish(plan(SWEEP, seeds=3).tuning.plan, loss)
@@ -91,7 +111,7 @@ def test_nothing_is_chosen_before_the_last_run_has_a_result(plan, record):
 def test_a_setting_that_diverged_is_never_chosen(plan, record):
     sweep = plan(SWEEP, seeds=3).tuning.plan
     for run in sweep.runs:
-        if "lr-0.003" in run.variant and run.seed == 5:
+        if "lr-0.003" in run.variant and run.seed == 1_000_002:
             record(sweep, run, state="DIVERGED")
         else:
             loss = 0.1 if "lr-0.003" in run.variant else 2.0

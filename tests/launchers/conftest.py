@@ -54,8 +54,12 @@ class Study:
         return self.folder / "tiny.yaml"
 
     @property
+    def runs(self) -> Path:
+        return self.folder / "runs"
+
+    @property
     def experiment(self) -> Path:
-        return self.folder / "runs" / "tiny"
+        return self.runs / "tiny"
 
     def write(self, **base: Any) -> None:
         content = {**STUDY, "base": {name: part | base.get(name, {})
@@ -99,13 +103,14 @@ class Study:
         assert parent.returncode == 0, output
         return output
 
-    def claims(self) -> dict[str, int]:
-        """Return by stack who is at work on it."""
+    def holders(self) -> dict[str, int]:
+        """Return by stack the process that holds the leases of its runs."""
         found = {}
-        for path in self.experiment.glob(".stacks/*/claim.json"):
-            with_claim = read_if_there(path)
-            if with_claim:
-                found[path.parent.name] = int(with_claim["pid"])
+        for folder in stack_folders(self.experiment):
+            run = folder.runs()[-1].path  # the last one that is leased
+            lease = read_if_there(self.experiment / ".leases" / f"{run.name}.json")
+            if lease:
+                found[folder.path.name] = int(lease["pid"])
         return found
 
     def begun(self) -> set[str]:

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headtohead.families.launcher import Job
+from headtohead.errors import HeadToHeadError
+from headtohead.families.launcher import Job, WorkerPlugins
 from headtohead.runs import exits, files, parcel
-from headtohead.runs.claims import Claim
+from headtohead.runs.leases import Lease
 from headtohead.runs.remote import MARK, Message, RemoteJob
 from headtohead.runs.sending import Sending
 from headtohead.runs.stack import StackFolder, stack_folders
@@ -71,7 +72,7 @@ def test_a_copy_trains_the_same_and_its_results_come_home(planned: Study) -> Non
         for path in (planned.experiment / name).iterdir():
             if path.name not in {"run.json", "attempts"}:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert here.claimed()
+    assert here.leased()
     end = messages(here.remote, (here.pack(), here.read_data()))[-1]
     assert (end.kind, end.code) == ("exit", exits.OK)
     assert planned.content() == {}
@@ -102,34 +103,48 @@ def test_other_code_on_the_other_machine_is_refused(planned: Study) -> None:
     assert "this machine 0.1.0 (code 12345678); install the same on both" in message.text
 
 
-def test_claims_marks_and_what_is_shipped_stay_at_home(planned: Study) -> None:
+def test_locks_marks_and_what_is_shipped_stay_at_home(planned: Study) -> None:
     sending = sent(planned)
-    assert sending.claimed()
+    assert sending.leased()
     run = StackFolder(sending.job.stack).runs()[0].path
     (run / "mlflow.json").write_text("{}")
     with zipfile.ZipFile(io.BytesIO(sending.pack())) as archive:
         names = {Path(name).name for name in archive.namelist()}
     assert {"stack.json", "run.json"} <= names
-    assert not names & {"claim.json", "claim.lock", "mlflow.json", MARK}
+    assert not names & {f"{run.name}.json", f"{run.name}.lock", "stack.lock", "mlflow.json", MARK}
 
 
 def test_a_stack_that_another_process_holds_is_not_sent(planned: Study) -> None:
-    holder = Claim(sent(planned).job.stack)
-    holder.acquire()
-    try:
-        sending = sent(planned)
-        assert not sending.claimed()
+    sending = sent(planned)
+    run = StackFolder(sending.job.stack).runs()[0].path
+    with Lease(run):
+        assert not sending.leased()
         assert sending.busy().code == exits.BUSY
-    finally:
-        holder.release()
-    assert sending.claimed()
+    assert sending.leased()
     sending.close()
-    assert not (sending.job.stack / "claim.json").exists()
+    with Lease(run):
+        pass
+
+
+def test_a_copy_whose_leases_were_taken_over_changes_nothing(planned: Study) -> None:
+    sending = sent(planned)
+    assert sending.leased()
+    message = Message("exit", code=exits.OK, parcel=sending.pack())
+    run = StackFolder(sending.job.stack).runs()[-1].path
+    (run / "status.json").write_text('{"state": "DONE", "attempt": 2}')
+    lease = planned.experiment / ".leases" / f"{run.name}.json"
+    files.write_json(lease, files.read_json(lease) | {"token": "of another process"})
+    ended = sending.receive(message)
+    assert ended is not None
+    assert ended.code == exits.BUSY
+    assert files.read_json(run / "status.json") == {"state": "DONE", "attempt": 2}
+    sending.close()
+    assert files.read_json(lease)["token"] == "of another process"
 
 
 def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     sending = sent(planned)
-    assert sending.claimed()
+    assert sending.leased()
     end = messages(sending.remote, (sending.pack(), sending.read_data()))[-1]
     written: list[Path] = []
     real = files.replace
@@ -139,6 +154,18 @@ def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPat
     assert last == ["status.json", "status.json"]
     assert "checkpoint.safetensors" in {path.name for path in written[:-2]}
     assert "stack.json" not in {path.name for path in written}
+
+
+@pytest.mark.parametrize("name", ["../../outside.json", "/outside.json", "experiment.json"])
+def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name: str) -> None:
+    before = (planned.experiment / "experiment.json").read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, "taken over")
+    with pytest.raises(HeadToHeadError, match=r"not a path inside|is no part of"):
+        parcel.put_back(buffer.getvalue(), sent(planned).job.stack, ended=False)
+    assert (planned.experiment / "experiment.json").read_bytes() == before
+    assert not (planned.folder / "outside.json").exists()
 
 
 def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned: Study) -> None:
@@ -179,9 +206,11 @@ seeds: 1
     folder.change(timeout_seconds=None)
     for run in folder.runs():
         (run.path / "status.json").unlink()
-    sending = Sending(Job(folder.path, "cpu"), "cpu")
-    assert sending.claimed()
+    sent = WorkerPlugins(files=((str(plugin), plugin.read_bytes()),))
+    sending = Sending(Job(folder.path, "cpu", plugins=sent), "cpu")
+    assert sending.leased()
     parts = sending.pack(), sending.read_data()
+    assert b"Mine" not in parts[0], "code does not travel among the files of a study"
     pairs.unlink()
     plugin.unlink()
     end = messages(sending.remote, parts)[-1]

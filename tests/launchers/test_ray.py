@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -86,8 +86,8 @@ class Cluster:
         return Node.start("--address", self.address, "--num-cpus", "1", hidden=hidden)
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextmanager
+def started_cluster() -> Iterator[Cluster]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -103,6 +103,12 @@ def cluster() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with started_cluster() as started:
+        yield started
+
+
 def can_hide(folder: Path) -> bool:
     """Whether a process can be started that sees an empty folder in place of this one."""
     if shutil.which("unshare") is None:
@@ -113,8 +119,8 @@ def can_hide(folder: Path) -> bool:
 
 def is_training(study: Study, node: Node) -> bool:
     """Whether a stack that has a resume point is trained below a node."""
-    claims = {stack: pid for stack, pid in study.claims().items() if stack in study.begun()}
-    return bool(claims) and any(process.pid in claims.values() for process in node.processes())
+    holders = {stack: pid for stack, pid in study.holders().items() if stack in study.begun()}
+    return bool(holders) and any(process.pid in holders.values() for process in node.processes())
 
 
 def test_a_node_is_killed_and_the_study_comes_to_the_same(
@@ -148,10 +154,11 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
             "--launcher", "ray", "--address", cluster.address, "--workers", "2",
             "--launcher-option", "save_minutes=0.005",
         ) as parent:  # fmt: skip
-            # Its stack is claimed by the parent, and its resume point has come home.
-            wait_for(lambda: any(
-                pid == parent.pid for stack, pid in study.claims().items() if stack in study.begun()
-            ), parent=parent)  # fmt: skip
+            # Its stack is leased by the parent, and its resume point has come home.
+            wait_for(
+                lambda: parent.pid in {study.holders().get(stack) for stack in study.begun()},
+                parent=parent,
+            )
             node.kill()
             output, _ = parent.communicate(timeout=240)
         assert parent.returncode == 0, output
@@ -170,7 +177,55 @@ def test_no_worker_outlives_the_command(
     study.write(train={"steps": 1_000_000})
     with study.started("--launcher", "ray", "--address", cluster.address) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
-        (worker,) = study.claims().values()
+        (worker,) = study.holders().values()
         parent.send_signal(how)
         parent.communicate(timeout=150)
     wait_for(lambda: not psutil.pid_exists(worker))
+
+
+def listening(process: psutil.Process) -> dict[str, set[str]]:
+    """Return the addresses that a process and those below it listen at, by process name."""
+    found: dict[str, set[str]] = {}
+    for one in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            for connection in one.net_connections("inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    found.setdefault(one.name(), set()).add(connection.laddr.ip)
+    return found
+
+
+@pytest.mark.parametrize("loopback", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise(
+    study: Study, wait_for: Wait, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loopback: bool
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    study.write(train={"steps": 1_000_000})
+    told = () if loopback else ("--launcher-option", "loopback=false")
+    with study.started("--launcher", "ray", "--address", "local", *told) as parent:
+        wait_for(lambda: bool(study.begun()), parent=parent)
+        found = listening(psutil.Process(parent.pid))
+    assert {"gcs_server", "raylet"} <= found.keys()
+    addresses = set[str]().union(*found.values())
+    inside = {one for one in addresses if one.removeprefix("::ffff:").startswith("127.")}
+    assert (addresses == inside) is loopback, found
+    assert not (tmp_path / ".ray").exists(), "a token was written into the home folder"
+
+
+@pytest.mark.parametrize("mode", [None, pytest.param("disabled", marks=pytest.mark.slow)])
+def test_a_token_in_the_home_folder_is_passed_on(
+    study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None
+) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("0123456789abcdef" * 4)
+    study.write(train={"steps": 20})
+    # A head that finds a token requires it; with the mode "disabled" it does not.
+    if mode is not None:
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+    with started_cluster() as cluster:
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+        study.run("--launcher", "ray", "--address", cluster.address)
+    assert study.states() == {"DONE"}

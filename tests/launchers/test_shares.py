@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
-from headtohead import HeadToHeadError, Job, Launcher
+from headtohead import HeadToHeadError, Job, Launcher, LocalLauncher
+from headtohead.families.launcher import WorkerPlugins
+from headtohead.runs import exits
 from headtohead.runs.launching import make_launcher
+from headtohead.runs.stack import StackFolder, StackMember, StackRecord
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -84,3 +89,68 @@ def test_a_worker_has_the_environment_of_its_own_parent(
     seen = [line.split() for line in plugin.with_suffix(".seen").read_text().splitlines()]
     workers = [probe for pid, probe in seen if int(pid) != os.getpid()]
     assert workers == ["first"] * 4 + ["second"] * 4
+
+
+GPU_PROBE = """
+import os
+from pathlib import Path
+
+with Path(__file__).with_suffix(".seen").open("a") as file:
+    print(os.environ.get("CUDA_VISIBLE_DEVICES"), file=file)
+"""
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        (None, ["0", "1", "2", "0"]),
+        ("5,3, 7", ["5", "3", "7", "5"]),
+        ("GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4", ["GPU-8932f937", "GPU-46309a2b",
+                                                   "MIG-b91ea8b4", "GPU-8932f937"]),
+    ],
+)  # fmt: skip
+def test_every_worker_sees_its_own_gpu_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: list[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    plugin = tmp_path / "probe.py"
+    plugin.write_text(GPU_PROBE)
+    sent = WorkerPlugins(files=((str(plugin), plugin.read_bytes()),))
+    jobs = []
+    for number in range(4):
+        folder = StackFolder(tmp_path / ".stacks" / str(number))
+        # A stack without a configuration: its worker ends after it has loaded the plugin file.
+        folder.write(StackRecord("none", {}, [StackMember("key", 1, f"run-{number}")]))
+        jobs.append(Job(folder.path, "cuda", plugins=sent))
+    ends = [one for one in LocalLauncher().launch(jobs, workers=4) if one is not None]
+    assert {one.code for one in ends} == {exits.FAILED}
+    assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
+
+
+def test_a_gpu_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(HeadToHeadError, match=r"no GPU that torch .* can use; .*--device cpu"):
+        next(LocalLauncher().launch([Job(tmp_path, "cuda")], workers=1))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
+    study: Study, h2h_here: Callable[..., CompletedProcess[str]]
+) -> None:
+    """The plan is made here, without a GPU; the job is the first to miss it."""
+    pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
+    study.write(train={"steps": 2})
+    done = h2h_here(
+        study.folder, "run", str(study.file), "--no-tracking", "--launcher", "slurm",
+        "--launcher-option", "executor=local", "--launcher-option", "gpus=1",
+        H2H_CACHE=str(study.cache),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        f"h2h: node '{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
+        "install torch with CUDA there, or type --device cpu"
+    )

@@ -19,7 +19,7 @@ from headtohead.testing.tiny import tiny_config
 WORDS = 6
 
 
-def subject_of(sharp=4.0, ending=4.0, **choices):
+def subject_of(sharp=12.0, ending=4.0, **choices):
     """Return a subject whose translations end at different steps."""
     subject = Subject(tiny_config(**choices))
     with torch.no_grad():

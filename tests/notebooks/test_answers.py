@@ -54,22 +54,43 @@ def test_heads_are_compared_at_equal_width_and_at_equal_parameters(
 ) -> None:
     found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score)
     width, parameters = found.lines
+    settings = {}
     for line, match in ((width, "none"), (parameters, "parameters")):
-        differences = []
-        for seed in SEEDS:
-            over_heads = []
-            for heads in (2, 4):
-                sides = [{"attention": one, "model.heads": heads, "match": match}
-                         for one in ("independent-heads", "split-heads")]  # fmt: skip
-                over_heads.append(heads_score(sides[0], seed) - heads_score(sides[1], seed))
-            differences.append(sum(over_heads) / 2)
-        assert line.number == by_hand(differences)
+        settings[match] = []
+        for heads in (2, 4):
+            sides = [{"attention": one, "model.heads": heads, "match": match}
+                     for one in ("independent-heads", "split-heads")]  # fmt: skip
+            settings[match].append([heads_score(sides[0], seed) - heads_score(sides[1], seed)
+                                    for seed in SEEDS])  # fmt: skip
+        averaged = [sum(over_heads) / 2 for over_heads in zip(*settings[match], strict=True)]
+        assert line.number == by_hand(averaged)
     assert (width.found, parameters.found) == (True, False)
+    # At equal parameters one number of heads has a difference of its own, their average has none.
+    p_values = [stats.ttest_1samp(one, 0).pvalue for one in settings["parameters"]]
+    assert 2 * min(p_values) <= 0.05
+    ends = sorted(sum(one) / len(one) for one in settings["parameters"])
+    low, high = (f"{end:+.3f}".replace("-", "−") for end in ends)
     cost = ", with 1.41 times the parameters"
     assert found.sentence == (
         f"Independent heads instead of split heads, at equal width: exact match {width.number}"
-        f"{cost}; independent heads instead of split heads, at equal parameters: no difference "
-        f"shows, exact match {parameters.number}{cost}."
+        f"{cost}; independent heads instead of split heads, at equal parameters: inconclusive on "
+        f"average, exact match {parameters.number}, {low} to {high} in single settings{cost}."
+    )
+
+
+def test_no_difference_shows_where_no_setting_has_one(made: ModuleType, tmp_path: Path) -> None:
+    def score(axes: Mapping[str, Any], seed: int) -> float:
+        return (
+            0.5
+            + 0.1 * (axes["match"] == "none") * (axes["attention"] != "split-heads")
+            + (0.02 * (-1) ** (seed + len(str(axes["attention"]))) * (1 + 0.1 * seed))
+        )
+
+    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=score)
+    width, parameters = found.lines
+    assert (width.found, parameters.found, parameters.mixed) == (True, False, False)
+    assert f"at equal parameters: no difference shows, exact match {parameters.number}" in (
+        found.sentence
     )
 
 

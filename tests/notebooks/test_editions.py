@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from headtohead.notebooks import EXPERIMENTS, Edition, editions
 from headtohead.notebooks.editions import NEEDS_FILE, experiment_text
 from headtohead.plugins import current
 
+module = importlib.import_module("headtohead.notebooks.editions")  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
 NAMES = [one.name for one in EXPERIMENTS]
 
@@ -86,17 +90,40 @@ def test_recipes_of_a_design_are_cut_down_one_by_one(pairs: Path) -> None:
 
 
 def test_a_file_that_is_given_takes_the_place_of_the_named_one(pairs: Path) -> None:
-    given = edition("notebooks-as-printed", data_file=pairs)
+    given = edition("notebooks-as-printed", data_file=pairs, folder=pairs.parent / "pages")
     recipes = content(given.text)["design"][0]["one_at_a_time"]["recipe"]
     (tatoeba,) = (one for one in recipes if isinstance(one, dict) and "data.file" in one)
-    assert tatoeba["data.file"] == str(pairs)
+    assert tatoeba["data.file"] == "../some: pairs.tsv"
     assert given.left_out == {}
+
+
+def test_a_path_of_the_original_is_written_relative_to_the_edition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = tmp_path / "experiments"
+    shutil.copytree(TREE, original)
+    monkeypatch.setattr(module, "_originals", lambda: original)
+    recipes = content(experiment_text("notebooks-as-printed"))["design"][0]["one_at_a_time"]
+    (named,) = (one["data.file"] for one in recipes["recipe"] if "data.file" in one)
+    file = original / named
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("hello\thola\n", encoding="utf-8")
+    folder = tmp_path / "reports" / "notebooks" / "experiments"
+    made = edition("notebooks-as-printed", folder=folder)
+    assert made.left_out == {}
+    loaded = load_text(made.text, folder / "x.yaml")
+    files = [
+        one.config.data.options["file"] for one in expand(loaded, current()).variants
+        if "file" in one.config.data.options
+    ]  # fmt: skip
+    assert files == [os.path.normpath(file)]
 
 
 def test_without_the_file_only_what_needs_it_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    shutil.copytree(TREE, tmp_path / "a" / "b" / "experiments")
+    monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
     lacking = edition("notebooks-as-printed")
     recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
     names = [one if isinstance(one, str) else one["name"] for one in recipes]

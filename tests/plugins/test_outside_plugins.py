@@ -230,7 +230,8 @@ def refusal(*files: Path) -> str:
 def test_a_plugin_that_raises_at_import_is_named_with_its_reason(tmp_path: Path) -> None:
     path = plugin_file(tmp_path, "size = torch.tensor(1)\n")
     assert refusal(path) == (
-        f"plugin '{path}' (file) failed to import: NameError: name 'torch' is not defined"
+        f"plugin '{path}' (file) failed to import: NameError: name 'torch' is not defined "
+        f"({path}:1)"
     )
 
 
@@ -260,9 +261,12 @@ def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
-    path = plugin_file(tmp_path, PLUGIN.replace('"tisa": Tisa', "'x': 1 / 0"))
+    text = PLUGIN.replace('"tisa": Tisa', "'x': 1 / 0")
+    path = plugin_file(tmp_path, text)
+    line = text[: text.index("1 / 0")].count("\n") + 1
     assert refusal(path) == (
-        f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero"
+        f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero "
+        f"({path}:{line})"
     )
 
 
@@ -277,7 +281,7 @@ def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path, h2h_here: 
     assert done.returncode == 2
     assert done.stderr == (
         "h2h: plugin 'p.py' (file) failed to import: "
-        "ModuleNotFoundError: No module named 'no_such_module'\n"
+        "ModuleNotFoundError: No module named 'no_such_module' (p.py:1)\n"
     )
 
 
@@ -286,7 +290,7 @@ def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path, h2h_here: 
     [
         "unknown hook 'register_positional'; did you mean 'register_positionals'?",
         "two plugins register positional 'alibi': …; rename one of them",
-        "plugin 'p.py' (file) failed to import: NameError: name 'torch' is not defined",
+        "plugin 'p.py' (file) failed to import: NameError: name 'torch' is not defined (p.py:1)",
         "unknown positional 'tisaa'; did you mean 'tisa'?",
     ],
 )

@@ -267,7 +267,7 @@ def _run(
         "state": state, "reason": reason, "signature": signature,
         "step": study.steps if state == "DONE" else 300, "steps": study.steps,
         "started": "2026-01-05T10:00:01Z",
-        "ended": None if state in ("RUNNING", "CLAIMED") else "2026-01-05T10:00:15Z",
+        "ended": None if state in ("RUNNING", "LEASED") else "2026-01-05T10:00:15Z",
         "host": "box", "pid": 4242, "attempt": 1,
     })  # fmt: skip
     _history(folder, study, variant, seed, state, score)

@@ -102,6 +102,61 @@ def test_an_effect_that_turns_round_in_some_settings_says_so(study):
     assert "though not in every setting (−0.089 to +0.311)" in text
 
 
+QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
+
+
+def crossing(gains, noise=0.001):
+    """Return scores in which qk-norm gains by learning rate, with noise that has no mean."""
+
+    def score(axes, seed):
+        gain = gains[axes["train.lr"]] if axes["attention"] == "qk-norm" else 0.0
+        wobble = noise * (-1) ** seed * (1 + 0.1 * seed) * (axes["attention"] == "qk-norm")
+        return 0.5 + 0.004 * seed + gain + wobble
+
+    return score
+
+
+def test_a_factor_with_a_better_variant_is_not_said_to_make_no_difference(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
+    clause = text.split("; ")[0]
+    assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average (co")
+    assert "−0.024 to +0.024 exact match in single settings" in clause
+    assert "qk-norm · 0.003 is better than the baseline by 0.024 exact match (95 % int" in clause
+    assert "no difference" not in clause
+
+
+def test_a_factor_whose_range_turns_is_not_said_to_make_no_difference(made, tmp_path):
+    axes = {"train.lr": [0.002, 0.003, 0.001], "attention": ["split-heads", "qk-norm"]}
+    folder = made.write_study(tmp_path, made.Study(
+        axes=axes, seeds=range(4), maps=False,
+        score=crossing({0.002: 0.0, 0.003: 0.1, 0.001: -0.1}, noise=0.002)))  # fmt: skip
+    text = answered(folder)
+    (clause,) = (one for one in text.split("; ") if "qk-norm against split-heads" in one)
+    assert "inconclusive on average (could have seen ≥ 0.0" in clause
+    assert clause.rstrip(".").endswith("−0.100 to +0.100 exact match in single settings")
+
+
+def test_settings_that_cancel_in_every_seed_are_not_said_to_score_the_same(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.25, 0.001: -0.25}, noise=0.0)))
+    assert text.startswith("Attention qk-norm against split-heads: equal on average, −0.250 to +0")
+    assert "scores the same" not in text
+
+
+def test_a_factor_without_a_difference_in_any_setting_is_said_to_have_none(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
+    assert text.startswith("Attention qk-norm against split-heads: no difference detected (could h")
+
+
+def test_factors_with_differing_settings_are_counted_apart(study):
+    def score(axes, seed):
+        gain = crossing({0.003: 0.1, 0.001: -0.1})(axes, seed)
+        return gain - int(axes["positional"]) * 0.05 * (1 + 0.001 * seed)
+
+    text = answered(study(axes={"positional": list(range(7)), **QK}, score=score))
+    assert ("of the rest, 1 smaller difference detected, 1 contrast inconclusive on average, with "
+            "differences in single settings") in text  # fmt: skip
+
+
 def test_many_contrasts_are_counted_and_the_largest_are_told(study):
     text = answered(study(
         axes={"train.lr": [round(k / 100, 2) for k in range(1, 13)]}, one_at_a_time=True,

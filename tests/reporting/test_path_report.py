@@ -97,6 +97,28 @@ def test_nothing_detected_is_said_of_all_choices_at_once(study):
     assert "; no choice made a detectable difference (could have seen ≥ 0.0" in text
 
 
+def test_undetected_choices_are_told_with_the_range_of_what_the_table_prints(study):
+    analysis = analyse(load_frames(study(score=lambda a, seed: 0.5 + 0.02 * wobble(a, seed))))
+    printed = [float(re.search(r"could have seen ≥ ([\d.]+)\)$", row.verdict)[1])
+               for row in path_section(analysis).rows]  # fmt: skip
+    assert len(set(printed)) > 1
+    told = f"(could have seen ≥ {min(printed):.3f} to {max(printed):.3f})"
+    assert f"; no choice made a detectable difference {told}" in answer(analysis)
+
+
+def test_a_choice_that_turns_between_orders_is_not_said_to_make_no_difference(study):
+    def score(applied, seed):
+        turned = 0.1 if "model.norm" in applied else -0.1
+        return 0.5 + turned * ("train.lr" in applied) + 0.002 * wobble(applied, seed)
+
+    analysis = analyse(load_frames(study(score=score)))
+    text = answer(analysis)
+    assert re.search(r"; inconclusive on average: train\.lr, −0\.\d+ to \+0\.\d+ in single orders "
+                     r"\(could have seen ≥ 0\.\d+\)", text)  # fmt: skip
+    assert not re.search(r"no difference detected for [^(;]*train\.lr", text)
+    assert "train.lr" not in (path_section(analysis).undetected or "")
+
+
 def test_scores_that_are_equal_everywhere_are_called_so(study):
     text = answered(study(score=lambda applied, seed: 0.125 * seed))
     assert text == (

@@ -113,3 +113,25 @@ def test_a_report_without_claims_speaks_of_none(quickstart, tmp_path):
     paths = write_report(quickstart, tmp_path)
     assert "Published" not in paths.markdown.read_text(encoding="utf-8")
     assert "#published" not in paths.html.read_text(encoding="utf-8")
+
+
+def test_a_contrast_of_a_claim_and_a_table_prints_one_sensitivity(made, tmp_path):
+    """As vaswani-label-smoothing: one variant contrast, and two claims that are tested."""
+    noise = {"sinusoidal": [0.0] * 6, "rotary": [0.004, -0.006, 0.009, -0.003, 0.005, -0.008]}
+    study = made.Study(
+        name="smoothing", axes={"positional": ["sinusoidal", "rotary"]}, one_at_a_time=True,
+        maps=False, score=lambda axes, seed: 0.5 + noise[axes["positional"]][seed - 1],
+    )  # fmt: skip
+    folder = made.write_study(tmp_path / "runs", study)
+    content = json.loads((folder / "experiment.json").read_text())
+    claim = {"says": "Rotary is better.",
+             "published": {"variant": 25.8, "against": 25.3, "where": "row D"}}  # fmt: skip
+    content["published"] = PUBLISHED | {"claims": [CLAIM | claim, CLAIM | claim]}
+    (folder / "experiment.json").write_text(json.dumps(content))
+    report = write_report(folder, tmp_path / "reports")
+    for file in (report.markdown, report.html):
+        text = re.sub(r"<svg.*?</svg>", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        found = re.findall(r"(?:could have seen ≥|a difference of|here) (\d[\d.]*\d)", text)
+        assert len(found) >= 2  # in the answer and in the table
+        assert len(set(found)) == 1
+    assert report.markdown.read_text(encoding="utf-8").count("**cannot tell**") == 2

@@ -145,6 +145,17 @@ def test_maps_travel_inside_the_page_to_a_byte(page, quickstart):
     assert np.abs(shown - stored).max() < 0.5 / 255 + 1e-6
 
 
+def test_layers_and_heads_are_numbered_from_0_and_each_page_says_so_once(report):
+    text = report.html.read_text(encoding="utf-8")
+    markdown = report.markdown.read_text(encoding="utf-8")
+    chosen = json.loads(Page(text).scripts[0])["open"]
+    assert (chosen["layer"], chosen["head"]) < (2, 4)
+    for written in (text, markdown):
+        assert written.count("Layers and heads are numbered from 0.") == 1
+        assert f"layer {chosen['layer']}, head {chosen['head']}" in written
+    assert 'word + " " + index;' in text
+
+
 def test_maps_show_without_scripts(report):
     text = report.html.read_text(encoding="utf-8")
     panels = re.findall(r'<div class="panel">.*?</svg></div>', text, re.DOTALL)
@@ -282,18 +293,39 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     folder = made.write_study(tmp_path / "runs", study)
     text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
     assert text.count("LEAKY") == 2
-    assert "31.7 %" in text
+    assert (
+        "LEAKY split: 31.7 % of the test pairs have a source sentence that is also in the "
+        "training set"
+    ) in text
+    assert "source or target" not in text
     assert text.index("LEAKY") < text.index("How to repeat it")
 
 
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
-        axes={"train.label_smoothing": [0.0, 0.1]}, maps=False,
-        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
+        axes={"train.target": ["next", "same"]}, maps=False,
+        config=lambda axes: {"train": {"target": axes["train.target"]}},
     )  # fmt: skip
     folder = made.write_study(tmp_path / "runs", study)
     text = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
-    assert 'title="losses do not compare: label smoothing differ"' in text
+    assert 'title="losses do not compare: predicted tokens differ"' in text
+
+
+def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tmp_path):
+    study = made.Study(
+        axes={"train.label_smoothing": [0.0, 0.1]}, maps=False, seeds=(1, 2),
+        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
+    )  # fmt: skip
+    folder = made.write_study(tmp_path / "runs", study)
+    text = write_report(folder, tmp_path / "reports").markdown.read_text(encoding="utf-8")
+    assert "losses do not compare" not in text
+    table = text.split("### Further metrics")[1].splitlines()
+    row = next(line for line in table if line.startswith("| 0.1 |"))
+    losses = [
+        json.loads((run / "results.json").read_text())["metrics"]["valid/loss"]
+        for run in folder.glob("0.1-s*")
+    ]
+    assert row.split("|")[2].split()[0] == f"{sum(losses) / 2:.3f}"
 
 
 def test_code_that_changed_between_runs_is_stale(made, tmp_path):

@@ -60,7 +60,7 @@ class Study:
     def write(self, **changes: Any) -> None:
         base = {name: dict(part) for name, part in TINY["base"].items()}
         for name, part in changes.pop("base", {}).items():
-            base[name] |= part
+            base[name] = base.get(name, {}) | part
         content = {**TINY, **changes, "base": base}
         self.file.write_text(yaml.safe_dump(content, sort_keys=False))
 
@@ -93,7 +93,8 @@ class Study:
 
     def states(self) -> dict[str, str]:
         return {
-            path.name: files.read_json(path / "status.json")["state"] for path in self.directories()
+            path.parent.name: files.read_json(path)["state"]
+            for path in sorted(self.experiment.glob("*/status.json"))
         }
 
     def weights(self) -> dict[str, dict[str, Tensor]]:

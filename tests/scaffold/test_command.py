@@ -66,7 +66,7 @@ def test_it_says_what_it_wrote_and_what_comes_next(h2h, tmp_path: Path) -> None:
              "experiment.yaml"]  # fmt: skip
     assert done.stdout.splitlines() == [
         *(f"wrote my-idea/{name}" for name in files),
-        "", "next:", "  cd my-idea", "  pip install --no-build-isolation -e .", "  pytest",
+        "", "next:", "  cd my-idea", "  pip install -e '.[test]'", "  pytest",
     ]  # fmt: skip
     assert {path.name for path in (tmp_path / "my-idea").iterdir()} == set(files)
 

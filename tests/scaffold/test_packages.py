@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,32 @@ def test_every_command_of_their_readmes_exists(installation) -> None:
         assert done.stdout.startswith(f"my-{family} ({family})")
     shown = installation.each({"dataset": known["dataset"][3][1:]})["dataset"]
     assert shown.returncode == 0, shown.stderr
+
+
+def test_the_printed_next_steps_work(h2h, tmp_path: Path, make_environment) -> None:
+    done = h2h("new-plugin", "masking", "next-step", "--folder", "my package")
+    steps = done.stdout.partition("next:\n")[2]
+    python = make_environment(tmp_path / "environment")
+    for name, module in {"pip": f"{sys.executable} -m pip --python {python}",
+                         "pytest": f"{python} -m pytest"}.items():  # fmt: skip
+        (python.parent / name).write_text(f'#!/bin/sh\nexec {module} "$@"\n')
+        (python.parent / name).chmod(0o755)
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_QUIET": "1"}
+    quick = {"PYTEST_ADDOPTS": "--collect-only -q -p no:cacheprovider"}
+    path = {"PATH": f"{python.parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        ["sh", "-e", "-c", steps], cwd=tmp_path, env=os.environ | offline | quick | path,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"^\d+ tests collected", ran.stdout, re.MULTILINE), ran.stdout
+    requirements = subprocess.run(
+        [python, "-c", "import importlib.metadata as m; print(m.requires('h2h-next-step'))"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for extra in re.findall(r"pip install -e '\.\[(\w+)\]'", steps):
+        assert f"extra == '{extra}'" in requirements.replace('"', "'")
+    assert "pip install -e '.[test]'" in steps
 
 
 def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> None:

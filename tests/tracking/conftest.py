@@ -130,7 +130,7 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
     """Write one run directory in the given state."""
     folder.mkdir(parents=True)
     began = BEGAN + timedelta(seconds=7 * number)
-    finished = state not in {"PLANNED", "CLAIMED", "RUNNING"}
+    finished = state not in {"PLANNED", "LEASED", "RUNNING"}
     steps = STEPS if state == "DONE" else STEPS // 2
     _write_json(folder / "run.json", record)
     _write_json(folder / "status.json", {

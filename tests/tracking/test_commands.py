@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -31,7 +37,8 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study"
                              "&compareRunsMode=CHART")  # fmt: skip
     assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not begun"
-    assert lines[4] == f"store: {store_uri}; the links open while h2h ui runs"
+    ui = f"h2h ui --runs {tmp_path / 'runs'}"
+    assert lines[4] == f"store: {store_uri}; the links open while {ui} runs"
 
 
 def test_sync_of_one_experiment_takes_its_file_or_its_name(
@@ -111,3 +118,44 @@ def _served(uri: str, port: int) -> Iterator[Any]:
 
 def _call(command: click.Command, *arguments: str) -> Any:
     return CliRunner().invoke(command, arguments)
+
+
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
+)
+def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
+) -> None:
+    make_experiment(seeds=1, axes=AXES)
+    _call(sync.command, "--runs", str(tmp_path / "runs"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # A machine without a browser, where xdg-open tries one after the other and complains.
+    tool = tmp_path / "bin" / "xdg-open"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'xdg-open: no method available for opening' >&2\nexit 3\n")
+    tool.chmod(0o755)
+    kept = {k: v for k, v in os.environ.items()
+            if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}  # fmt: skip
+    command = [sys.executable, "-m", "headtohead.cli", "ui", "--runs", str(tmp_path / "runs")]
+    with subprocess.Popen(
+        [*command, "--port", str(port)], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=kept | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        assert any(line.startswith("Ctrl-C ends it") for line in parent.stdout)
+        started = psutil.Process(parent.pid).children(recursive=True)
+        assert any("mlflow" in " ".join(one.cmdline()) for one in started)
+        try:
+            parent.send_signal(sign)
+            _, noise = parent.communicate(timeout=30)
+            _, left = psutil.wait_procs(started, timeout=1)
+            assert (parent.returncode, noise, left) == (128 + sign, "", [])
+        finally:
+            for one in started:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0

@@ -43,7 +43,7 @@ def test_every_view_is_in_the_table(page: str, make_experiment: MakeExperiment) 
 
 
 def test_every_state_with_a_status_of_its_own_is_explained(page: str) -> None:
-    for state in STATUS.keys() - {"PLANNED", "CLAIMED"}:
+    for state in STATUS.keys() - {"PLANNED", "LEASED"}:
         assert f"| {state} |" in page
 
 

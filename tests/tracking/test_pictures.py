@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headtohead.tracking.pictures import COLOURS, WHITE, contact_sheet, labelled_sheet
+from headtohead.tracking.pictures import COLOURS, WHITE, _label, contact_sheet, labelled_sheet
 
 
 def maps(layers: int = 2, heads: int = 3, queries: int = 4, keys: int = 5) -> np.ndarray:
@@ -51,3 +51,14 @@ def test_a_labelled_sheet_writes_the_tokens_beside_the_maps() -> None:
     assert long.height > short.height
     grey = np.asarray(long)
     assert ((grey >= COLOURS) & (grey < WHITE)).any()
+
+
+def test_a_labelled_sheet_numbers_heads_from_0() -> None:
+    sheet = labelled_sheet(maps(2, 3), ["a"] * 4, ["b"] * 5, title="cross", signed=False)
+    assert [head for head in range(5) if _shows(np.asarray(sheet), f"head {head}")] == [0, 1, 2]
+
+
+def _shows(pixels: np.ndarray, text: str) -> bool:
+    label = _label(text)
+    windows = np.lib.stride_tricks.sliding_window_view(pixels, label.shape)
+    return bool((windows == label).all(axis=(-2, -1)).any())

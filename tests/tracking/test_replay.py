@@ -12,6 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from headtohead.runs.leases import Lease
 from headtohead.tracking.rundirs import RunDirectory, read_study
 from headtohead.tracking.shipping import ship
 
@@ -71,7 +72,7 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shippe
     assert params["attention"] == "split-heads"
     assert params["model.d_model"] == "64"
     assert params["train.betas"] == "0.9, 0.98"
-    assert not {"train.device", "train.checkpoint_seconds", "train.micro_batch"} & params.keys()
+    assert not {"train.backend", "train.checkpoint_seconds", "train.micro_batch"} & params.keys()
 
 
 def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
@@ -116,7 +117,9 @@ def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(shipped: Plac
 
 def test_figures_have_names_for_people(shipped: Place) -> None:
     names = {path.name for path in shipped.artifact("figures").iterdir()}
-    assert {"attention-cross-probe-1.png", "exact-match-by-source-length.svg"} <= names
+    maps = [f"attention-{role}-probe-{probe}.png" for role in ("encoder", "decoder", "cross")
+            for probe in (0, 1)]  # fmt: skip
+    assert names == {*maps, "exact-match-by-source-length.svg"}
 
 
 def test_translations_are_a_table_that_mlflow_reads_back(
@@ -224,7 +227,8 @@ def test_a_running_run_is_running_and_then_finished_in_the_same_run(
 ) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
-    place.ship()
+    with Lease(place.run.folder):
+        place.ship()
     live = place.shipped()
     assert (live.info.status, live.info.end_time) == ("RUNNING", None)
     assert live.data.metrics["train/loss"] > 0
@@ -240,15 +244,15 @@ def test_a_run_whose_process_is_gone_does_not_run_for_ever(
 ) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
-    place.ship()
-    _change(place, "status.json", pid=2**22 + 1)
+    with Lease(place.run.folder):
+        place.ship()
     place.ship()
     swept = place.shipped()
     assert swept.info.status == "KILLED"
     assert swept.info.end_time is not None
     assert "is gone" in swept.data.tags["h2h.reason"]
-    _change(place, "status.json", state="RUNNING", pid=__import__("os").getpid())
-    place.ship()
+    with Lease(place.run.folder):
+        place.ship()
     assert place.shipped().info.status == "RUNNING"
 
 

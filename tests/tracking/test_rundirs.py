@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.tracking.rundirs import RunDirectory, read_json, read_study, state_of
+from headtohead.runs.leases import Lease
+from headtohead.tracking.rundirs import RunDirectory, read_json, read_study
 
 MakeExperiment = Callable[..., Path]
 
@@ -55,17 +54,13 @@ def test_the_digest_does_not_care_when_files_were_written(run: RunDirectory) -> 
     assert run.digest() == before
 
 
-def test_a_dead_process_leaves_no_run_running() -> None:
-    import socket
-
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    status = {"state": "RUNNING", "host": socket.gethostname(), "pid": gone.pid}
-    assert state_of(status, sweep=True) == (
-        "KILLED", f"process {gone.pid} on {status['host']} is gone",
-    )  # fmt: skip
-    assert state_of(status, sweep=False) == ("RUNNING", None)
-    assert state_of(status | {"host": "another"}, sweep=True) == ("RUNNING", None)
+def test_a_dead_process_leaves_no_run_running(run: RunDirectory) -> None:
+    status = {"state": "RUNNING", "host": "node3", "pid": 17}
+    (run.folder / "status.json").write_text(json.dumps(status))
+    assert run.observed(sweep=True) == (status, "KILLED", "process 17 on node3 is gone")
+    assert run.observed(sweep=False) == (status, "RUNNING", None)
+    with Lease(run.folder):
+        assert run.observed(sweep=True) == (status, "RUNNING", None)
 
 
 def test_a_folder_without_a_plan_is_refused_with_what_to_type(tmp_path: Path) -> None:

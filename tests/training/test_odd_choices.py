@@ -16,6 +16,7 @@ import yaml
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.data.corpus import fingerprint_pairs
 from headtohead.errors import HeadToHeadError
+from headtohead.experiment.lengths import decoding_limit
 from headtohead.experiment.resolve import resolve
 from headtohead.experiment.schema import DataConfig, RunConfig
 from headtohead.experiment.undefined import reach, undefined_reason
@@ -259,7 +260,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     again = StackTraining(config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append)
     again.run()
     assert seen[2].metrics == seen[0].metrics
-    assert score_test_split(stack, tiny_data())(1).metrics["test/loss"] > 0
+    assert score_test_split(stack, tiny_data(), decoding_limit=8)(1).metrics["test/loss"] > 0
 
 
 # -- whole recipes, small ----------------------------------------------------------------------
@@ -284,7 +285,8 @@ def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
     data = prepare(config.data, cache_root())
     assert undefined_reason(config, data.record["longest"], current()) is None
     stack = trained(config, [1, 2], data)
-    return stack, data, score_test_split(stack, data)(1)
+    limit = decoding_limit(config, data.longest_target)
+    return stack, data, score_test_split(stack, data, limit)(1)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -303,7 +305,7 @@ def test_without_decoding_there_are_no_translations_and_no_scores_of_any() -> No
     assert results.translations is None
     assert results.signatures == {}
     assert {frozenset(bucket) for bucket in results.buckets} == {
-        frozenset({"bucket", "low", "high", "n", "loss"})
+        frozenset({"bucket", "low", "high", "n", "target_tokens", "loss"})
     }
     assert translations_table(results.translations) == "source\treferences\thypothesis\texact\n"
 

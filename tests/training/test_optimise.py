@@ -2,12 +2,15 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from headtohead.experiment.schema import TrainConfig
+from headtohead.model.transformer import Transformer
+from headtohead.testing.tiny import tiny_config
 from headtohead.training.optimise import (
     StackOptimizer,
     clip_gradients,
@@ -153,3 +156,28 @@ def test_norms_are_of_each_members_whole_gradient():
     ]  # fmt: skip
     gradients = [stacked.weight.grad, stacked.bias.grad]
     assert gradient_norms(gradients).tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("capturable", [False, True])
+def test_torch_does_not_warn_of_steps_outside_of_a_capture(monkeypatch, capturable):
+    """Steps of a GPU's optimizer, whose first step of a shape is eager; warnings are errors."""
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: gpu)
+    stream = SimpleNamespace(is_capturing=lambda: False)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda: stream)
+    model = Transformer(tiny_config(), [1, 2], 9, 9)
+    optimizer = StackOptimizer([TrainConfig()] * 2, model, 5, capturable)
+    for number in (1, 2):
+        for one in model.parameters():
+            one.grad = torch.ones_like(one)
+        optimizer.begin(number)
+        optimizer.update()
+    stream.is_capturing = lambda: True
+    for one in model.parameters():
+        one.grad = torch.ones_like(one)
+    if capturable:
+        optimizer.update()
+    else:
+        with pytest.raises(RuntimeError, match="capturable is False"):
+            optimizer.update()
+    assert {group["capturable"] for group in optimizer.optimizer.param_groups} == {capturable}

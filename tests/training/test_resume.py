@@ -16,9 +16,10 @@ from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
 
 
-def tiny(dropout: float = 0.2, **train: object) -> RunConfig:
+def tiny(dropout: float = 0.2, positional: str | None = None, **train: object) -> RunConfig:
     return resolve(
-        {
+        ({"positional": positional} if positional else {})
+        | {
             "data": {"dataset": "toy-grammar", "size": 300},
             "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": dropout},
             "train": {"steps": 40, "batch_tokens": 128, "lr": 0.01, "evaluate_every": 8} | train,
@@ -68,7 +69,7 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
         assert torch.equal(a, b), one
     assert [e for e in seen if e.step > at] == later
     assert whole.progress.members == rest.progress.members
-    assert torch.equal(whole.token_sum, rest.token_sum)
+    assert torch.equal(whole.token_sums, rest.token_sums)
 
 
 def test_a_resume_that_forgets_a_momentum_is_seen(tmp_path: Path) -> None:
@@ -153,3 +154,46 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     one.run()
     assert len(saves) == written
     assert saves[-1] == 40
+
+
+@pytest.mark.parametrize("members", [[0, 1, 2], [3, 4], [4], [2, 0]])
+def test_members_go_on_in_a_smaller_stack_as_in_the_larger(
+    tmp_path: Path, members: list[int]
+) -> None:
+    """Unlike members: groups of encodings and of rates are others in a part of the stack."""
+    unlike = [
+        {"positional": "learned"}, {"positional": "rotary"}, {"positional": "learned"},
+        {"positional": "t5-relative", "train": {"lr": 0.02}}, {"train": {"weight_decay": 0.3}},
+    ]  # fmt: skip
+    base = {"precision": "float64", "early_stopping": {"patience": 1}, "evaluate_every": 2}
+    configs = [tiny(**base | one.get("train", {}), positional=one.get("positional"))
+               for one in unlike]  # fmt: skip
+    data, path = prepare(configs[0].data, cache_root()), tmp_path / "resume.safetensors"
+
+    def stack(chosen: list[int], resume: Path | None) -> StackTraining:
+        return StackTraining(
+            configs[chosen[0]], [10 + one for one in chosen], data, torch.device("cpu"), resume,
+            configs=[configs[one] for one in chosen], keys=[f"run {one}" for one in chosen],
+        )  # fmt: skip
+
+    whole = stack([0, 1, 2, 3, 4], path)
+    with pytest.raises(TimeoutError):
+        whole.run(lambda: 7 - whole.progress.step)
+    part = stack(members, path)
+    part.run()
+    whole = stack([0, 1, 2, 3, 4], None)
+    whole.run()
+    for place, member in enumerate(members):
+        theirs, ours = whole.progress.members[member], part.progress.members[place]
+        assert (ours.ended, ours.best_step) == (theirs.ended, theirs.best_step)
+        assert float(part.token_sums[place]) == float(whole.token_sums[member])
+        expected = whole.model.member_state(member)
+        for name, value in part.model.member_state(place).items():
+            assert torch.allclose(value, expected[name], rtol=0, atol=1e-10), name
+
+
+def test_a_resume_point_of_other_runs_is_refused(tmp_path: Path) -> None:
+    config, path = tiny(), tmp_path / "resume.safetensors"
+    cut_off(config, path, 3)
+    with pytest.raises(HeadToHeadError, match="is of other runs; delete it"):
+        training(config, path, keys=["a", "b", "c"]).run()

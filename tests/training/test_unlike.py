@@ -12,7 +12,7 @@ from headtohead.testing.tiny import tiny_config
 from headtohead.training.loop import StackTraining
 
 CPU = torch.device("cpu")
-EXACT = {"precision": "float64", "device": "cpu"}
+EXACT = {"precision": "float64"}
 
 
 def of(positional="none", masking="padding-causal", fill="-inf", model=None, **train):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from headtohead.analysis.metrics import higher_is_better, is_loss, label, show
 from headtohead.analysis.statistics import ALPHA, Paired
 
 BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detected", "identical"
+EQUAL = "equal by construction"
+"""The reason of a contrast whose sides cannot differ."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,11 @@ class Contrast:
 
     ``kind`` is ``variant``, ``factor`` or ``choice``. ``verdict`` is empty where nothing can be
     said; ``reason`` then tells why. ``spread`` is the smallest and largest difference among the
-    settings that a factor contrast averages over, or the orders of a choice; ``within`` names axes
-    that a factor's block holds fixed.
+    settings that a factor contrast averages over, or the orders of a choice, and ``settings_p`` the
+    smallest p among them, adjusted by Holm for their number; ``within`` names axes that a factor's
+    block holds fixed. ``left_out`` is the number of declared pairs that are equal by construction
+    and do not enter the average. ``mde`` is the minimum detectable effect; where several families
+    test the contrast, that of the largest family.
     """
 
     kind: str
@@ -45,7 +50,10 @@ class Contrast:
     verdict: str = ""
     reason: str | None = None
     spread: tuple[float, float] | None = None
+    settings_p: float = math.nan
     pairs: tuple[tuple[str, str], ...] = ()
+    left_out: int = 0
+    mde: float = math.nan
 
     @property
     def found(self) -> bool:
@@ -53,13 +61,26 @@ class Contrast:
         return self.verdict in (BETTER, WORSE)
 
     @property
+    def settings_differ(self) -> bool:
+        """Whether some of the averaged settings has a difference of its own."""
+        return self.settings_p <= ALPHA
+
+    @property
     def words(self) -> str:
-        """The verdict as a reader sees it, with what the study could have seen."""
+        """The verdict as a reader sees it, with the minimum detectable effect."""
         if self.paired is None or not self.verdict:
             return self.reason or ""
-        if self.verdict == UNDETECTED and math.isfinite(self.paired.detectable):
-            return f"{UNDETECTED} (could have seen ≥ {show(self.paired.detectable, self.metric)})"
-        return self.verdict
+        return self.verdict + (sensitivity([self]) if self.verdict == UNDETECTED else "")
+
+
+def sensitivity(contrasts: Sequence[Contrast]) -> str:
+    """Return the minimum detectable effect in brackets, of several contrasts its range."""
+    known = [one for one in contrasts if math.isfinite(one.mde)]
+    if not known:
+        return ""
+    ends = (min(one.mde for one in known), max(one.mde for one in known))
+    shown = dict.fromkeys(show(end, known[0].metric) for end in ends)
+    return f" (could have seen ≥ {' to '.join(shown)})"
 
 
 @dataclass(frozen=True)
@@ -80,35 +101,59 @@ class Family:
         """The fewest seeds with which a sign-flip p could pass Holm's first step."""
         return statistics.seeds_needed(self.tested)
 
+    @property
+    def mde(self) -> float:
+        """The minimum detectable effect in standard deviations of the paired difference."""
+        return statistics.minimum_detectable_effect(1.0, self.seeds, self.tested)
+
+
+class Families(NamedTuple):
+    """The declared contrasts by family.
+
+    ``variants`` compares every variant with the baseline, ``factors`` one axis value with another,
+    averaged within each seed over the rest, and ``choices`` the points before and after a choice of
+    a path, averaged within each seed over walks.
+    """
+
+    variants: Family
+    factors: Family
+    choices: Family
+
+
+def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
+    """Test the declared contrasts, paired by seed, and adjust within each family."""
+    drafts: dict[str, list[Contrast]] = {kind: [] for kind in _DRAFTS}
+    for declared in frames.experiment.get("contrasts", []):
+        draft = _DRAFTS[declared["kind"]](frames, declared, metric)
+        drafts[declared["kind"]].append(
+            draft if draft.reason else _test(frames, draft, allow_partial)
+        )
+    largest: dict[Any, int] = {}
+    for family in drafts.values():
+        tested = sum(_has_p(draft) for draft in family)
+        for draft in family:
+            key = _compared(frames, draft)
+            largest[key] = max(largest.get(key, 0), tested)
+    return Families(*(
+        _family([_with_mde(one, largest[_compared(frames, one)]) for one in family])
+        for family in drafts.values()
+    ))  # fmt: skip
+
+
+def _compared(frames: Frames, draft: Contrast) -> tuple[tuple[str, str], ...]:
+    """Return the trained variants that a contrast compares, equal for equal contrasts."""
+    return tuple(sorted((frames.trained(left), frames.trained(right))
+                        for left, right in draft.pairs))  # fmt: skip
+
 
 def variant_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
-    """Test every declared variant against the baseline, paired by seed."""
-    drafts = [
-        _variant(frames, declared, metric, allow_partial)
-        for declared in frames.experiment.get("contrasts", [])
-        if declared["kind"] == "variant"
-    ]
-    return _family(drafts, metric)
+    """Return the contrasts of every variant with the baseline."""
+    return families(frames, metric, allow_partial=allow_partial).variants
 
 
 def factor_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
-    """Test one axis value against another, averaged within each seed over the rest."""
-    drafts = [
-        _factor(frames, declared, metric, allow_partial)
-        for declared in frames.experiment.get("contrasts", [])
-        if declared["kind"] == "factor"
-    ]
-    return _family(drafts, metric)
-
-
-def choice_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
-    """Test every choice of a path: its steps' differences, averaged within each seed over walks."""
-    drafts = [
-        _choice(frames, declared, metric, allow_partial)
-        for declared in frames.experiment.get("contrasts", [])
-        if declared["kind"] == "choice"
-    ]
-    return _family(drafts, metric)
+    """Return the contrasts of one axis value with another."""
+    return families(frames, metric, allow_partial=allow_partial).factors
 
 
 def factor_differences(
@@ -144,8 +189,9 @@ def unranked(frames: Frames, slug: str, metric: str) -> str | None:
 
 _WORDS = {
     "PLANNED": "not run",
-    "CLAIMED": "not finished",
+    "LEASED": "not finished",
     "RUNNING": "not finished",
+    "INTERRUPTED": "not finished",
     "OOM": "out of memory",
     "TIMEOUT": "timed out",
 }
@@ -173,44 +219,44 @@ def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | 
 
 
 def _data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
-    """Return what tells data sets apart; how much of one is used, and how, does not."""
+    """Return the dataset and its language pair; the size and the split are left out."""
     data = (frames.variants[slug].get("config") or {}).get("data", {})
-    return data.get("dataset"), data.get("pair")
+    return data.get("dataset"), (data.get("options") or {}).get("pair")
 
 
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
     """Return why losses of two variants do not compare, or None if they do."""
     if not is_loss(metric):
         return None
-    ours, theirs = _loss_setting(frames, left), _loss_setting(frames, right)
+    ours, theirs = _loss_setting(frames, left, metric), _loss_setting(frames, right, metric)
     differing = [name for name in ours if ours[name] != theirs[name]]
     return f"losses do not compare: {' and '.join(differing)} differ" if differing else None
 
 
-def _loss_setting(frames: Frames, slug: str) -> dict[str, Any]:
+def _loss_setting(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
+    """Return what a loss depends on besides the model.
+
+    Only training losses are smoothed: evaluation never smooths labels.
+    """
     config = frames.variants[slug].get("config") or {}
     train, data = config.get("train", {}), config.get("data", {})
     prints = frames.rows(slug)["fingerprint"].dropna().unique()
-    return {
+    setting = {
         "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, prints))[:1]),
-        "label smoothing": train.get("label_smoothing"),
         "predicted tokens": (train.get("target", "next"), data.get("target_boundaries")),
     }
+    if metric.startswith("train/"):
+        setting["label smoothing values"] = train.get("label_smoothing")
+    return setting
 
 
-def _variant(
-    frames: Frames, declared: Mapping[str, Any], metric: str, allow_partial: bool
-) -> Contrast:
+def _variant(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
     left, right = declared["variant"], declared["baseline"]
     draft = Contrast("variant", declared["name"], left, right, metric, pairs=((left, right),))
-    if frames.trained(left) == frames.trained(right):
-        return replace(draft, verdict="", reason="equal by construction")
-    return _test(frames, draft, allow_partial)
+    return draft if distinct(frames, draft.pairs) else replace(draft, reason=EQUAL)
 
 
-def _factor(
-    frames: Frames, declared: Mapping[str, Any], metric: str, allow_partial: bool
-) -> Contrast:
+def _factor(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
     pairs = tuple((left, right) for left, right in declared["pairs"])
     axis, value, against = declared["axis"], declared["value"], declared["against"]
     within = ", ".join(f"{name} {label(one)}" for name, one in declared.get("given", {}).items())
@@ -226,20 +272,28 @@ def _factor(
     )
     if not pairs:
         return replace(draft, reason="no two variants differ in this alone")
-    if all(frames.trained(left) == frames.trained(right) for left, right in pairs):
-        return replace(draft, reason="equal by construction")
-    return _test(frames, draft, allow_partial)
+    kept = distinct(frames, pairs)
+    if not kept:
+        return replace(draft, reason=EQUAL)
+    return replace(draft, pairs=kept, left_out=len(pairs) - len(kept))
 
 
-def _choice(
-    frames: Frames, declared: Mapping[str, Any], metric: str, allow_partial: bool
-) -> Contrast:
+def _choice(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
+    """Return a choice; steps that are equal by construction count as zeros of a Shapley value."""
     pairs = tuple((left, right) for left, right in declared["pairs"])
     name = declared["name"]
     draft = Contrast("choice", name, name, "", metric, pairs=pairs)
-    if all(frames.trained(left) == frames.trained(right) for left, right in pairs):
-        return replace(draft, reason="equal by construction")
-    return _test(frames, draft, allow_partial)
+    return draft if distinct(frames, pairs) else replace(draft, reason=EQUAL)
+
+
+_DRAFTS = {"variant": _variant, "factor": _factor, "choice": _choice}
+
+
+def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs whose sides are not equal by construction."""
+    return tuple(
+        (left, right) for left, right in pairs if frames.trained(left) != frames.trained(right)
+    )
 
 
 def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
@@ -259,15 +313,38 @@ def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
     if not kept or not seeds:
         return replace(draft, reason=f"not ranked: {_sentence(frames, problems)}")
     scale = max(abs(value) for slug in scores for value in scores[slug].values())
-    each = statistics.rounded(differences.mean(axis=1), scale)
     return replace(
         draft,
         seeds=tuple(seeds),
         pairs=tuple(kept),
         paired=statistics.paired_differences(differences.mean(axis=0), scale=scale),
         reason=f"partial: {_sentence(frames, problems)}" if problems else None,
-        spread=(float(each.min()), float(each.max())) if len(kept) > 1 else None,
+        spread=spread(differences, scale),
+        settings_p=settings_p(differences, scale),
     )
+
+
+def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
+    """Return the smallest and largest mean of differences ``[pair, seed]``, None for one pair."""
+    if len(differences) < 2:
+        return None
+    each = statistics.rounded(differences.mean(axis=1), scale)
+    return float(each.min()), float(each.max())
+
+
+def settings_p(differences: np.ndarray, scale: float) -> float:
+    """Return the smallest p of differences ``[pair, seed]``, adjusted by Holm for the pairs.
+
+    A difference that is the same in every seed and not zero counts as p = 0: a t-test is undefined.
+    NaN with one pair or one seed.
+    """
+    if len(differences) < 2:
+        return math.nan
+    found = []
+    for row in differences:
+        one = statistics.paired_differences(row, scale=scale)
+        found.append(0.0 if one.kind == "constant" else one.p)
+    return min(statistics.holm(found))
 
 
 def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
@@ -276,44 +353,44 @@ def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
     return "; ".join(shown[:2]) + more
 
 
-def _family(drafts: Sequence[Contrast], metric: str) -> Family:
+def _family(drafts: Sequence[Contrast]) -> Family:
     """Correct the contrasts for their number and give each its word."""
-    tested = sum(_has_p(draft) for draft in drafts)
     adjusted = statistics.holm([draft.paired.p if draft.paired else math.nan for draft in drafts])
     flips = statistics.holm(
         [draft.paired.sign_flip_p if draft.paired else math.nan for draft in drafts]
     )
     finished = tuple(
-        _with_verdict(draft, p, flip, tested)
+        _with_verdict(draft, p, flip)
         for draft, p, flip in zip(drafts, adjusted, flips, strict=True)
     )
-    seeds = min((len(draft.seeds) for draft in drafts if _has_p(draft)), default=0)
-    return Family(finished, tested, seeds)
+    tested = [len(draft.seeds) for draft in drafts if _has_p(draft)]
+    return Family(finished, len(tested), min(tested, default=0))
 
 
 def _has_p(draft: Contrast) -> bool:
     return draft.paired is not None and not math.isnan(draft.paired.p)
 
 
-def _with_verdict(draft: Contrast, p: float, flip: float, tested: int) -> Contrast:
+def _with_mde(draft: Contrast, contrasts: int) -> Contrast:
+    paired = draft.paired
+    if paired is None or paired.kind != "varied":
+        return draft
+    mde = statistics.minimum_detectable_effect(paired.sd, paired.n, contrasts)
+    return replace(draft, mde=mde)
+
+
+def _with_verdict(draft: Contrast, p: float, flip: float) -> Contrast:
     if draft.paired is None:
         return draft
-    # what could have been seen is judged at the level of Holm's first, hardest step
-    level = ALPHA / max(tested, 1)
-    detectable = (
-        statistics.smallest_detectable(draft.paired.sd, draft.paired.n, alpha=level)
-        if draft.paired.kind == "varied"
-        else math.nan
-    )
-    result = replace(draft.paired, detectable=detectable)
-    verdict, reason = _verdict(result, p, draft.metric)
+    verdict, reason = _verdict(draft.paired, p, draft.metric)
+    left_out = f"{draft.left_out} of {draft.left_out + len(draft.pairs)} settings {EQUAL}, left out"
     return replace(
         draft,
-        paired=result,
         holm_p=p,
         sign_flip_holm_p=flip,
         verdict=verdict,
-        reason="; ".join(filter(None, [draft.reason, reason])) or None,
+        reason="; ".join(filter(None, [draft.reason, left_out * bool(draft.left_out), reason]))
+        or None,
     )
 
 

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from headtohead.analysis.metrics import span
 from headtohead.analysis.statistics import Summary, summarise
 from headtohead.errors import HeadToHeadError
+from headtohead.paths import checked_name, inside, run_folder
+from headtohead.runs.leases import observe
 
 FINAL = ("DONE", "DIVERGED")
 """States whose results stand: a run that diverged has answered too."""
@@ -47,6 +49,7 @@ class Frames:
     histories: pd.DataFrame
     buckets: pd.DataFrame
     records: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    folders: Mapping[str, Path] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -80,7 +83,7 @@ class Frames:
 
     def path(self, run: str) -> Path:
         """Return the directory that holds a run's files, in another experiment where reused."""
-        return self.directory / str(self.runs.at[run, "directory"])
+        return self.folders[run]
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
         """Return a variant's finite values of a final metric by seed."""
@@ -122,26 +125,29 @@ def load_frames(experiment_dir: Path) -> Frames:
     crash are skipped and counted in the column ``torn_lines``.
 
     Raises:
-        HeadToHeadError: If the folder is no experiment, or a record in it cannot be read.
+        HeadToHeadError: If the folder is no experiment, a record in it cannot be read, or a path
+            in it leaves the runs folder.
     """
-    experiment = _read(experiment_dir / "experiment.json")
+    experiment = _read(inside(experiment_dir, "experiment.json"))
     if experiment is None:
         raise HeadToHeadError(
             f"{experiment_dir} holds no experiment.json; run the experiment first, or name its "
             f"runs folder with --runs"
         )
+    checked_name(experiment["name"], experiment_dir / "experiment.json")
     histories, buckets = _Histories(), []
-    rows, records = [], {}
+    rows, records, folders = [], {}, {}
     variants = {variant["slug"]: variant for variant in experiment["variants"]}
     for run in experiment["runs"]:
-        directory = _directory(run)
-        name = Path(directory).name
-        folder = experiment_dir / directory
+        reused = run.get("reused_from")
+        folder = run_folder(experiment_dir, run["directory"], reused, tree=True)
+        name = folder.name
+        directory = f"../{reused}" if reused else str(run["directory"])
         row, record = _run(folder, run, directory, variants[run["variant"]])
         row["torn_lines"] = histories.read(name, folder / "metrics.jsonl")
         buckets += [{"run": name, **bucket} for bucket in row.pop("buckets")]
         rows.append({"run": name, **row})
-        records[name] = record
+        records[name], folders[name] = record, folder
     return Frames(
         directory=experiment_dir,
         experiment=experiment,
@@ -149,13 +155,8 @@ def load_frames(experiment_dir: Path) -> Frames:
         histories=histories.table(),
         buckets=pd.DataFrame(buckets, columns=None if buckets else ["run", "bucket"]),
         records=records,
+        folders=folders,
     )
-
-
-def _directory(run: Mapping[str, Any]) -> str:
-    """Return a run's folder relative to its experiment's; a reused one lies beside it."""
-    reused = run.get("reused_from")
-    return f"../{reused}" if reused else str(run["directory"])
 
 
 def _runs_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -172,8 +173,7 @@ def _run(
     Axes and title are this experiment's: a reused run's own record speaks of another's.
     """
     record = _read(folder / "run.json") or {}
-    status = _read(folder / "status.json") or {}
-    state = status.get("state", "PLANNED")
+    status, state = observe(folder, lambda: _read(folder / "status.json") or {})
     results = (_read(folder / "results.json") or {}) if state == "DONE" else {}
     heads = (_read(folder / "heads.json") or {}) if state == "DONE" else {}
     row: dict[str, Any] = {
@@ -199,7 +199,7 @@ def _run(
         **heads.get("metrics", {}),
     }
     kept = {key: value for key, value in record.items() if key in KEPT}
-    cited = ("signatures", "notes", "decoding", "program")
+    cited = ("signatures", "notes", "decoding", "backend")
     kept |= {key: results[key] for key in cited if results.get(key)}
     return row, kept
 

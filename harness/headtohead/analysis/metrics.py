@@ -50,7 +50,7 @@ def span(metric: str) -> tuple[float, float]:
 
 
 def is_loss(metric: str) -> bool:
-    """Return whether the metric only compares between runs of equal vocabulary and smoothing."""
+    """Return whether the metric is a loss or a perplexity, comparable only at equal vocabulary."""
     leaf = metric.rsplit("/", 1)[-1].removesuffix("_alone")
     return leaf in COMPARABLE_ONLY_AT_EQUAL_LOSS
 

@@ -23,20 +23,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.contrasts import (
+    EQUAL,
+    IDENTICAL,
+    UNDETECTED,
     Contrast,
+    Families,
     Family,
-    choice_family,
     factor_differences,
+    families,
     score_mismatch,
     unranked,
-    variant_family,
 )
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import label
 from headtohead.analysis.statistics import Paired, paired_differences, rounded
-
-EQUAL = "equal by construction"
-"""The reason of a contrast whose sides cannot differ."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,16 @@ class Share:
     def nothing(self) -> bool:
         """Whether the choice cannot make a difference at any of its steps."""
         return self.contrast.reason == EQUAL
+
+    @property
+    def mixed(self) -> bool:
+        """Whether no difference is detected on average, but one in a single order."""
+        return self.contrast.verdict in (UNDETECTED, IDENTICAL) and self.contrast.settings_differ
+
+    @property
+    def undetected(self) -> bool:
+        """Whether no difference is detected, on average or in a single order."""
+        return self.contrast.verdict == UNDETECTED and not self.mixed
 
     @property
     def known(self) -> bool:
@@ -148,13 +158,17 @@ class PathAnalysis:
 
 
 def analyse_path(
-    frames: Frames, metric: str, *, allow_partial: bool = False
+    frames: Frames, metric: str, found: Families | None = None, *, allow_partial: bool = False
 ) -> PathAnalysis | None:
-    """Analyse the path of an experiment by one metric; None if it has none."""
+    """Analyse the path of an experiment by one metric; None if it has none.
+
+    ``found`` are the contrasts of this metric, where they are computed already.
+    """
     record = frames.experiment.get("path")
     if not record:
         return None
-    family = choice_family(frames, metric, allow_partial=allow_partial)
+    found = found or families(frames, metric, allow_partial=allow_partial)
+    family = found.choices
     declared = [one for one in frames.experiment["contrasts"] if one["kind"] == "choice"]
     reader = _Reader(frames, record, metric, allow_partial)
     shares = [
@@ -162,7 +176,7 @@ def analyse_path(
         for one, contrast in zip(declared, family.contrasts, strict=True)
     ]
     shares.sort(key=lambda share: -abs(share.mean) if share.known else math.inf)
-    distance = variant_family(frames, metric, allow_partial=allow_partial).contrasts[0]
+    distance = found.variants.contrasts[0]
     start, end = record["from"], record["to"]
     single = [choice[side] for side in ("alone", "without") for choice in record["choices"]]
     return PathAnalysis(
@@ -279,9 +293,8 @@ def _scaled(contrast: Contrast, part: float) -> Contrast:
         sd=part * one.sd,
         low=part * one.low,
         high=part * one.high,
-        detectable=part * one.detectable,
     )
-    return replace(contrast, paired=scaled)
+    return replace(contrast, paired=scaled, mde=part * contrast.mde)
 
 
 def _by_seed(seeds: list[int], changes: NDArray[np.float64]) -> dict[int, float]:

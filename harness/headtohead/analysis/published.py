@@ -15,7 +15,6 @@ at-most
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,6 +24,7 @@ import numpy as np
 from headtohead.analysis import statistics
 from headtohead.analysis.contrasts import unranked
 from headtohead.analysis.frames import Frames
+from headtohead.analysis.pooling import pooled
 from headtohead.analysis.statistics import ALPHA, Paired, Summary
 
 Verdict = Literal["agrees", "disagrees", "cannot tell"]
@@ -68,21 +68,21 @@ def side_scores(frames: Frames, claim: Mapping[str, Any], side: str) -> Scores:
         lengths = claim["against_lengths"] or lengths
     if lengths is None:
         return frames.scores(slug, metric)
-    return _within(frames, slug, metric.rsplit("/", 1)[-1], lengths)
+    return _within(frames, slug, metric, lengths)
 
 
-def _within(frames: Frames, slug: str, leaf: str, lengths: Sequence[int]) -> Scores:
-    """Return a mean over test sentences of these lengths, by seed."""
+def _within(frames: Frames, slug: str, metric: str, lengths: Sequence[int]) -> Scores:
+    """Return the score over all test sentences of these lengths, by seed."""
     table = frames.buckets
-    if leaf not in table:
+    if table.empty:
         return {}
     low, high = lengths
+    inside = table[(table["low"] >= low) & (table["high"] <= high)]
     found = {}
     for run, seed in frames.rows(slug)["seed"].items():
-        rows = table[(table["run"] == run) & (table["low"] >= low) & (table["high"] <= high)]
-        rows = rows.dropna(subset=[leaf])
-        if len(rows):
-            found[int(seed)] = float(np.average(rows[leaf], weights=rows["n"]))
+        score = pooled(inside[inside["run"] == run], metric)
+        if score is not None:
+            found[int(seed)] = score
     return found
 
 
@@ -99,7 +99,7 @@ def _finding(
         return Finding(claim, left, None, None, 1 - ALPHA, *_unless(missing, verdict, reason))
     seeds = sorted(ours.keys() & (theirs or {}).keys())
     both = [ours[seed] for seed in seeds], [(theirs or {})[seed] for seed in seeds]
-    difference = statistics.paired(*both, alpha=alpha, confidence=1 - alpha) if seeds else None
+    difference = statistics.paired(*both, confidence=1 - alpha) if seeds else None
     if difference is None:
         verdict, reason = "cannot tell", "no seed has both scores"
     elif claim["expect"] == "equal":
@@ -175,7 +175,7 @@ def _directed(
     by = float(claim["by"])
     scale = max(abs(value) for side in both for value in side)
     excess = sign * (np.array(both[0]) - np.array(both[1])) - by
-    found = statistics.paired_differences(excess, scale=scale, alpha=alpha, confidence=1 - alpha)
+    found = statistics.paired_differences(excess, scale=scale, confidence=1 - alpha)
     if found.n < 2:
         return "cannot tell", "one seed"
     if found.low > 0 and _decided(found, alpha):
@@ -189,10 +189,7 @@ def _directed(
         )
     if found.kind != "varied":
         return "cannot tell", _ALIKE
-    seen = f"; a difference of {found.detectable:.3g} could have been seen" * math.isfinite(
-        found.detectable
-    )
-    return "cannot tell", f"the interval holds both{seen}"
+    return "cannot tell", "the interval holds both"
 
 
 _ALIKE = "every seed differs by the same amount, and they are too few for that to decide"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
 from headtohead.analysis.frames import load_frames
+from headtohead.project import runs_folder
 
 if TYPE_CHECKING:
     from headtohead.analysis.frames import Frames
@@ -45,12 +45,12 @@ def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable
 
     Args:
         experiment: Its file, its name or its folder.
-        runs: The runs folder; default: H2H_RUNS, else ``runs``.
+        runs: The runs folder; default: H2H_RUNS, else ``runs`` in the project root.
 
     Raises:
         HeadToHeadError: If nothing of the experiment has been run there.
     """
     from headtohead.experiment.progress import find_experiment
 
-    root = Path(runs if runs is not None else os.environ.get("H2H_RUNS", "runs"))
-    return RunsTable.of(load_frames(find_experiment(Path(experiment), root)))
+    folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
+    return RunsTable.of(load_frames(folder))

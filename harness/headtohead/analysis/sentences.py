@@ -10,14 +10,13 @@ whose outputs are equal, or differ in one sentence, get the smallest p there is.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead.analysis.pooling import bleu, bleu_class
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.translations import Translation, median_seed, translations_of
 
@@ -95,7 +94,7 @@ def _references(baseline: Sequence[Translation]) -> list[list[str]]:
 def _counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Counts:
     """Return matched and total n-grams of orders 1 to 4 and both lengths, ``[sentence, 10]``."""
     # effective_order only silences a warning: the counts do not depend on it
-    scorer = _bleu_class()(tokenize="none", effective_order=True)
+    scorer = bleu_class()(tokenize="none", effective_order=True)
     scores = [
         scorer.sentence_score(h, list(r)) for h, r in zip(hypotheses, references, strict=True)
     ]
@@ -103,17 +102,7 @@ def _counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> C
 
 
 def _bleu(sums: Counts) -> float:
-    """Return corpus BLEU from summed counts, smoothed as sacreBLEU does by default."""
-    correct, total, lengths = sums[:4].tolist(), sums[4:8].tolist(), sums[8:].tolist()
-    score = _bleu_class().compute_bleu(correct, total, *lengths, smooth_method="exp")
-    return float(score.score)
-
-
-def _bleu_class() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from sacrebleu.metrics.bleu import BLEU
-    return BLEU
+    return bleu(sums.tolist())
 
 
 def _is_another(analysis: Analysis, slug: str) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from headtohead.analysis.contrasts import (
+    IDENTICAL,
+    UNDETECTED,
     Contrast,
     Family,
-    factor_family,
+    families,
     incomplete,
     unranked,
-    variant_family,
 )
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import alone, higher_is_better
@@ -70,7 +71,8 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         withheld = slug in missing and not allow_partial
         return withheld, math.isnan(mean), 0.0 if math.isnan(mean) else sign * mean
 
-    path = analyse_path(frames, metric, allow_partial=allow_partial)
+    tested = families(frames, metric, allow_partial=allow_partial)
+    path = analyse_path(frames, metric, tested, allow_partial=allow_partial)
     return Analysis(
         frames=frames,
         metric=metric,
@@ -79,8 +81,8 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         unranked=missing,
         incomplete=incomplete(frames),
         order=_along(path, frames) if path else tuple(sorted(frames.variants, key=place)),
-        factors=factor_family(frames, metric, allow_partial=allow_partial),
-        variants=variant_family(frames, metric, allow_partial=allow_partial),
+        factors=tested.factors,
+        variants=tested.variants,
         noise_floor=summaries[frames.baseline].sd,
         ceiling=_ceiling(frames.experiment.get("data", {}), metric),
         path=path,
@@ -106,6 +108,34 @@ def main_contrasts(analysis: Analysis) -> list[Contrast]:
         return list(analysis.variants.contrasts)
     covered = {slug for contrast in factors for pair in contrast.pairs for slug in pair}
     return [*factors, *(c for c in analysis.variants.contrasts if c.left not in covered)]
+
+
+def found_settings(analysis: Analysis, contrast: Contrast) -> list[Contrast]:
+    """Return the variants with a detected difference that are settings of a factor contrast."""
+    trained = analysis.frames.trained
+    pairs = {frozenset(map(trained, pair)) for pair in contrast.pairs}
+    return [
+        one
+        for one in analysis.variants.contrasts
+        if one.found and frozenset((trained(one.left), trained(one.right))) in pairs
+    ]
+
+
+def settings_contradict(analysis: Analysis, contrast: Contrast) -> bool:
+    """Return whether an average without a detected difference hides differences of its settings.
+
+    It does if a setting's own test detects a difference, as a variant against the baseline or among
+    the settings averaged over (Holm), or if the range over settings reaches beyond the noise floor
+    on both sides of zero.
+    """
+    if contrast.kind != "factor" or contrast.verdict not in (UNDETECTED, IDENTICAL):
+        return False
+    low, high = contrast.spread or (0.0, 0.0)
+    return (
+        contrast.settings_differ
+        or min(-low, high) > analysis.noise_floor
+        or bool(found_settings(analysis, contrast))
+    )
 
 
 def blind_to_order(variant: Mapping[str, Any]) -> bool:

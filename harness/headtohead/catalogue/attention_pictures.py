@@ -50,7 +50,7 @@ def attention_panels(name: str, registry: Registry) -> list[Panel]:
         rows = SOURCE if role == "encoder" else TARGET
         columns = TARGET if role == "decoder" else SOURCE
         maps = [
-            (f"head {head + 1}" if len(drawn) > 1 else "", _masked(matrix, mask))
+            (f"head {head}" if len(drawn) > 1 else "", _masked(matrix, mask))
             for head, matrix in enumerate(drawn)
         ]
         seen = [v for _, m in maps for row in m for v in row if v is not None]

@@ -116,7 +116,7 @@ def _panels(part: Positional, role: str) -> Iterator[Panel]:
         return
     causal = role == "decoder"
     maps = [
-        (f"head {head + 1}" if len(found) > 1 else "", _shown(matrix, causal))
+        (f"head {head}" if len(found) > 1 else "", _shown(matrix, causal))
         for head, matrix in enumerate(found)
     ]
     unit = _unit(acts)
@@ -125,7 +125,7 @@ def _panels(part: Positional, role: str) -> Iterator[Panel]:
     if _is_relative(found):
         reach = range(1 - TIME, 1 if causal else TIME)
         curves = [
-            (f"head {head + 1}" if len(found) > 1 else "", [_at(matrix, apart) for apart in reach])
+            (f"head {head}" if len(found) > 1 else "", [_at(matrix, apart) for apart in reach])
             for head, matrix in enumerate(found)
         ]
         yield Lines("by distance", tuple(reach), curves, "j − i: where the key stands", unit)

@@ -36,7 +36,7 @@ LIVE = 13
 def raw(**families: Any) -> dict[str, Any]:
     """Return a small configuration in the words of an experiment file."""
     model = {"d_model": D_MODEL, "heads": HEADS, "layers": LAYERS, "d_ff": 48, "dropout": 0.0}
-    train = {"steps": 1, "precision": "float64", "device": "cpu"}
+    train = {"steps": 1, "precision": "float64"}
     return {"model": model, "train": train, **families}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError, is_disk_error, nearest
 
 COMMANDS = {
     "run": "Train what an experiment file asks for, and answer its question.",
@@ -64,6 +64,16 @@ class LazyGroup(click.Group):
             return super().invoke(ctx)
         except HeadToHeadError as error:
             click.echo(f"h2h: {error}", err=True)
+            sys.exit(2)
+        except Exception as error:
+            if not is_disk_error(error):
+                raise
+            reason = " ".join(str(error).split())
+            click.echo(
+                f"h2h: cannot write or read a file ({reason}); free space or correct its "
+                "permissions, then type the same command",
+                err=True,
+            )
             sys.exit(2)
 
 

@@ -110,14 +110,21 @@ def _print_one(found: Examination) -> None:
     from headtohead.cli.tables import print_table
 
     click.echo(found.name)
+    errors: dict[str, list[str]] = {}
+    for one in found.findings:
+        if one.error is not None:
+            errors.setdefault(one.error, []).append(one.invariant)
     rows = [
         [one.invariant, one.outcome, "-" if one.number is None else f"{one.number:.3g}",
          f"{one.reason}; by {one.because}" if one.because else one.reason]
-        for one in found.findings
+        for one in found.findings if one.error is None
     ]  # fmt: skip
-    print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
+    if rows:
+        print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
+    for error, invariants in errors.items():
+        click.echo(f"\nbroken: {error}\n  raised by {', '.join(invariants)}")
     for one in found.findings:
-        if one.outcome == "broken" and one.example:
+        if one.outcome == "broken" and one.example and one.error is None:
             click.echo(f"\nsmallest example of {one.invariant}:\n  {one.example}")
     for fault in found.faults:
         click.echo(f"\nfault: {fault.name} ({fault.field}): {fault.says}")

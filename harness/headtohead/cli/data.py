@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,5 +158,10 @@ def _of_experiment(path: str, overrides: Sequence[str], registry: Registry) -> D
     from headtohead.experiment.design import expand
     from headtohead.experiment.loading import load_file
 
-    design = expand(load_file(path, overrides), registry)
+    loaded = load_file(path, overrides, max_runs=sys.maxsize)
+    if not any(block.path for block in loaded.file.design):
+        # The baseline does not depend on what varies.
+        alone: dict[str, Any] = {"design": [], "exclude": [], "published": None}
+        loaded = replace(loaded, file=loaded.file.model_copy(update=alone))
+    design = expand(loaded, registry)
     return design.variant(design.baseline).config.data

@@ -34,7 +34,11 @@ class Finding:
 @runs_option
 @plugin_option
 def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
-    """Check Python, packages, device, disk, plugins, data cache and the MLflow store."""
+    """Check Python, packages, devices, backends, disk, plugins, data cache and MLflow store.
+
+    On a GPU, replayed steps are compared with eager ones, which takes at most half a minute. The
+    result is cached: train.backend auto uses CUDA graphs only where they are verified.
+    """
     failed = False
     for check in _checks(runs_root, plugin_files):
         for finding in check():
@@ -51,6 +55,7 @@ def _checks(
         _python,
         _packages,
         _device,
+        _backends,
         lambda: _plugins(plugin_files),
         lambda: _folder("runs folder", runs_root),
         _cache,
@@ -119,6 +124,33 @@ def _device() -> Iterator[Finding]:
         found = torch.cuda.get_device_properties(number)
         text = f"{found.name}, {found.total_memory / 1024**3:.0f} GiB"
         yield Finding(OK, f"cuda:{number}", text)
+
+
+def _backends() -> Iterator[Finding]:
+    """Verify the backends of every kind of GPU anew, as a driver may have changed."""
+    import torch
+
+    from headtohead.data import cache_root
+    from headtohead.runs import selftest
+
+    compiled = "compile is verified against eager gradients in every training"
+    if not torch.cuda.is_available():
+        text = f"auto is eager, {selftest.TESTED} requires a CUDA device, {compiled}"
+        yield Finding(OK, "backends", text)
+        return
+    devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+    kinds = {selftest.machine(device): device for device in reversed(devices)}
+    for device in kinds.values():
+        try:
+            verdict = selftest.verify(cache_root(), device, again=True)
+        except OSError as error:
+            yield Finding(FAIL, "backends", f"no verdict could be stored: {error.strerror}")
+            return
+        text = f"{verdict.words}; {compiled}"
+        if verdict.fault:
+            yield Finding(WARN, "backends", f"auto is eager: {text}")
+        else:
+            yield Finding(OK, "backends", f"auto is {selftest.TESTED}: {text}")
 
 
 def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Finding]:

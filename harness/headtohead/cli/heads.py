@@ -50,6 +50,7 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
     """Return the finished runs that are meant."""
     from headtohead.errors import HeadToHeadError
     from headtohead.experiment.progress import find_experiment, read_progress
+    from headtohead.paths import run_folder
     from headtohead.runs import files, states
     from headtohead.runs.directory import RunDirectory
     from headtohead.runs.loaded import find_run
@@ -61,15 +62,13 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
             raise
         return [find_run(target, runs_root)]
     planned = files.read_json(folder / "experiment.json")["runs"]
-    named = [
-        runs_root / run["reused_from"] if run.get("reused_from") else folder / run["directory"]
-        for run in planned
-    ]
+    named = [run_folder(folder, run["directory"], run.get("reused_from")) for run in planned]
     done = [path for path in named if RunDirectory(path).state == states.DONE]
     if not done:
         counts = read_progress(folder)
         raise HeadToHeadError(
-            f"no run of '{counts.name}' is done; heads are masked in trained models: h2h run first"
+            f"no run of '{counts.name}' is done; heads are masked in trained models; start with "
+            "h2h run FILE"
         )
     return done
 

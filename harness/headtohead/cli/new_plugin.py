@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from headtohead.cli.options import plugin_option
+
+INSTALL = "pip install -e '.[test]'"
 
 
 @click.command()
@@ -29,4 +32,4 @@ def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Pat
     written = write_package(family, name, folder, plugins.use_files(plugin_files))
     for path in written:
         click.echo(f"wrote {path}")
-    click.echo(f"\nnext:\n  cd {folder}\n  pip install --no-build-isolation -e .\n  pytest")
+    click.echo(f"\nnext:\n  cd {shlex.quote(str(folder))}\n  {INSTALL}\n  pytest")

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import runs_option, seeds_option, set_option
+from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
 
 if TYPE_CHECKING:
     from headtohead.notebooks import Edition
 
-OUT = Path("reports") / "notebooks"
+EDITIONS = "experiments"
+"""Folder of the experiment files that are run, inside that of the page."""
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), default=OUT, show_default=True,
+@click.option("--out", type=click.Path(path_type=Path),
+              show_default="notebooks in the folder of reports",
               help="Folder of the page and of the reports that it links.")  # fmt: skip
 @runs_option
 @click.option("--quick/--full", default=True, show_default=True,
@@ -30,18 +32,20 @@ OUT = Path("reports") / "notebooks"
               help="English-Spanish pairs of Tatoeba, which notebook 3 needs.")  # fmt: skip
 @set_option
 @seeds_option
+@name_option
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--retry", is_flag=True, help="Start runs again that failed.")
 @click.option("--open/--no-open", "opened", default=False, show_default=True,
               help="Show the page in a browser.")  # fmt: skip
 def command(
-    out: Path,
+    out: Path | None,
     runs_root: Path,
     quick: bool,
     only: tuple[str, ...],
     data_file: Path | None,
     overrides: tuple[str, ...],
     seeds: int | None,
+    label: str | None,
     workers: int | None,
     retry: bool,
     opened: bool,
@@ -58,10 +62,15 @@ def command(
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
     from headtohead.notebooks import editions, write_page
+    from headtohead.project import reports_folder
 
     if data_file is not None and not data_file.is_file():
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; name a file of pairs")
-    made = editions(quick=quick, data_file=data_file, overrides=overrides, seeds=seeds)
+    out = out or reports_folder(runs_root) / "notebooks"
+    made = editions(
+        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label,
+        folder=out / EDITIONS,
+    )  # fmt: skip
     complete = True
     for one in list(_chosen(made, only)):
         complete &= _run(one, runs_root, out, workers, retry)
@@ -104,23 +113,29 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
         return True
     for recipe, reason in edition.left_out.items():
         click.echo(f"{name}: without {recipe}: not run: {reason}")
-    file = edition.write(out / "experiments")
+    file = edition.write(out / EDITIONS)
     if is_done(edition, runs, out):
         click.echo(f"{name}: done")
         return True
     click.echo(f"{name}: {edition.experiment.asks}")
     said: list[str] = []
-    result = api.run(
-        file,
-        overrides=edition.overrides,
-        runs=runs,
-        reports=out,
-        workers=workers,
-        retry=retry,
-        tracking=False,
-        watcher=make_watcher(),
-        say=said.append,
-    )
+    try:
+        result = api.run(
+            file,
+            overrides=edition.overrides,
+            seeds=edition.seeds,
+            runs=runs,
+            reports=out,
+            workers=workers,
+            retry=retry,
+            tracking=False,
+            watcher=make_watcher(),
+            say=said.append,
+        )
+    except KeyboardInterrupt:
+        click.echo(f"{name}: {said[-1] if said else 'interrupted'}", err=True)
+        raise
     if not result.complete:
-        click.echo(f"{name}: {said[-1]}", err=True)
+        for line in said:
+            click.echo(f"{name}: {line}", err=True)
     return result.complete

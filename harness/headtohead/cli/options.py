@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,33 @@ set_option: Decorator = click.option(
 seeds_option: Decorator = click.option(
     "--seeds", type=int, metavar="N", help="Number of replicates, instead of the file's."
 )
+name_option: Decorator = click.option(
+    "--name", "label", metavar="LABEL",
+    help="Add LABEL to the experiment's name: its runs and report are kept apart.",
+)  # fmt: skip
+max_runs_option: Decorator = click.option(
+    "--max-runs", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
+    help="Refuse an experiment with more runs.",
+)  # fmt: skip
+
+
+def _runs_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
+    """Return the runs folder of the experiment that the command is called with."""
+    from headtohead.project import runs_folder
+
+    # Without --runs this is called after the arguments have been read.
+    named = context.params.get("experiment") or context.params.get("target")
+    return runs_folder(named or next(iter(context.params.get("experiments", ())), None), given)
+
+
 runs_option: Decorator = click.option(
-    "--runs", "runs_root", type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("H2H_RUNS", "runs")), show_default="runs",
+    "--runs", "runs_root", type=click.Path(path_type=Path), callback=_runs_root,
+    show_default="runs in the project root",
     help="Folder of run directories.",
 )  # fmt: skip
 reports_option: Decorator = click.option(
     "--reports", "reports_root", type=click.Path(path_type=Path),
-    default=lambda: Path(os.environ.get("H2H_REPORTS", "reports")), show_default="reports",
-    help="Folder of reports.",
+    show_default="reports beside the runs folder", help="Folder of reports.",
 )  # fmt: skip
 plugin_option: Decorator = click.option(
     "--plugin", "plugin_files", multiple=True, type=click.Path(path_type=Path), metavar="FILE",

@@ -12,6 +12,8 @@ import click
 
 from headtohead.cli.options import (
     experiment_argument,
+    max_runs_option,
+    name_option,
     plugin_option,
     runs_option,
     seeds_option,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 @experiment_argument
 @set_option
 @seeds_option
+@name_option
+@max_runs_option
 @runs_option
 @plugin_option
 @click.option("--fresh", is_flag=True, help="Take no run that exists for done.")
@@ -37,6 +41,8 @@ def command(
     experiment: Path,
     overrides: tuple[str, ...],
     seeds: int | None,
+    label: str | None,
+    max_runs: int,
     runs_root: Path,
     plugin_files: tuple[Path, ...],
     fresh: bool,
@@ -44,17 +50,23 @@ def command(
 ) -> None:
     """Show what EXPERIMENT would run, what is done, what is refused and why, and what it costs."""
     with _garbage_left_alone():
-        from headtohead import plugins
         from headtohead.experiment.loading import load_file
+
+        # Errors of the file are raised before torch is loaded.
+        loaded = load_file(experiment, overrides, seeds, max_runs, label)
+        from headtohead import plugins
         from headtohead.experiment.plan import make_plan
+        from headtohead.experiment.replacing import replaced_results
 
         registry = plugins.use_files(plugin_files)
-        loaded = load_file(experiment, overrides, seeds)
         plan = make_plan(loaded, registry, runs_root, fresh=fresh)
+        refused = replaced_results(plan, registry)
     if form == "json":
         _print_json(plan)
     else:
         _print_text(plan)
+        if refused:
+            click.echo(f"\nh2h run refuses this: {refused}")
 
 
 @contextmanager

@@ -29,7 +29,10 @@ def describe_end(folder: StackFolder, code: int) -> str:
         return f"{record.variant}: {runs}"
     if code == exits.BUSY:
         return f"{record.variant}: another process is at work on it; waiting"
-    if code == exits.OOM:
+    left = len(folder.open_runs())
+    if code == exits.OOM and left > 1:
+        return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
+    if code == exits.OOM and left == 1:
         return f"{record.variant}: out of memory; trying in {record.micro_batch} pieces"
     others = sorted({f"{s['state']} ({s['reason']})" for s in found if s["state"] != states.DONE})
     return f"{record.variant}: {runs}; {'; '.join(others)}"
@@ -95,7 +98,7 @@ class Bars:
         """Read how far the stacks are."""
         done = 0.0
         for folder in self.folders:
-            if folder.path.name in self.finished:
+            if folder.path.name in self.finished or not folder.path.exists():
                 done += 1.0
             elif progress := folder.read_progress():
                 done += 0.98 * progress["step"] / max(1, progress["steps"])
@@ -103,6 +106,9 @@ class Bars:
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print how a stack ended above the bar."""
+        if folder not in self.folders:  # a part of a stack that was divided
+            self.folders.append(folder)
+            self.bar.update(self.task, total=len(self.folders))
         if code not in {exits.BUSY, exits.OOM}:
             self.finished.add(folder.path.name)
         self.bar.console.print(describe_end(folder, code), highlight=False, markup=False)

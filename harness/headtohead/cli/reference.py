@@ -28,7 +28,8 @@ def cli_page() -> str:
         "Made from the program by `make docs`. Exit codes: 0 done, 1 a run failed or something is "
         "missing, 2 bad input. `H2H_RUNS`, `H2H_REPORTS` and `H2H_CACHE` in the environment name "
         "the folders of runs, reports and data where no option does; `MLFLOW_TRACKING_URI` names "
-        "the MLflow store.",
+        "the MLflow store, and `H2H_SHIPPING_SECONDS` how long `h2h run` goes on shipping to it "
+        "after the answer (60).",
         "",
         *_help(main, None),
     ]

@@ -26,17 +26,24 @@ if TYPE_CHECKING:
     help="Take the runs from an MLflow store instead of the runs folder.",
 )  # fmt: skip
 def command(
-    experiment: Path, runs_root: Path, reports_root: Path, allow_partial: bool, store: str | None
+    experiment: Path,
+    runs_root: Path,
+    reports_root: Path | None,
+    allow_partial: bool,
+    store: str | None,
 ) -> None:
     """Write the report of EXPERIMENT, given as its file, its name or its folder."""
+    from headtohead.project import reports_folder
+
+    root = reports_folder(runs_root, reports_root)
     if store is None:
         from headtohead.experiment.progress import find_experiment
         from headtohead.reporting import write_report
 
         folder = find_experiment(experiment, runs_root)
-        paths = write_report(folder, reports_root, allow_partial=allow_partial)
+        paths = write_report(folder, root, allow_partial=allow_partial)
     else:
-        paths = _from_store(experiment, store, reports_root, allow_partial)
+        paths = _from_store(experiment, store, root, allow_partial)
     click.echo(paths.answer)
     click.echo(f"report:   {paths.html}")
     click.echo(f"markdown: {paths.markdown}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import click
 from headtohead.cli.options import (
     experiment_argument,
     launcher_options,
+    max_runs_option,
+    name_option,
     plugin_option,
     read_launcher_options,
     reports_option,
@@ -23,6 +26,8 @@ from headtohead.cli.options import (
 @experiment_argument
 @set_option
 @seeds_option
+@name_option
+@max_runs_option
 @runs_option
 @reports_option
 @plugin_option
@@ -44,8 +49,10 @@ def command(
     experiment: Path,
     overrides: tuple[str, ...],
     seeds: int | None,
+    label: str | None,
+    max_runs: int,
     runs_root: Path,
-    reports_root: Path,
+    reports_root: Path | None,
     plugin_files: tuple[Path, ...],
     device: str,
     workers: int | None,
@@ -71,6 +78,8 @@ def command(
         experiment,
         overrides=overrides,
         seeds=seeds,
+        name=label,
+        max_runs=max_runs,
         runs=runs_root,
         reports=reports_root,
         device=device,
@@ -84,7 +93,16 @@ def command(
         tracking=not no_tracking,
         allow_partial=allow_partial,
         watcher=make_watcher(),
-        command="h2h " + " ".join(sys.argv[1:]),
+        command=_command(experiment, runs_root),
         say=click.echo,
     )
     sys.exit(0 if result.complete else 1)
+
+
+def _command(experiment: Path, runs_root: Path) -> str:
+    """Return the command as it is typed in the project root."""
+    from headtohead.project import in_project
+
+    words = [in_project(experiment, runs_root) if word == str(experiment) else word
+             for word in sys.argv[1:]]  # fmt: skip
+    return shlex.join(["h2h", *words])

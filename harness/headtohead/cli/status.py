@@ -25,17 +25,18 @@ def command(experiment: Path, runs_root: Path, form: str) -> None:
     """Show the state of every run of EXPERIMENT, given as its file, its name or its folder."""
     from headtohead.experiment.progress import find_experiment, read_progress
 
-    progress = read_progress(find_experiment(experiment, runs_root))
+    folder = find_experiment(experiment, runs_root)
+    progress = read_progress(folder)
     if form == "json":
         import json
 
         records = [run.__dict__ for run in progress.runs]
         click.echo(json.dumps({"name": progress.name, "runs": records}, ensure_ascii=False))
     else:
-        _print_text(progress)
+        _print_text(progress, folder)
 
 
-def _print_text(progress: Progress) -> None:
+def _print_text(progress: Progress, folder: Path) -> None:
     from headtohead.cli.tables import print_table
 
     counts = Counter(run.state for run in progress.runs)
@@ -54,7 +55,7 @@ def _print_text(progress: Progress) -> None:
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
     for slug, other in progress.equal.items():
         click.echo(f"{slug} = {other} by construction")
-    _print_unfinished(progress)
+    _print_unfinished(progress, folder)
 
 
 def _cell(run: RunProgress) -> str:
@@ -68,10 +69,17 @@ def _cell(run: RunProgress) -> str:
     return f"{steps}{left}"
 
 
-def _print_unfinished(progress: Progress) -> None:
+def _print_unfinished(progress: Progress, folder: Path) -> None:
+    from headtohead.runs.failures import failure_lines, next_step
+
     bad = progress.with_state("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
     if bad:
         click.echo("\nnot finished well:")
     for run in bad:
         reason = f": {run.reason}" if run.reason else ""
         click.echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
+    for line in failure_lines(folder, [run.directory for run in bad]):
+        click.echo(line)
+    step = next_step(Counter(run.state for run in bad), "the same h2h run")
+    if step:
+        click.echo(step)

@@ -6,27 +6,22 @@ from pathlib import Path
 
 import click
 
+from headtohead.cli.options import reports_option, runs_option
+
 
 @click.command()
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option(
-    "--runs",
-    "runs_root",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="H2H_RUNS",
-    show_default=True,
-    help="Folder of the runs.",
-)
-@click.option("--reports", type=click.Path(path_type=Path), help="Folder of the reports.")
+@runs_option
+@reports_option
 @click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else beside the runs.")
 def command(
-    experiments: tuple[str, ...], runs_root: Path, reports: Path | None, uri: str | None
+    experiments: tuple[str, ...], runs_root: Path, reports_root: Path | None, uri: str | None
 ) -> None:
-    """Ship to MLflow what is missing there, of the named experiments or of all.
+    """Ship to MLflow what is missing there, of the named experiments or of all in the runs folder.
 
     It may be typed at any time and any number of times: a run is never shipped twice.
     """
+    from headtohead.project import next_command
     from headtohead.tracking import environment
     from headtohead.tracking.serving import server_of
     from headtohead.tracking.shipping import ship
@@ -36,20 +31,22 @@ def command(
     uri = uri or default_uri(runs_root)
     incomplete = False
     for folder in _folders(runs_root, experiments):
-        report = ship(folder, uri, reports_root=reports)
+        report = ship(folder, uri, reports_root=reports_root)
         click.echo(report.line())
         for line in (*report.failures, *report.notes):
             click.echo(f"  {line}", err=True)
         click.echo(f"  {report.link(server_of(uri))}")
         incomplete |= not report.complete
     if not uri.startswith("http"):
-        click.echo(f"store: {readable(uri)}; the links open while h2h ui runs")
+        ui = next_command("ui", None, runs_root)
+        click.echo(f"store: {readable(uri)}; the links open while {ui} runs")
     if incomplete:
         raise SystemExit(1)
 
 
 def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     from headtohead.errors import HeadToHeadError, nearest
+    from headtohead.paths import inside
     from headtohead.tracking.rundirs import study_folders
 
     known = {folder.name: folder for folder in study_folders(runs_root)}
@@ -59,4 +56,4 @@ def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     for name in names:
         if name not in known:
             raise HeadToHeadError(f"no experiment '{name}' in '{runs_root}'{nearest(name, known)}")
-    return [known[name] for name in names] if names else list(known.values())
+    return [inside(runs_root, name) for name in names or known]

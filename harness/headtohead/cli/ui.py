@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 
+from headtohead.cli.options import runs_option
+
 
 @click.command()
-@click.option(
-    "--runs",
-    "runs_root",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    envvar="H2H_RUNS",
-    show_default=True,
-    help="Folder of the runs.",
-)
+@runs_option
 @click.option("--port", type=int, default=5000, show_default=True, help="Port on this machine.")
 @click.option("--no-browser", is_flag=True, help="Only print the links.")
 def command(runs_root: Path, port: int, no_browser: bool) -> None:
@@ -26,7 +24,7 @@ def command(runs_root: Path, port: int, no_browser: bool) -> None:
     started: the links lead to that server.
     """
     from headtohead.tracking import environment
-    from headtohead.tracking.serving import Server, server_of, study_links
+    from headtohead.tracking.serving import Server, ended_by_signals, server_of, study_links
     from headtohead.tracking.store import default_uri
 
     environment.require(str(runs_root))
@@ -35,7 +33,7 @@ def command(runs_root: Path, port: int, no_browser: bool) -> None:
     if uri.startswith("http"):
         _tell(links, no_browser)
         return
-    with Server(uri, port) as server:
+    with ended_by_signals(), Server(uri, port) as server:
         _tell(links or {"(no study yet)": server.address}, no_browser)
         click.echo("Ctrl-C ends it")
         server.wait()
@@ -45,4 +43,17 @@ def _tell(links: dict[str, str], no_browser: bool) -> None:
     for study, link in links.items():
         click.echo(f"{study}: {link}")
     if links and not no_browser:
-        click.launch(next(iter(links.values())))
+        _open(next(iter(links.values())))
+
+
+def _open(link: str) -> None:
+    """Open a link in the user's browser, where there is one; the links are printed anyway."""
+    if sys.platform in {"darwin", "win32"}:
+        click.launch(link)
+    elif any(name in os.environ for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")):
+        tool = shutil.which("xdg-open")
+        if tool is not None:
+            subprocess.Popen(
+                [tool, link], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip

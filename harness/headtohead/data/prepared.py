@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -77,6 +78,11 @@ class PreparedData:
     record: dict[str, Any]
     fingerprint: str
     tokenisers: Mapping[Side, Tokeniser]
+
+    @cached_property
+    def longest_target(self) -> int:
+        """Tokens of the longest training target, boundary tokens included."""
+        return max(len(ids) for ids in self.splits["train"].target)
 
     def tokenise(self, text: str, side: Side) -> list[int]:
         """Return the ids of a raw text as the splits hold them, boundary tokens included."""

@@ -34,7 +34,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.experiment.identity import identity_fields
 from headtohead.experiment.schema import DataConfig
 
-FORMAT = 2
+FORMAT = 3
 """Raise it whenever preparing the same corpus gives something else."""
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ EVIDENCE: dict[str, Evidence] = {
     one.fault: one
     for one in (
         splits.nothing_held_out,
-        splits.leaky_split,
+        splits.split_by_rows,
         letters.letters_destroyed,
         dropped_words.words_dropped,
         boundaries.no_start_no_stop,

@@ -19,12 +19,15 @@ from headtohead.evidence.targets import label, recipe_config
 from headtohead.experiment.faults import Fault, faults_of
 from headtohead.experiment.schema import RunConfig
 from headtohead.model.operations import one_thread
-from headtohead.plugins import Registered, Registry
+from headtohead.plugins import Registered, Registry, current
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
 from headtohead.testing.smallest import smallest
 
 FEW = 100
+
+RAISED = "raised "
+"""How the reason of a finding begins where the entry raised an error."""
 
 Outcome = Literal["holds", "broken", "broken as named", "does not apply"]
 
@@ -41,6 +44,7 @@ class Finding:
         reason: What the number is, or why the invariant does not apply.
         because: The choice that is known to break it, where it is broken as named.
         example: The smallest that shows the breach: what moved which number by how much.
+        error: The error that the entry raised, with its location, if it raised one.
     """
 
     invariant: str
@@ -50,6 +54,7 @@ class Finding:
     reason: str
     because: str | None = None
     example: str | None = None
+    error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data; JSON has neither infinity nor NaN, so these become null."""
@@ -169,8 +174,7 @@ def ask(invariant: Invariant, subject: Subject) -> Verdict:
     try:
         return invariant(subject)
     except Exception as error:
-        reason = " ".join(str(error).split())
-        return Verdict("broken", None, f"raised {type(error).__name__}: {reason}")
+        return Verdict("broken", None, f"{RAISED}{current().describe(error)}")
 
 
 def _example(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
@@ -191,4 +195,5 @@ def finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding
         f"{verdict.reason} (beside {beside})" if beside else verdict.reason,
         verdict.because,
         verdict.shown,
+        verdict.reason.removeprefix(RAISED) if verdict.reason.startswith(RAISED) else None,
     )

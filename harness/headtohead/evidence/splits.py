@@ -35,12 +35,12 @@ def nothing_held_out(case: Case) -> Iterator[Fact]:
         )
 
 
-@shows("leaky split")
-def leaky_split(case: Case) -> Iterator[Fact]:
+@shows("split by rows")
+def split_by_rows(case: Case) -> Iterator[Fact]:
     """Measure the leak of the split that is used."""
     leak = float(case.data.record["leak"])
     yield Fact(
-        "leaky split",
+        "split by rows",
         f"{percent(leak)} of the test pairs have a source sentence that is also trained on, with "
         "another translation or the same",
         {"leak": leak},

@@ -24,7 +24,7 @@ from headtohead.experiment.contrasts import Factorial, factor_contrasts
 from headtohead.experiment.draft import FAMILIES, Draft, assignment_order
 from headtohead.experiment.identity import canonical
 from headtohead.experiment.labels import Scalar, label_at, slug_of, title_of
-from headtohead.experiment.loading import LoadedExperiment
+from headtohead.experiment.loading import LoadedExperiment, refuse_many_runs
 from headtohead.experiment.path import Path, choices_between, lay_path
 from headtohead.experiment.places import Place, shown
 from headtohead.experiment.published import published_record
@@ -361,6 +361,10 @@ class _PathDesign:
 
     def _design(self, path: Path, axes: tuple[str, ...], notes: Sequence[str]) -> Design:
         points = list(path.points.values())
+        refuse_many_runs(
+            self.loaded.path, self.loaded.file, sum(not one.refusal for one in points),
+            len(self.loaded.seeds), self.loaded.max_runs,
+        )  # fmt: skip
         return Design(
             axes=axes,
             variants=tuple(

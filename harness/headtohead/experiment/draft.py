@@ -11,10 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.experiment.places import FieldPath, Place, Source, shown
-from headtohead.experiment.schema import DataConfig, EvaluateConfig, ModelConfig, TrainConfig
+from headtohead.experiment.places import FieldPath, Place, Source, located, shown
+from headtohead.experiment.schema import (
+    DataConfig,
+    EvaluateConfig,
+    FilePath,
+    ModelConfig,
+    TrainConfig,
+)
 from headtohead.experiment.wording import section_of
 from headtohead.families.entry import ROLES, Entry
 from headtohead.plugins import Registry
@@ -29,6 +36,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
 DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
 
 _INSTEAD = {"epochs": "steps", "steps": "epochs"}
+
+_NO_FIELDS: dict[FieldPath, str] = {
+    ("train", "device"): "the device is not a field of an experiment; remove 'device' and type "
+    "h2h run --device cpu",
+}
+"""Errors for names that are options of a command."""
 
 
 @dataclass
@@ -213,6 +226,8 @@ class Draft:
             raise place.error(
                 f"unknown field '{name}' of dataset '{dataset}'{nearest(name, fields)}"
             )
+        if place.source.folder is not None and _holds_paths(known[name]):
+            value = located(value, place.source.folder)
         self.dataset_options[name] = value
         self._mark(("data", "options", name), place)
 
@@ -228,7 +243,8 @@ class Draft:
         name, rest = path[0], path[1:]
         if name not in model.model_fields:
             known = [one for one in model.model_fields if (*above, one) != ("data", "options")]
-            raise place.error(f"unknown field '{name}'{nearest(name, known)}")
+            unknown = f"unknown field '{name}'{nearest(name, known)}"
+            raise place.error(_NO_FIELDS.get((*above, name), unknown))
         here = (*above, name)
         inner = section_of(model.model_fields[name].annotation)
         if inner is None and rest:
@@ -248,6 +264,10 @@ class Draft:
 def assignment_order(key: str) -> tuple[int, bool]:
     """Sort dotted keys: a whole before its parts, a dataset before its options."""
     return key.count("."), key != "data.dataset"
+
+
+def _holds_paths(option: FieldInfo) -> bool:
+    return any(isinstance(mark, FilePath) for mark in option.metadata)
 
 
 def _named(value: Any, place: Place, expected: str) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.places import dotted
 from headtohead.experiment.shared_text import SharedText
+from headtohead.paths import inside
 from headtohead.runs import states
+from headtohead.runs.leases import observe
 
 _COMPARED = ("config", "data")
 """What of ``run.json`` is only compared; of 10,000 runs it would fill the memory."""
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
-
-INTERRUPTED = "INTERRUPTED"
-"""Shown for a run whose status says RUNNING or CLAIMED while its process is gone."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +32,7 @@ class Found:
     path: Path
     record: Mapping[str, Any]
     status: Mapping[str, Any]
-
-    @property
-    def state(self) -> str:
-        """The state, a dead process told from a live one."""
-        state = str(self.status.get("state", states.PLANNED))
-        gone = state in (states.CLAIMED, states.RUNNING) and not is_alive(self.status)
-        return INTERRUPTED if gone else state
+    state: str
 
     @property
     def reference(self) -> str:
@@ -81,11 +73,12 @@ class ExistingRuns:
         return min(results, key=lambda one: (one.state != states.DONE, one.reference), default=None)
 
     def _read(self, name: tuple[str, str]) -> Found | None:
-        path = os.path.join(self.root, *name)
+        path = inside(self.root, *name)
         record = read_json(f"{path}/run.json", self._text.parse)
         if record is None:
             return None
-        return Found(*name, Path(path), record, read_json(f"{path}/status.json") or {})
+        status, state = observe(path, lambda: read_json(f"{path}/status.json") or {})
+        return Found(*name, path, record, status, state)
 
 
 def read_json(path: str | Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any] | None:
@@ -133,22 +126,6 @@ def refuse_difference(found: Found, identity: Mapping[str, Any], agreed: object 
             f"{found.path / 'run.json'} has the key of the planned run but another "
             f"{dotted(where)}; it was changed by hand or damaged, move its directory away"
         )
-
-
-def is_alive(status: Mapping[str, Any]) -> bool:
-    """Tell whether the process that wrote a status lives; of another host it is assumed."""
-    if status.get("host") not in (None, socket.gethostname()):
-        return True
-    pid = status.get("pid")
-    if not isinstance(pid, int) or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _difference(

@@ -41,8 +41,8 @@ def _data(config: RunConfig, registry: Registry) -> Iterator[Fault]:
         )  # fmt: skip
     if data.split == "row":
         yield Fault(
-            "leaky split", "data.split",
-            "sentences of the test set are also trained on, with another translation",
+            "split by rows", "data.split",
+            "a sentence with several translations can be both in training and in the test set",
         )  # fmt: skip
     if data.normalise == "ascii-fold":
         yield Fault(

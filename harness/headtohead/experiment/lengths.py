@@ -1,4 +1,4 @@
-"""What a plan says of a test that is longer than training: what cannot be written, or be told."""
+"""The decoding limit of a run, and notes on test sentences that are longer than training."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ from headtohead.data import PreparedData
 from headtohead.experiment.schema import STEPWISE, RunConfig
 
 
+def decoding_limit(config: RunConfig, longest_target: int) -> int:
+    """Return the maximum number of tokens of a translation that is generated token by token.
+
+    It is ``evaluate.max_length`` or, by default, 1.5 times the labels of the longest training
+    target, at least 4.
+
+    Args:
+        config: The run's configuration.
+        longest_target: Tokens of the longest training target, boundary tokens included.
+    """
+    labels = longest_target - (config.train.target == "next")
+    return config.evaluate.max_length or max(4, labels * 3 // 2)
+
+
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
     """Return notes on test sentences beyond the lengths of training.
 
-    A translation ends at ``evaluate.max_length`` at the latest: a longer reference cannot be met,
+    A translation ends at the decoding limit at the latest: a longer reference cannot be met,
     whatever the variant. And where no bucket ends with the longest source of training, one bucket
     holds both lengths that were trained on and lengths that were not.
     """
     train, test = data.splits["train"], data.splits["test"]
     notes = []
     if config.evaluate.decode in STEPWISE:
-        written = config.evaluate.max_length or _default_longest(data)
+        written = decoding_limit(config, data.longest_target)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
         lost = sum(length > written for length in shortest)
         if lost and config.data.tokens == "word":
@@ -34,9 +48,3 @@ def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
             f"give a bound at {seen} to tell lengths that were trained on from others"
         )
     return notes
-
-
-def _default_longest(data: PreparedData) -> int:
-    """Return the most words of a translation where the file does not say, as in evaluation."""
-    longest = max(len(ids) for ids in data.splits["train"].target) - 1
-    return max(4, longest * 3 // 2)

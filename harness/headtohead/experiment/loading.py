@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,15 @@ from headtohead.experiment.yaml_text import dump, parse
 
 Model = TypeVar("Model", bound=BaseModel)
 
+MAX_RUNS = 100_000
+"""Runs of an experiment, those of its sweep included, unless the user raises the limit."""
+
+MAX_SEED = 1_000_000
+"""Largest seed of an experiment; the sweep of ``tune`` uses larger ones."""
+
+SWEEP_LABEL = "tuning"
+"""A sweep is an experiment of its own, with this label."""
+
 
 @dataclass(frozen=True)
 class Override:
@@ -27,6 +38,7 @@ class Override:
     path: tuple[str, ...]
     value: Any
     place: Place
+    text: str
 
 
 @dataclass(frozen=True)
@@ -40,14 +52,29 @@ class LoadedExperiment:
     source: Source
     seeds: tuple[int, ...]
     overrides: tuple[Override, ...] = ()
+    max_runs: int = MAX_RUNS
+    seeds_option: str | None = None
+    label: str | None = None
 
     def place(self, *parts: str | int) -> Place:
         """Return the place of a field, for errors."""
         return Place(self.source, parts)
 
+    @property
+    def run_options(self) -> list[str]:
+        """The options of ``h2h run`` that were given beside the file, quoted for a shell."""
+        words = [word for one in self.overrides for word in ("--set", one.text)]
+        words += [] if self.seeds_option is None else ["--seeds", self.seeds_option]
+        words += [] if self.label is None else ["--name", self.label]
+        return [shlex.quote(word) for word in words]
+
 
 def load_file(
-    path: Path | str, overrides: Sequence[str] = (), seeds: str | int | Sequence[int] | None = None
+    path: Path | str,
+    overrides: Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+    max_runs: int = MAX_RUNS,
+    label: str | None = None,
 ) -> LoadedExperiment:
     """Read an experiment file and apply ``--set`` and ``--seeds``.
 
@@ -55,11 +82,13 @@ def load_file(
         path: The file; its stem names the experiment.
         overrides: ``"model.d_model=64"``, the value in YAML.
         seeds: Replaces the file's seeds: a number, a list, or either as YAML text.
+        max_runs: Maximum number of runs, counted before the design is expanded.
+        label: Added to the experiment's name, after a hyphen.
 
     Raises:
         HeadToHeadError: For every fault of the file, in one line.
     """
-    return load_text(_read(Path(path)), Path(path), overrides, seeds)
+    return load_text(_read(Path(path)), Path(path), overrides, seeds, max_runs, label)
 
 
 def load_mapping(
@@ -77,10 +106,12 @@ def load_text(
     path: Path,
     overrides: Sequence[str] = (),
     seeds: str | int | Sequence[int] | None = None,
+    max_runs: int = MAX_RUNS,
+    label: str | None = None,
 ) -> LoadedExperiment:
     """Check the text of an experiment file."""
     value, lines = parse(text, str(path))
-    source = Source(str(path), lines)
+    source = Source(str(path), lines, path.parent.resolve())
     if value is None:
         raise HeadToHeadError(f"{path}: the file is empty; it needs at least 'question'")
     root = Place(source)
@@ -88,15 +119,51 @@ def load_text(
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
     file = checked(ExperimentFile, value, lambda path: root.child(*path))
     given = _seeds_option(seeds) if seeds is not None else (file.seeds, root.child("seeds"))
+    number = given[0] if isinstance(given[0], int) else len(given[0])
+    refuse_many_runs(path, file, count_combinations(file), number, max_runs)
     return LoadedExperiment(
-        name=experiment_name(path),
+        name=labelled(experiment_name(path), label),
         path=path,
         text=text,
         file=file,
         source=source,
         seeds=seed_list(*given),
         overrides=tuple(read_override(text) for text in overrides),
+        max_runs=max_runs,
+        seeds_option=None if seeds is None else str(seeds),
+        label=label,
     )
+
+
+def count_combinations(file: ExperimentFile) -> int:
+    """Return the number of combinations of axis values, without expanding them; 1 of a path."""
+    found = 0
+    for block in file.design:
+        found += math.prod(map(len, block.product.values())) if block.product is not None else 0
+        found += sum(map(len, (block.one_at_a_time or {}).values()))
+        found += max(map(len, (block.zip or {}).values()), default=0)
+    return max(1, found)
+
+
+def refuse_many_runs(
+    path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int
+) -> None:
+    """Refuse an experiment whose runs, those of its sweep included, are more than the limit.
+
+    Raises:
+        HeadToHeadError: Naming the numbers, and the option that raises the limit.
+    """
+    runs = variants * seeds
+    text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
+    if file.tune:
+        settings = math.prod(map(len, file.tune.values()))
+        runs += variants * settings * file.tune_seeds
+        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
+    if runs > max_runs:
+        raise HeadToHeadError(
+            f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer "
+            f"values, or raise the limit: --max-runs {runs}"
+        )
 
 
 def checked(
@@ -115,11 +182,15 @@ def seed_list(seeds: int | Sequence[int], place: Place) -> tuple[int, ...]:
     numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise place.error(f"at least one seed is needed, got {shown(seeds)}")
+    known: set[int] = set()
     for position, seed in enumerate(numbers):
-        if seed < 1:
-            raise place.child(position).error(f"seeds are whole numbers from 1, got {seed}")
-        if seed in numbers[:position]:
+        if not 1 <= seed <= MAX_SEED:
+            raise place.child(position).error(
+                f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}"
+            )
+        if seed in known:
             raise place.child(position).error(f"seed {seed} stands twice; each is one replicate")
+        known.add(seed)
     return numbers
 
 
@@ -129,6 +200,26 @@ def experiment_name(path: Path) -> str:
     if not name:
         raise HeadToHeadError(f"{path}: the file's name has no letters to name the experiment by")
     return name
+
+
+def labelled(name: str, label: str | None) -> str:
+    """Return the name of an experiment with its label.
+
+    Raises:
+        HeadToHeadError: If the label cannot be part of a folder's name, or is the one of sweeps.
+    """
+    if label is None:
+        return name
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", label):
+        raise HeadToHeadError(
+            f"--name {label}: '{label}' cannot be part of an experiment's name; use letters and "
+            "digits, and . _ - between them"
+        )
+    if label == SWEEP_LABEL:
+        raise HeadToHeadError(
+            f"--name {label}: '{name}-{label}' is the name of the sweep; give another label"
+        )
+    return f"{name}-{label}"
 
 
 def _read(path: Path) -> str:
@@ -155,7 +246,8 @@ def read_override(text: str) -> Override:
     if not equals or not name.strip():
         raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
     parsed, _ = parse(value, label)
-    return Override(tuple(name.strip().split(".")), parsed, Place(Source(label)))
+    place = Place(Source(label, folder=Path.cwd()))
+    return Override(tuple(name.strip().split(".")), parsed, place, text)
 
 
 def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], Place]:

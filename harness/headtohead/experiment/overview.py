@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from headtohead.experiment.faults import Fault
 from headtohead.experiment.labels import text
 from headtohead.experiment.planned import Plan, PlannedVariant
+from headtohead.runs import states
 
 COLUMNS = ("variant", "runs", "parameters", "non-embedding", "attention", "FLOPs/token", "d_ff",
            "width", "path")  # fmt: skip
@@ -36,7 +38,10 @@ class Overview:
 
 def overview(plan: Plan) -> Overview:
     """Return what a plan would run, what is done, what is refused and why, and what it costs."""
-    lines = [_data_line(plan), *_path_lines(plan), *_tuning_lines(plan), _runs_line(plan)]
+    lines = [
+        _project_line(plan), _data_line(plan), *_path_lines(plan), *_tuning_lines(plan),
+        _runs_line(plan),
+    ]  # fmt: skip
     if plan.remaining:
         lines.append(f"time: {plan.estimate.words}")
     sections = {
@@ -51,7 +56,7 @@ def overview(plan: Plan) -> Overview:
             for run in plan.runs if run.state in UNFINISHED
         ),
         "faults, shown with every result": _faults(plan),
-        "notes": plan.notes,
+        "notes": (*plan.notes, *(family.words for family in plan.power)),
     }  # fmt: skip
     return Overview(
         heading=f"{plan.name}: {plan.loaded.file.question}",
@@ -59,6 +64,12 @@ def overview(plan: Plan) -> Overview:
         rows=tuple(_row(plan, one) for one in _listed(plan)),
         sections={heading: told for heading, told in sections.items() if told},
     )
+
+
+def _project_line(plan: Plan) -> str:
+    """Return the project root, with the folder in which runs are looked for."""
+    runs = plan.runs_root.resolve()
+    return f"project: {runs.parent} (runs in {runs})"
 
 
 def _listed(plan: Plan) -> tuple[PlannedVariant, ...]:
@@ -75,10 +86,11 @@ def _path_lines(plan: Plan) -> list[str]:
         return []
     points = [point for point in path.points.values() if not point.refusal]
     inside = len(path.inside())
+    command = shlex.join(["h2h", "plan", str(plan.loaded.path), "--format", "json"])
     return [
         f"path: {' to '.join(path.names)}, {len(path.choices)} choices, {len(path.walks)} orders; "
         f"{len(points)} points: 2 ends, {len(points) - 2 - inside} single differences, {inside} "
-        "inside walks (h2h plan --format json lists them)"
+        f"inside walks ({command} lists them)"
     ]
 
 
@@ -165,7 +177,8 @@ def _runs_line(plan: Plan) -> str:
 
 def _left(plan: Plan) -> str:
     if not plan.remaining:
-        return "nothing to run"
+        failed = any(run.state in states.FINAL - states.RESULTS for run in plan.runs)
+        return "nothing to run without --retry" if failed else "nothing to run"
     return f"{len(plan.remaining)} to run in {len(plan.stacks)} stacks"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -16,10 +18,12 @@ class Source:
     """A text that values come from: an experiment file, a ``--set`` option, a recipe.
 
     ``lines`` holds the line of each field; it is empty where there are no lines to speak of.
+    ``folder`` is where relative paths among the values start; None leaves them as they are.
     """
 
     label: str
     lines: Mapping[FieldPath, int] = field(default_factory=dict)
+    folder: Path | None = None
 
     def line(self, path: FieldPath) -> int | None:
         """Return the line of the field, or of the nearest field around it that has one."""
@@ -49,6 +53,15 @@ class Place:
         line = self.source.line(self.path)
         label = self.source.label if line is None else f"{self.source.label}:{line}"
         return f"{label}: {dotted(self.path)}" if self.path else label
+
+
+def located(value: Any, folder: Path) -> Any:
+    """Return a path, or each path of a list, made absolute; an address is left as it is."""
+    if isinstance(value, list | tuple):
+        return [located(one, folder) for one in value]
+    if not isinstance(value, str) or "://" in value:
+        return value
+    return os.path.abspath(folder / Path(value).expanduser())
 
 
 def dotted(path: Iterable[str | int]) -> str:

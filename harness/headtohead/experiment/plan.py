@@ -30,7 +30,7 @@ from headtohead.experiment.design import Design, Variant, expand
 from headtohead.experiment.equality import Equal, equal_variants
 from headtohead.experiment.existing import ExistingRuns, Found, read_json, refuse_difference
 from headtohead.experiment.identity import canonical, keys_of
-from headtohead.experiment.lengths import length_notes
+from headtohead.experiment.lengths import decoding_limit, length_notes
 from headtohead.experiment.loading import LoadedExperiment
 from headtohead.experiment.matching import match_variants, widths
 from headtohead.experiment.order import is_blind_to_order
@@ -174,12 +174,15 @@ class _Data:
     def count(self, config: RunConfig) -> Counts:
         return self._counter.count(config, self.sizes(config))
 
+    def decoding_limit(self, config: RunConfig) -> int:
+        return decoding_limit(config, self.of(config).longest_target)
+
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
         """Return the longest sequence that training or decoding can meet, by side."""
         longest = {"source": 1, "target": 1}
         for one in variants:
             here = reach(one.config, self.of(one.config).record["longest"])
-            written = one.config.evaluate.max_length or math.ceil(1.5 * here["target"])
+            written = self.decoding_limit(one.config)
             longest["source"] = max(longest["source"], here["source"])
             longest["target"] = max(longest["target"], here["target"], written + 1)
         return longest
@@ -207,6 +210,7 @@ def _planned(
         d_ff_asked=d_ff_asked,
         fingerprint=identity["fingerprint"],
         identity=identity,
+        decoding_limit=prepared.decoding_limit(variant.config),
         blind_to_order=is_blind_to_order(variant.config, prepared.registry),
         equal=equal,
     )
@@ -312,7 +316,7 @@ def _power(
     results: _Results,
     metric: str,
 ) -> tuple[Power, ...]:
-    """Compute what each family of contrasts can see; pairs equal by construction are no test."""
+    """Compute what each family of contrasts can detect; contrasts of equals are no tests."""
     scores = results.scores(metric)
 
     def trained(slug: str) -> str:
@@ -323,14 +327,17 @@ def _power(
         tested = []
         for contrast in (one for one in contrasts if one["kind"] == family):
             pairs = contrast.get("pairs") or [[contrast.get("variant"), contrast.get("baseline")]]
-            distinct = [(trained(left), trained(right)) for left, right in pairs]
-            if any(left != right for left, right in distinct):
-                tested.append(_averaged(distinct, scores))
+            sides = [(trained(left), trained(right)) for left, right in pairs]
+            distinct = [(left, right) for left, right in sides if left != right]
+            if distinct:
+                # equal steps of a path count, as zeros of a Shapley value
+                tested.append(_averaged(sides if family == "choice" else distinct, scores))
         if tested:
-            sides = {f"{number}{side}": values for number, both in enumerate(tested)
-                     for side, values in zip("+-", both, strict=True)}  # fmt: skip
+            averages = {f"{number}{side}": values for number, both in enumerate(tested)
+                        for side, values in zip("+-", both, strict=True)}  # fmt: skip
             names = [(f"{number}+", f"{number}-") for number in range(len(tested))]
-            found.append(power_of(family, len(tested), seeds, typical_sd(names, sides)))
+            sd = typical_sd(names, averages)
+            found.append(power_of(family, len(tested), seeds, metric, sd))
     return tuple(found)
 
 
@@ -374,7 +381,6 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     seeds = len(plan.design.seeds)
     if 1 < seeds < 6 and plan.power:
         notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")
-    notes.extend(family.words for family in plan.power)
     return tuple(notes)
 
 

@@ -23,8 +23,10 @@ from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.stacking import arrange, processors, remembered
 from headtohead.experiment.tuning import Tuning
 from headtohead.experiment.versions import versions
+from headtohead.families.launcher import Launcher
 from headtohead.model.counting import Counts
 from headtohead.plugins import current
+from headtohead.project import in_project
 from headtohead.runs import states
 
 MISSING = "MISSING"
@@ -75,6 +77,7 @@ class PlannedVariant:
     d_ff_asked: int
     fingerprint: str
     identity: Mapping[str, Any]
+    decoding_limit: int
     blind_to_order: bool
     equal: Equal | None = None
 
@@ -112,6 +115,7 @@ class PlannedVariant:
             "d_ff_asked": self.d_ff_asked,
             "match": self.variant.match,
             "path": dict(self.counts.path),
+            "decoding_limit": self.decoding_limit,
             "blind_to_order": self.blind_to_order,
             "faults": [asdict(one) for one in self.faults],
             "config": self.config.model_dump(mode="json"),
@@ -166,7 +170,7 @@ class Plan:
     @property
     def remaining(self) -> list[PlannedRun]:
         """Runs that the same command would start: not a result, not failed, not running."""
-        idle = {*states.FINAL, states.RUNNING, states.CLAIMED}
+        idle = states.FINAL | states.ACTIVE
         return [run for run in self.runs if run.state not in idle]
 
     @property
@@ -176,7 +180,9 @@ class Plan:
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         known = remembered(cache_root(), device)
-        return arrange(self, self.remaining, processors(device), device, known)
+        workers = processors(device)
+        memory = Launcher().memory(device, workers)
+        return arrange(self, self.remaining, workers, device, known, memory)
 
     def data_of(self, slug: str) -> PreparedData:
         """Return the prepared data of one variant."""
@@ -190,9 +196,12 @@ class Plan:
             "name": self.name,
             "question": file.question,
             "description": file.description,
-            "file": str(self.loaded.path),
+            "file": in_project(self.loaded.path, self.runs_root),
             "text": self.loaded.text,
-            "command": command or f"h2h run {self.loaded.path}",
+            "command": command
+            or " ".join(
+                ["h2h run", in_project(self.loaded.path, self.runs_root), *self.loaded.run_options]
+            ),
             "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             "axes": list(self.design.axes),
             "baseline": self.design.baseline,

@@ -6,22 +6,24 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from headtohead.analysis.metrics import show
 from headtohead.analysis.statistics import (
     ALPHA,
     POWER,
+    minimum_detectable_effect,
     seeds_needed,
     sign_flip_floor,
-    smallest_detectable,
 )
 
 
 @dataclass(frozen=True)
 class Power:
-    """What one family of contrasts can see.
+    """What one family of contrasts can detect.
 
-    ``effect`` is the detectable difference in standard deviations of the paired difference, at
-    Holm's first step; ``difference`` the same in the metric, once finished runs give that
-    deviation. ``floor`` is the smallest Holm-adjusted sign-flip p that these seeds can reach.
+    ``effect`` is the minimum detectable effect in standard deviations of the paired difference;
+    ``difference`` the same in the ``metric`` for the median contrast, once finished runs give its
+    standard deviation ``sd``. ``floor`` is the smallest Holm-adjusted sign-flip p that these seeds
+    can reach.
     """
 
     family: str
@@ -30,6 +32,7 @@ class Power:
     effect: float
     floor: float
     seeds_needed: int
+    metric: str
     sd: float | None
     difference: float | None
 
@@ -41,7 +44,7 @@ class Power:
             return f"{what}: one seed gives a difference but no test; use at least 2, better 6"
         seen = f"{what} on {self.seeds} seeds detect {self.effect:.2f} sd of the paired difference"
         if self.difference is not None:
-            seen += f", here {self.difference:.3g}"
+            seen += f", for the median contrast {show(self.difference, self.metric)}"
         seen += f" ({POWER:.0%} power, Holm at {ALPHA})"
         floor = f"sign-flip p after Holm cannot go below {self.floor:.2g}"
         if self.floor > ALPHA:
@@ -49,9 +52,11 @@ class Power:
         return f"{seen}; {floor}"
 
 
-def power_of(family: str, contrasts: int, seeds: int, sd: float | None) -> Power:
+def power_of(
+    family: str, contrasts: int, seeds: int, metric: str, sd: float | None = None
+) -> Power:
     """Compute the power of a paired t-test over a family of that many contrasts."""
-    effect = smallest_detectable(1.0, seeds, alpha=ALPHA / max(1, contrasts))
+    effect = minimum_detectable_effect(1.0, seeds, contrasts)
     return Power(
         family=family,
         contrasts=contrasts,
@@ -59,6 +64,7 @@ def power_of(family: str, contrasts: int, seeds: int, sd: float | None) -> Power
         effect=effect,
         floor=sign_flip_floor(contrasts, seeds),
         seeds_needed=seeds_needed(contrasts),
+        metric=metric,
         sd=sd,
         difference=None if sd is None else effect * sd,
     )

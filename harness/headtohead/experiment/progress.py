@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.experiment.existing import INTERRUPTED, is_alive, read_json
+from headtohead.experiment.existing import read_json
 from headtohead.experiment.loading import experiment_name
+from headtohead.paths import checked_name, inside, run_folder
 from headtohead.runs import states
+from headtohead.runs.leases import observe
 
 _TAIL = 16_384
 """Bytes at the end of metrics.jsonl from which the pace is read."""
@@ -59,31 +62,31 @@ def find_experiment(named: Path, runs_root: Path) -> Path:
     """
     is_file = named.suffix in (".yaml", ".yml")
     name = experiment_name(named) if is_file else named.name
-    for folder in (runs_root / name, named):
-        if (folder / "experiment.json").is_file():
-            return folder
+    if name and (runs_root / name / "experiment.json").is_file():
+        return inside(runs_root, name)
+    if (named / "experiment.json").is_file():
+        return named
     known = [one.parent.name for one in runs_root.glob("*/experiment.json")]
     hint = nearest(name, known) if known else ""
-    raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or '; start with h2h run'}")
+    run = shlex.join(["h2h", "run", str(named)]) if is_file else "h2h run FILE"
+    raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
 
 
 def read_progress(folder: Path) -> Progress:
     """Read the state of every run of an experiment's folder."""
     experiment = read_json(folder / "experiment.json")
     if experiment is None:
-        raise HeadToHeadError(f"'{folder}' holds no experiment.json; start with h2h run")
+        raise HeadToHeadError(f"'{folder}' holds no experiment.json; start with h2h run FILE")
+    name = checked_name(experiment["name"], folder / "experiment.json")
     runs = tuple(_run(folder, planned) for planned in experiment["runs"])
     equal = {one["slug"]: one["equal_to"] for one in experiment["variants"] if one["equal_to"]}
-    return Progress(experiment["name"], experiment["question"], runs, equal)
+    return Progress(name, experiment["question"], runs, equal)
 
 
 def _run(folder: Path, planned: Mapping[str, Any]) -> RunProgress:
     reused = planned.get("reused_from")
-    directory = folder.parent / reused if reused else folder / planned["directory"]
-    status = read_json(directory / "status.json") or {"state": states.PLANNED}
-    state = str(status["state"])
-    if state in (states.CLAIMED, states.RUNNING) and not is_alive(status):
-        state = INTERRUPTED
+    directory = run_folder(folder, planned["directory"], reused)
+    status, state = observe(directory, lambda: read_json(directory / "status.json") or {})
     step, pace = _pace(directory / "metrics.jsonl") if state == states.RUNNING else (0, None)
     step, steps = max(step, int(status.get("step") or 0)), status.get("steps")
     pace = pace or _pace_from_start(status, step)

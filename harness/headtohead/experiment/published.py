@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")
 """Names of ``published.setup`` that are no field: the report finds out our side of each."""
 
+COUNTED = ("test/exact_match", "test/bleu", "test/loss")
+"""Metrics that are recomputed over several length buckets from the counts of each."""
+
 Conditions = Callable[[Mapping[str, Any], Place], list[Callable[[RunConfig, Match], bool]]]
 
 
@@ -48,7 +51,7 @@ def published_record(
     claims = []
     for number, claim in enumerate(published.claims):
         place = loaded.place("published", "claims", number)
-        _check(claim, place, base.config)
+        _check(claim, place, base.config, loaded.file.metrics.primary)
         sides = {
             side: _named(getattr(claim, side), variants, base, conditions, place.child(side))
             for side in ("variant", "against")
@@ -74,7 +77,7 @@ def _check_setup(published: Published, place: Place) -> None:
             raise place.child(name).error(f"unknown name '{name}'{nearest(name, known)}")
 
 
-def _check(claim: Claim, place: Place, config: RunConfig) -> None:
+def _check(claim: Claim, place: Place, config: RunConfig, primary: str) -> None:
     for field, expect in (("margin", "equal"), ("limit", "at-most")):
         given = getattr(claim, field) is not None
         if given and claim.expect != expect:
@@ -89,6 +92,11 @@ def _check(claim: Claim, place: Place, config: RunConfig) -> None:
         )
     for field in ("lengths", "against_lengths"):
         _check_lengths(getattr(claim, field), config.evaluate.buckets, place.child(field))
+    metric = claim.metric or primary
+    _check_counted(metric, claim.lengths, place.child("lengths"))
+    field = "against_lengths" if claim.against_lengths else "lengths"
+    lengths = claim.against_lengths or claim.lengths
+    _check_counted(claim.against_metric or metric, lengths, place.child(field))
 
 
 def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], place: Place) -> None:
@@ -100,6 +108,14 @@ def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], plac
         raise place.error(
             f"expected whole buckets of evaluate.buckets: from one of {_listed(starts)} to one of "
             f"{_listed(sorted(buckets))}, got {low} to {high}"
+        )
+
+
+def _check_counted(metric: str, lengths: tuple[int, int] | None, place: Place) -> None:
+    if lengths is not None and metric not in COUNTED:
+        *first, last = COUNTED
+        raise place.error(
+            f"{metric} has no score by source length; choose {', '.join(first)} or {last}"
         )
 
 

@@ -119,9 +119,6 @@ def contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str
     train, data = config.train, config.data
     if train.epochs is None and train.steps is None:
         return ("train",), "give epochs or steps; neither is set"
-    if train.precision == "bfloat16" and train.device == "cpu":
-        reason = "bfloat16 trains on CUDA only, got device 'cpu'; use float32"
-        return ("train", "precision"), reason
     if config.evaluate.beam is not None and config.evaluate.decode != "beam":
         reason = (
             f"a beam is searched with evaluate.decode: beam, got decode "

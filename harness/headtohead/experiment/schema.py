@@ -33,6 +33,15 @@ class Shorthand:
     """Marks a field that only gives other fields their default; those stand in the identity."""
 
 
+@dataclass(frozen=True)
+class FilePath(Runtime):
+    """Marks a dataset's option that holds one or more paths.
+
+    In an experiment file such a path is relative to that file, on the command line to the working
+    directory. A result depends on the content of the files, not on their paths.
+    """
+
+
 class Section(BaseModel):
     """A mapping in an experiment file; what it does not declare is refused."""
 
@@ -83,9 +92,10 @@ class DataConfig(Section):
     )
     split: str | None = Field(
         None,
-        description="grouped (no group on both sides), row (leaky, labelled so), a split of the "
-        "dataset's own, or nothing-held-out (all pairs in train, and valid and test taken from "
-        "them: all, or as many as a number says; labelled so); default: the dataset's first",
+        description="grouped (no group on both sides), row (pairs drawn one by one; labelled leaky "
+        "where test sources are also in train), a split of the dataset's own, or nothing-held-out "
+        "(all pairs in train, and valid and test taken from them: all, or as many as a number "
+        "says; labelled so); default: the dataset's first",
     )
     limit: int | None = Field(None, ge=1, description="pairs kept, after shuffling")
     valid: float = Field(
@@ -260,14 +270,11 @@ class TrainConfig(Section):
     precision: Literal["float32", "bfloat16", "float64"] = Field(
         "float32", description="bfloat16: autocast, on CUDA only"
     )
-    device: Annotated[Literal["auto", "cpu", "cuda"], Runtime()] = Field(
-        "auto", description="auto: cuda where there is one"
-    )
-    program: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], Runtime()] = Field(
+    backend: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], Runtime()] = Field(
         "auto",
-        description="how steps are computed; auto: replayed as CUDA graphs on a GPU where a shape "
-        "has enough planned steps, else eager; compile: gradients by torch.compile, of shapes "
-        "with 5,000 planned steps",
+        description="how steps are executed; cuda-graphs: replayed on a GPU, for shapes of batches "
+        "with 20 planned steps; compile: gradients by torch.compile, for shapes with 5,000 planned "
+        "steps; auto: cuda-graphs on a GPU where h2h doctor has verified it, else eager",
     )
     micro_batch: Annotated[int, Runtime()] = Field(
         1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"
@@ -457,7 +464,8 @@ class Claim(Section):
     )
     lengths: tuple[int, int] | None = Field(
         None,
-        description="only test sources of so many tokens, from and to: whole evaluate.buckets",
+        description="only test sources of so many tokens, from and to: whole evaluate.buckets; for "
+        "test/exact_match, test/bleu and test/loss",
     )
     against_lengths: tuple[int, int] | None = Field(
         None, description="likewise for `against`; default: lengths"
@@ -511,7 +519,7 @@ class ExperimentFile(Section):
         "field, such as train.lr; each variant gets the one of lowest validation loss",
     )
     tune_seeds: int = Field(
-        2, ge=1, description="replicates of the sweep, with seeds that the experiment does not use"
+        2, ge=1, description="replicates of the sweep, with seeds that no experiment can use"
     )
     match: Literal["none", "parameters", "flops"] = Field(
         "none", description="widen d_ff of smaller variants until they match the largest, to 1 %"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
 from headtohead.model.members import OF_MEMBERS, shape
 from headtohead.model.sizes import find_rows
 from headtohead.plugins import current
@@ -32,6 +33,15 @@ faster the more there were; 4 of 7 million each went as fast as apart, and 2 of 
 MOST = {"cpu": 64, "cuda": 128}
 """Members of a stack, whatever is measured."""
 
+PROCESS = 2**29
+"""Bytes of a training process whatever it trains: torch, its kernels, prepared data."""
+
+FILLED = 0.8
+"""Share of the memory that stacks may fill: the rest is lost between blocks, or kernels need it."""
+
+ROUGH = 16
+"""Copies of ``activations`` below which a step stays, so that it need not be traced."""
+
 FULL = 2_500_000
 """Numbers from which a stack of one variant's runs is kept to itself on a CPU.
 
@@ -41,7 +51,7 @@ More members of other variants would bring it nothing, and tables of each member
 
 
 def processors(device: str) -> int:
-    """Return how many processes train at once unless told: one a core, or one a GPU."""
+    """Return how many cores or GPUs of this machine the process may use; no GPU is 0."""
     if device == "cuda":
         import torch
 
@@ -59,8 +69,11 @@ SIZES = "stack-sizes.json"
 
 
 def remembered(cache: Path, device: str) -> dict[str, int]:
-    """Return the sizes that were measured on this machine, by the digest of their shape."""
-    return measured_sizes(cache).get(machine(device), {})
+    """Return the sizes that were measured on this machine, by the digest of their shape.
+
+    None were if the device is not in this machine: a cluster's GPUs are elsewhere.
+    """
+    return measured_sizes(cache).get(machine(device), {}) if processors(device) else {}
 
 
 def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
@@ -90,19 +103,29 @@ def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     """Return about how many numbers one member holds while a step is trained."""
     model, train = config.model, config.train
     tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
-    layers = (model.encoder_layers or model.layers) + (model.decoder_layers or model.layers)
-    inside = layers * (10 * model.d_model + model.d_ff)
+    inside = sum(_layers(config)) * (10 * model.d_model + model.d_ff)
     return tokens * (inside + find_rows(model, source_words, target_words).target)
 
 
+def _layers(config: RunConfig) -> tuple[int, int]:
+    """Return the layers of encoder and decoder."""
+    model = config.model
+    return model.encoder_layers or model.layers, model.decoder_layers or model.layers
+
+
 def arrange(
-    plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, sizes: Mapping[str, int]
+    plan: Plan,
+    runs: Sequence[PlannedRun],
+    workers: int,
+    device: str,
+    sizes: Mapping[str, int],
+    memory: int,
 ) -> list[list[PlannedRun]]:
     """Return which of the runs train together.
 
-    Stacks of one shape are as equal in size as can be, no larger than pays, and at least as many as
-    there are processes to train them, where there are enough runs. Runs that are most alike stand
-    side by side, and a variant whose runs fill a stack has its own.
+    Stacks of one shape are as equal in size as can be, no larger than pays or fits into memory, and
+    at least as many as there are processes to train them, where there are enough runs. Runs that
+    are most alike stand side by side, and a variant whose runs fill a stack has its own.
 
     Args:
         plan: What the runs belong to.
@@ -111,6 +134,7 @@ def arrange(
         device: ``"cpu"`` or ``"cuda"``.
         sizes: Members that pay, by the digest of the shape, where that was measured; else it is
             estimated.
+        memory: Bytes that the process of one stack may use.
     """
     registry = current()
     configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
@@ -123,12 +147,11 @@ def arrange(
         found.setdefault((shapes[run.variant], run.variant if full else ""), []).append(run)
     for members in found.values():
         members.sort(key=lambda run: likeness[run.variant])
-    counts = {
-        key: math.ceil(
-            len(members) / (sizes.get(digest(key[0])) or _estimated(plan, members[0], device))
-        )
-        for key, members in found.items()
-    }
+    counts = {}
+    for key, members in found.items():
+        pays = sizes.get(digest(key[0])) or _estimated(plan, members[0], device)
+        most = _fitting(plan, members[0], min(pays, len(members)), memory)
+        counts[key] = math.ceil(len(members) / most)
     _keep_busy(counts, {key: len(members) for key, members in found.items()}, workers)
     return [part for key, members in found.items() for part in _cut(members, counts[key])]
 
@@ -143,6 +166,34 @@ def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
     if device != "cpu":
         return MOST["cuda"]
     return max(1, min(MOST["cpu"], ENOUGH // _numbers(plan, run)))
+
+
+def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
+    """Return how many members, up to ``wanted``, a step has memory for; at least one."""
+    variant, data = plan.by_slug[run.variant], plan.data_of(run.variant)
+    words = len(data.source_vocabulary), len(data.target_vocabulary)
+    evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
+    logits = wanted * evaluate.batch_size * longest * find_rows(variant.config.model, *words).target
+    # An evaluation holds logits, their logarithms and the losses' share of them.
+    room = FILLED * (memory - PROCESS - 12 * min(LOGITS_AT_ONCE, logits))
+    batch = largest_batch(variant.config, data.record["longest"])
+    rows, *times = batch
+    encoder, decoder = _layers(variant.config)
+    scores = (encoder + 2 * decoder) * variant.config.model.heads * rows * max(times) ** 2
+    rough = 4 * (4 * variant.counts.total + ROUGH * (_numbers(plan, run) + scores))
+    if wanted * rough <= room:
+        return wanted
+    return max(1, min(wanted, int(room // training_bytes(variant.config, *words, batch))))
+
+
+def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, int, int]:
+    """Return rows, source time and target time of a batch of the longest sentences."""
+    train, times = config.train, (longest["source"], longest["target"])
+    if train.batch_size is None:
+        return max(1, train.batch_tokens // max(times)), *times
+    if isinstance(train.pad_to, int):
+        return train.batch_size, train.pad_to, train.pad_to
+    return train.batch_size, *(times if train.pad_to == "batch" else (max(times),) * 2)
 
 
 def _numbers(plan: Plan, run: PlannedRun) -> int:

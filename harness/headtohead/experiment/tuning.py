@@ -1,7 +1,7 @@
 """The same small sweep for every variant, before the experiment itself: fair settings for all.
 
 The sweep is an experiment of its own, ``<name>-tuning``: every variant with every setting, on seeds
-that the experiment does not use, so that what is chosen is chosen by other runs than those that are
+that no experiment can use, so that what is chosen is chosen by other runs than those that are
 compared. Its runs differ in what members of a stack may differ in, and train stacked. A variant
 gets the setting with the lowest mean validation loss.
 """
@@ -12,17 +12,16 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.design import Design, Variant, expand
 from headtohead.experiment.existing import read_json
 from headtohead.experiment.labels import Scalar, text
-from headtohead.experiment.loading import LoadedExperiment
-from headtohead.experiment.places import Source
+from headtohead.experiment.loading import MAX_SEED, SWEEP_LABEL, LoadedExperiment
 from headtohead.experiment.schema import DesignBlock, Metrics, RunConfig
 from headtohead.model.members import OF_MEMBERS
+from headtohead.paths import run_folder
 from headtohead.plugins import Registry
 from headtohead.runs import states
 
@@ -165,22 +164,21 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     lines = {("design", 0, "product", *path[1:]): line
              for path, line in loaded.source.lines.items() if path[:1] == ("tune",)}  # fmt: skip
     try:
-        alone = expand(replace(loaded, file=file, source=Source(loaded.source.label, lines)),
+        alone = expand(replace(loaded, file=file, source=replace(loaded.source, lines=lines)),
                        registry)  # fmt: skip
     except HeadToHeadError as error:
         raise HeadToHeadError(str(error).replace("design[0].product", "tune")) from error
     baseline = alone.variant(alone.baseline)
-    every = (dict(zip(tune, values, strict=True)) for values in product(*tune.values()))
-    # What was expanded has the baseline's own values first, not where the file has them.
-    order = {_told(values): place for place, values in enumerate(every)}
-    found = [
+    variants = {one.slug: one for one in alone.variants}
+    (factorial,) = alone.factorials
+    # The cells are in the order of the file; equal values, however written, share a slug.
+    return [
         Setting(
-            {path: one.axes[path] for path in tune}, _changes(one.config, baseline.config, tune)
+            {path: variants[slug].axes[path] for path in tune},
+            _changes(variants[slug].config, baseline.config, tune),
         )
-        for one in alone.variants
+        for slug in dict.fromkeys(factorial.cells.values())
     ]
-    asked = [one for one in found if _told(one.values) in order]
-    return sorted(asked, key=lambda one: order[_told(one.values)])
 
 
 def _changes(
@@ -208,8 +206,8 @@ def sweep(
             "tune": None, "published": None, "metrics": Metrics(primary=METRIC, report=()),
         }
     )  # fmt: skip
-    first = max(loaded.seeds) + 1
-    seeds = tuple(range(first, first + loaded.file.tune_seeds))
+    # The same seeds whatever the experiment's are: further seeds do not change the sweep.
+    seeds = tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
     variants = tuple(
         Variant(
             f"{one.slug}-{setting.slug}", f"{one.title} · {setting.name}",
@@ -219,7 +217,7 @@ def sweep(
         for setting in settings
     )  # fmt: skip
     return (
-        replace(loaded, name=f"{loaded.name}-tuning", file=file, seeds=seeds),
+        replace(loaded, name=f"{loaded.name}-{SWEEP_LABEL}", file=file, seeds=seeds),
         Design(
             axes=(*design.axes, *settings[0].values),
             variants=variants,
@@ -238,9 +236,7 @@ def find_tried(
         return {}
     losses: dict[str, list[float]] = {}
     for run in plan.runs:
-        path = (
-            plan.runs_root / run.reused_from if run.reused_from else plan.directory / run.directory
-        )
+        path = run_folder(plan.directory, run.directory, run.reused_from)
         results = read_json(path / "results.json") if run.state == states.DONE else None
         loss = (results or {}).get("metrics", {}).get(METRIC)
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
@@ -258,10 +254,6 @@ def find_tried(
             )
         found[one.slug] = tuple(tried)
     return found
-
-
-def _told(values: Mapping[str, Any]) -> frozenset[tuple[str, str]]:
-    return frozenset((path, text(value)) for path, value in values.items())
 
 
 def _last(path: str) -> str:

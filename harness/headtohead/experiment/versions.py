@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from headtohead.errors import HeadToHeadError
 from headtohead.experiment.draft import FAMILIES
-from headtohead.experiment.schema import RunConfig
+from headtohead.experiment.schema import EntryConfig, RunConfig
 from headtohead.families.entry import ROLES
 from headtohead.plugins import Registered, Registry
 
@@ -31,14 +32,37 @@ def versions() -> dict[str, str | None]:
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     """Return the entries that a configuration uses, each once, with what they are made of."""
     used = {("dataset", config.data.dataset): None}
+    for family, chosen in _chosen(config):
+        used[family, chosen.name] = None
+        entry = registry.find(family, chosen.name).entry
+        for name in entry.made_of(entry.Options.model_validate(chosen.options)):
+            used[family, name] = None
+    return [registry.find(family, name) for family, name in used]
+
+
+def refuse_unregistered(config: RunConfig, registry: Registry, run: str) -> None:
+    """Refuse a recorded configuration whose entries the caller has not registered.
+
+    A record names entries, never the code that defines them.
+
+    Raises:
+        HeadToHeadError: Naming the first such entry, and how to register it.
+    """
+    named = [("dataset", config.data.dataset)]
+    named += [(family, chosen.name) for family, chosen in _chosen(config)]
+    for family, name in named:
+        if name not in registry.entries[family]:
+            raise HeadToHeadError(
+                f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
+                "plugin that defines it with --plugin FILE, or install its package"
+            )
+
+
+def _chosen(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
+    """Yield the chosen entry of every family and role."""
     for family in FAMILIES:
         for role in ROLES:
-            chosen = getattr(config, family).role(role)
-            used[family, chosen.name] = None
-            entry = registry.find(family, chosen.name).entry
-            for name in entry.made_of(entry.Options.model_validate(chosen.options)):
-                used[family, name] = None
-    return [registry.find(family, name) for family, name in used]
+            yield family, getattr(config, family).role(role)
 
 
 def plugins_record(config: RunConfig, registry: Registry) -> list[dict[str, str]]:

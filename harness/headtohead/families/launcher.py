@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headtohead.families.entry import BaseOptions, Entry
 
+SMALL_GPU = 16 * 2**30
+"""Bytes of a GPU that is in another machine."""
+
+
+@dataclass(frozen=True)
+class WorkerPlugins:
+    """Plugins that a worker loads besides built-ins and entry points.
+
+    A launcher hands them to its workers by a channel of its own: an argument, a pipe, a queue. They
+    are code, so they are never written into a study's folder and never read from one.
+
+    ``files`` are paths and sources of plugin files; ``objects`` is the pickle of the plugins that
+    were registered in Python, empty where there are none.
+    """
+
+    files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    objects: bytes = field(default=b"", repr=False)
+
 
 @dataclass(frozen=True)
 class Job:
-    """One stack to train: its folder holds ``stack.json``, which names everything else.
+    """One stack to train: its folder holds ``stack.json``, which names everything but code.
 
     ``device`` is a torch device type; a launcher with several GPUs picks one. ``threads`` is how
-    many CPU threads the stack uses.
+    many CPU threads the stack uses. ``plugins`` is what its worker loads.
     """
 
     stack: Path
     device: str
     threads: int = 1
+    plugins: WorkerPlugins = field(default_factory=WorkerPlugins)
 
 
 @dataclass(frozen=True)
@@ -34,8 +55,8 @@ class Exit:
 class Launcher(Entry):
     """Starts workers for jobs and reports their ends.
 
-    What is said of cores and GPUs here is true of this machine; a launcher for other machines
-    overrides ``gpus`` and ``share``.
+    What is said of cores, GPUs and memory here is true of this machine; a launcher for other
+    machines overrides ``gpus``, ``share`` and ``memory``.
     """
 
     def __init__(self, options: BaseOptions | None = None) -> None:
@@ -77,6 +98,15 @@ class Launcher(Entry):
         workers = workers or gpus or max(1, min(cores, stacks))
         return workers, threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
 
+    def memory(self, device: str, workers: int) -> int:
+        """Return the bytes that each of ``workers`` stacks at once may use, of the GPU on one.
+
+        Stacks are made no larger than fits; one that runs out of memory all the same is halved.
+        """
+        if device == "cuda":
+            return gpu_memory() // math.ceil(workers / max(1, self.gpus()))
+        return machine_memory() // max(1, workers)
+
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job, at most ``workers`` at once, yielding each exit as it happens.
 
@@ -84,3 +114,23 @@ class Launcher(Entry):
         Closing the iterator ends the workers that still run.
         """
         raise NotImplementedError
+
+
+def gpu_memory() -> int:
+    """Return the bytes of this machine's smallest GPU, or of a small one where it has none."""
+    import torch
+
+    gpus = range(torch.cuda.device_count())
+    found = [torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus]
+    return min(found, default=SMALL_GPU)
+
+
+def machine_memory() -> int:
+    """Return the bytes of this machine, or of the container that this process is confined to."""
+    import psutil
+
+    limits = [int(psutil.virtual_memory().total)]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # cgroup 2 and 1
+        with suppress(OSError, ValueError):  # no such file, or no limit: max
+            limits.append(int((Path("/sys/fs/cgroup") / name).read_text()))
+    return min(limits)

@@ -1,11 +1,18 @@
-"""Parameters and floating-point operations of a variant, counted without a run."""
+"""Parameters, floating-point operations and memory of a variant, counted without a run."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
+from torch import Tensor, UntypedStorage
+from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.positional import Positional
@@ -101,3 +108,102 @@ def _counts(model: Transformer, flops_per_token: float) -> Counts:
         inner_width=geometry.heads * geometry.key_width,
         path=model.paths,
     )
+
+
+LARGE_VOCABULARY = 512
+"""Words from which it pays to project only the positions that have a target, not padding."""
+
+LOGITS_AT_ONCE = 2**26
+"""Logits that an evaluation computes together; more are cut into pieces that give the same."""
+
+
+def training_bytes(
+    config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]
+) -> int:
+    """Return the most memory that one member of a stack holds in a training step, in bytes.
+
+    A step is traced on shapes alone, so whatever the entries of the variant compute is in it:
+    activations and logits that wait for the backward pass, and gradients. Added are the weights,
+    the two moments of the optimizer, and a copy of the weights where early stopping keeps the best.
+    It is an upper bound where targets are padded: every position counts as one with a target.
+
+    Args:
+        config: The variant. With ``bfloat16`` the activations are counted as float32.
+        source_words: Size of the source vocabulary.
+        target_words: Size of the target vocabulary.
+        batch: Rows, source time and target time of the largest batch.
+    """
+    return _training_bytes(config.model_dump_json(), source_words, target_words, batch)
+
+
+@cache
+def _training_bytes(
+    config_json: str, source_words: int, target_words: int, batch: tuple[int, int, int]
+) -> int:
+    config = RunConfig.model_validate_json(config_json)
+    dtype = torch.float64 if config.train.precision == "float64" else torch.float32
+    model = Transformer(config, None, source_words, target_words).to(dtype).train()
+    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    rows, *times = batch
+    pieces = 1 if model.reads_row else min(config.train.micro_batch, rows)
+    rows = -(-rows // pieces)
+    source, target = (torch.zeros(1, rows, time, dtype=torch.long, device="meta") for time in times)
+    lengths = torch.ones(1, rows, dtype=torch.long, device="meta")
+    with Allocations() as memory:
+        for _ in range(min(2, pieces)):  # from the second piece on there are gradients
+            hidden = model.hidden(source, lengths, target, lengths)
+            writes = target
+            if model.rows.target >= LARGE_VOCABULARY:
+                writes = target.flatten(1)
+                index = writes.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+                hidden = hidden.flatten(1, 2).gather(1, index).unsqueeze(1)
+            logits = model.project(hidden)
+            losses = functional.cross_entropy(
+                logits.flatten(0, 2), writes.flatten(), reduction="none",
+                label_smoothing=config.train.label_smoothing,
+            )  # fmt: skip
+            losses.sum().backward()
+            del hidden, logits, losses
+    copies = 2 if config.train.early_stopping is None else 3
+    return int(memory.most + weights * (1 + copies))
+
+
+class Allocations(TorchDispatchMode):
+    """Follows the memory of all tensors that are made in the block; ``most`` is its peak."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now = self.most = 0
+        self._held: dict[int, int] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False, or torch would load its compiler, as for ``Operations``."""
+        return False
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Compute one operation and add the memory that it made."""
+        given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs))
+                 if isinstance(one, Tensor)}  # fmt: skip
+        out = func(*args, **(kwargs or {}))
+        for one in tree_leaves(out):
+            if isinstance(one, Tensor):
+                storage = one.untyped_storage()
+                if storage._cdata not in given and storage._cdata not in self._held:
+                    self._add(storage)
+        return out
+
+    def _add(self, storage: UntypedStorage) -> None:
+        self._held[storage._cdata] = storage.nbytes()
+        self.now += storage.nbytes()
+        self.most = max(self.most, self.now)
+        weakref.finalize(storage, self._drop, storage._cdata)
+
+    def _drop(self, address: int) -> None:
+        self.now -= self._held.pop(address)

@@ -104,18 +104,26 @@ class DropoutStream(nn.Module):
         self.see()
 
     def see(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
-        """Say which ``rows`` of each member's batch come next in this step.
+        """Start the next micro-batch of this step: the next ``rows`` of each member's batch.
 
         A batch in pieces drops what it would as a whole: ``first`` of its rows were seen before.
-        What batches of one shape, ``batch``, ask for is remembered: where it is little, later ones
-        find all of it drawn at once.
+        The numbers that batches of one shape, ``batch``, ask for are cached by
+        ``finish_microbatch``: later batches of the shape draw few numbers with one call.
         """
-        if self._batch is not None and self._batch not in self._layouts:
-            self._layouts[self._batch] = self._layout(list(self._asked.values()))
         self._first, self._rows, self._batch = first, rows, batch
         self._asked.clear()
         self._calls.clear()
         self._ready = None
+
+    def finish_microbatch(self) -> None:
+        """End a micro-batch after its backward pass and cache the layout of its shape.
+
+        The cache outlives the step, so its tensors must not be allocated inside a CUDA graph
+        capture. A captured step finds the layout of the eager step before it.
+        """
+        if self._batch is not None and self._batch not in self._layouts:
+            self._layouts[self._batch] = self._layout(list(self._asked.values()))
+        self.see()
 
     def numbers(self, place: int, count: int) -> Tensor:
         """Return the next ``count`` int16 numbers of each member at a place, uniform."""

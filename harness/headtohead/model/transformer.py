@@ -333,9 +333,9 @@ class Transformer(nn.Module):
 
     def members_of(self, name: str) -> tuple[int, ...]:
         """Return the members that the first axis of a parameter or buffer counts."""
-        return self._owner(name)[1]
+        return self.owner(name)[1]
 
-    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
+    def owner(self, name: str) -> tuple[str, tuple[int, ...]]:
         """Return what a tensor is called in a stack of one, and the members that have it."""
         for role, one in self.positionals.items():
             prefix = f"positionals.{role}.entries."
@@ -349,7 +349,7 @@ class Transformer(nn.Module):
     ) -> Iterator[tuple[str, Tensor, int]]:
         """Yield the tensors that a member has a part of, by plain name, and its place in them."""
         for name, value in tensors.items():
-            plain, members = self._owner(name)
+            plain, members = self.owner(name)
             if member in members:
                 yield plain, value, members.index(member)
 

@@ -9,11 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from headtohead.analysis.contrasts import factor_differences, score_mismatch
+from headtohead.analysis.contrasts import (
+    distinct,
+    factor_differences,
+    score_mismatch,
+    settings_p,
+    spread,
+)
 from headtohead.analysis.frames import Frames
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.path import PathAnalysis, Share
-from headtohead.analysis.statistics import Paired, paired_differences
+from headtohead.analysis.statistics import ALPHA, Paired, paired_differences
 from headtohead.analysis.study import Analysis
 from headtohead.notebooks.choices import word
 from headtohead.notebooks.known import NOTEBOOKS, Experiment
@@ -40,6 +46,8 @@ class Line:
         metric: What in.
         change: The difference, paired by seed; None where there is none, for the ``reason``.
         reason: Why there is no difference.
+        range: Smallest and largest difference among the settings averaged over, where one of them
+            has a difference of its own (paired t-test, Holm over the settings).
         ratio: Parameters of the left side, in those of the right.
     """
 
@@ -47,6 +55,7 @@ class Line:
     metric: str
     change: Paired | None = None
     reason: str = ""
+    range: tuple[float, float] | None = None
     ratio: float = 1.0
 
     @property
@@ -82,9 +91,18 @@ class Line:
         if self.change is None:
             return f"{self.says}: {self.reason}"
         cost = f", with {self.ratio:.2f} times the parameters" if self.costs else ""
+        if self.mixed:
+            low, high = (show(end, self.metric, signed=True) for end in self.range or ())
+            return (f"{self.says}: inconclusive on average, {self.metric_name} {self.number}, "
+                    f"{low} to {high} in single settings{cost}")  # fmt: skip
         if not self.found:
             return f"{self.says}: no difference shows, {self.metric_name} {self.number}{cost}"
         return f"{self.says}: {self.metric_name} {self.number}{cost}"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether no difference is found on average, but one in a single setting."""
+        return not self.found and self.range is not None
 
     @property
     def costs(self) -> bool:
@@ -117,7 +135,8 @@ def _sentence(lines: tuple[Line, ...]) -> str:
     found.sort(key=lambda line: -abs(line.change.effect) if line.change else 0.0)
     told = [first, *found[: MOST_CLAUSES - 1]]
     parts = [line.clause for line in told]
-    silent = [line for line in rest if line.change is not None and not line.found]
+    parts += [line.clause for line in rest if line.mixed]
+    silent = [line for line in rest if line.change and not line.found and not line.mixed]
     if len(silent) > MOST_SILENT:
         parts.append(f"no difference shows in {len(silent)} other comparisons")
     else:
@@ -133,7 +152,8 @@ def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
     draft = Line(str(compared["says"]), metric)
     if not pairs:
         return Line(draft.says, metric, reason="not part of these runs")
-    if all(frames.trained(left) == frames.trained(right) for left, right in pairs):
+    pairs = list(distinct(frames, pairs))
+    if not pairs:
         return Line(draft.says, metric, reason="cannot change any result (the two are equal)")
     mismatch = next(filter(None, (score_mismatch(frames, *pair, metric) for pair in pairs)), None)
     if mismatch:
@@ -147,7 +167,9 @@ def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
         return Line(draft.says, metric, reason=reason)
     scale = max(abs(value) for one in scores.values() for value in one.values())
     change = paired_differences(differences.mean(axis=0), scale=scale)
-    return Line(draft.says, metric, change, ratio=_ratio(frames, pairs))
+    differ = settings_p(differences, scale) <= ALPHA
+    ends = spread(differences, scale) if differ else None
+    return Line(draft.says, metric, change, range=ends, ratio=_ratio(frames, pairs))
 
 
 def _pairs(
@@ -186,7 +208,7 @@ def _path(path: PathAnalysis) -> Answer:
         f"From {start} to {end} {readable(metric)} changes by {Line('', metric, whole).number}",
         *_accounts(path, lines, whole.mean),
     ]
-    nothing = sum(not line.found for line in lines)
+    nothing = sum(not line.found and not line.mixed for line in lines)
     if 0 < nothing < len(lines):
         parts.append(f"{nothing} of the {len(lines)} choices made no difference that shows")
     return Answer("; ".join(parts) + ".", lines)
@@ -194,7 +216,8 @@ def _path(path: PathAnalysis) -> Answer:
 
 def _share(share: Share) -> Line:
     reason = "changes no result" if share.nothing else share.contrast.reason or ""
-    return Line(_choices(share), share.contrast.metric, share.contrast.paired, reason)
+    ends = share.contrast.spread if share.contrast.settings_differ else None
+    return Line(_choices(share), share.contrast.metric, share.contrast.paired, reason, ends)
 
 
 def _accounts(path: PathAnalysis, lines: Sequence[Line], whole: float) -> Iterator[str]:

@@ -6,13 +6,15 @@ it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from headtohead.experiment.loading import load_text
+from headtohead.experiment.loading import labelled, load_text
+from headtohead.experiment.places import located
 from headtohead.experiment.yaml_text import dump, parse
 from headtohead.notebooks.known import EXPERIMENTS, Experiment, known
 
@@ -37,6 +39,7 @@ class Edition:
         overrides: What is laid over the base when it is run, beside the text.
         left_out: Recipes that are not run, and why.
         reason: Why the experiment is not run at all.
+        seeds: Number of replicates that was asked for instead of the file's.
     """
 
     experiment: Experiment
@@ -46,6 +49,7 @@ class Edition:
     overrides: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     reason: str | None = None
+    seeds: int | None = None
 
     def write(self, folder: Path) -> Path:
         """Write the experiment file into a folder, unless it stands there as it is."""
@@ -62,6 +66,8 @@ def editions(
     data_file: Path | None = None,
     overrides: Sequence[str] = (),
     seeds: int | None = None,
+    label: str | None = None,
+    folder: Path = Path(),
 ) -> tuple[Edition, ...]:
     """Return every experiment of the page as it is to be run.
 
@@ -70,12 +76,14 @@ def editions(
         data_file: Sentence pairs that stand for the file that an experiment names.
         overrides: ``"train.epochs=1"``, laid over the base of each.
         seeds: Number of replicates, instead of the file's.
+        label: Added to the name of each, after a hyphen.
+        folder: Where the files will be written; paths in them are relative to it.
 
     Raises:
         HeadToHeadError: For an override that says nothing.
     """
     return tuple(
-        _edition(one, quick, data_file, overrides, seeds)
+        _edition(one, quick, data_file, overrides, seeds, label, folder)
         for one in EXPERIMENTS
         if not (quick and one.only_full)
     )
@@ -83,11 +91,13 @@ def editions(
 
 def experiment_text(name: str) -> str:
     """Return an experiment file's text: the installed copy, or that of the working tree."""
-    installed = resources.files("headtohead.notebooks") / "experiments" / f"{name}.yaml"
-    if installed.is_file():
-        return installed.read_text("utf-8")
-    tree = Path(__file__).parents[3] / "experiments"
-    return (tree / f"{name}.yaml").read_text("utf-8")
+    return (_originals() / f"{name}.yaml").read_text("utf-8")
+
+
+def _originals() -> Path:
+    """Return the folder of the experiment files: the installed copy, or the working tree's."""
+    installed = Path(str(resources.files("headtohead.notebooks"))) / "experiments"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "experiments"
 
 
 def _edition(
@@ -96,6 +106,8 @@ def _edition(
     data_file: Path | None,
     overrides: Sequence[str],
     seeds: int | None,
+    label: str | None,
+    folder: Path,
 ) -> Edition:
     text = experiment_text(one.name)
     content, _ = parse(text, one.name)
@@ -105,12 +117,12 @@ def _edition(
     if number is not None and number != content.get("seeds"):
         changes.insert(0, f"{number} seeds instead of {content.get('seeds', 6)}")
         content["seeds"] = number
-    left_out, replaced, reason = _files(content, data_file)
-    name = f"{one.name}-quick" if quick else one.name
+    left_out, replaced, reason = _files(content, data_file, folder)
+    name = labelled(f"{one.name}-quick" if quick else one.name, label)
     if changes or left_out or replaced:
         text = f"{_heading(one.name, quick, changes, left_out)}{dump(content)}"
-    load_text(text, Path(f"{name}.yaml"), overrides)
-    return Edition(one, name, text, tuple(changes), tuple(overrides), left_out, reason)
+    load_text(text, folder / f"{name}.yaml", overrides)
+    return Edition(one, name, text, tuple(changes), tuple(overrides), left_out, reason, seeds)
 
 
 def _heading(name: str, quick: bool, changes: list[str], left_out: Mapping[str, str]) -> str:
@@ -149,35 +161,40 @@ def _assign(content: Fields, path: Sequence[str], value: Any) -> Iterator[str]:
         yield f"{'.'.join(path)} {_shown(value)}{instead}"
 
 
-def _files(content: Fields, given: Path | None) -> tuple[dict[str, str], bool, str | None]:
+def _files(
+    content: Fields, given: Path | None, folder: Path
+) -> tuple[dict[str, str], bool, str | None]:
     """Name the file that was given; without one, leave out what names a file that is not here.
+
+    Paths in the original file are relative to it; those of the edition, to ``folder``.
 
     Returns:
         Recipes that were left out, whether a name was exchanged, and why nothing is left to run.
     """
     left_out: dict[str, str] = {}
     base = content.get("base", {}).get("data", {})
-    replaced = _replace(base, FILE, given)
-    if _lacks(base.get(FILE)):
+    replaced = _replace(base, FILE, given, folder)
+    if _lacks(base.get(FILE), folder):
         return left_out, replaced, NEEDS_FILE
     for values in _recipe_lists(content):
         for one in [one for one in values if isinstance(one, dict)]:
-            replaced |= _replace(one, f"data.{FILE}", given)
-            if _lacks(one.get(f"data.{FILE}")):
+            replaced |= _replace(one, f"data.{FILE}", given, folder)
+            if _lacks(one.get(f"data.{FILE}"), folder):
                 left_out[str(one["name"])] = NEEDS_FILE
                 values.remove(one)
     return left_out, replaced, None
 
 
-def _replace(fields: Fields, name: str, given: Path | None) -> bool:
-    if given is None or name not in fields:
+def _replace(fields: Fields, name: str, given: Path | None, folder: Path) -> bool:
+    if fields.get(name) is None:
         return False
-    fields[name] = str(given)
-    return True
+    path = given or Path(located(fields[name], _originals()))
+    before, fields[name] = fields[name], os.path.relpath(path, folder)
+    return bool(fields[name] != before)
 
 
-def _lacks(file: str | None) -> bool:
-    return file is not None and not Path(file).expanduser().is_file()
+def _lacks(file: str | None, folder: Path) -> bool:
+    return file is not None and not Path(located(file, folder)).is_file()
 
 
 def _recipe_lists(content: Fields) -> Iterator[list[Any]]:

@@ -6,14 +6,29 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import OTHER_DATA, UNDETECTED, Contrast
+from headtohead.analysis.contrasts import (
+    EQUAL,
+    IDENTICAL,
+    OTHER_DATA,
+    UNDETECTED,
+    Contrast,
+    sensitivity,
+)
 from headtohead.analysis.frames import FINAL
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.published import Finding, Verdict, findings
-from headtohead.analysis.study import Analysis, main_contrasts
+from headtohead.analysis.study import (
+    Analysis,
+    found_settings,
+    main_contrasts,
+    settings_contradict,
+)
 from headtohead.reporting.path_answer import path_answer
 
 MOST_CLAUSES = 6
+
+MOST_SETTINGS = 2
+"""Settings with a detected difference that a clause names."""
 
 FEW_AXES = 2
 """Up to so many axes a variant is named in full; beyond, by what it changes of the baseline."""
@@ -33,7 +48,7 @@ def answer(analysis: Analysis) -> str:
     told = _told(judged)
     clauses = [_clause(analysis, contrast) for contrast in told]
     if len(told) < len(judged):
-        clauses.append(_rest([contrast for contrast in judged if contrast not in told]))
+        clauses.append(_rest(analysis, [contrast for contrast in judged if contrast not in told]))
     if len(judged) < len(contrasts):
         clauses.append(_silence(analysis, [c for c in contrasts if c not in judged]))
     text = _opening(analysis, contrasts[0]) + "; ".join(clauses) + "."
@@ -50,13 +65,17 @@ def _told(contrasts: list[Contrast]) -> list[Contrast]:
     return [contrast for contrast in contrasts if contrast in kept]
 
 
-def _rest(left_out: list[Contrast]) -> str:
+def _rest(analysis: Analysis, left_out: list[Contrast]) -> str:
     found = sum(contrast.found for contrast in left_out)
-    undetected = sum(contrast.verdict == UNDETECTED for contrast in left_out)
-    equal = len(left_out) - found - undetected
+    mixed = [contrast for contrast in left_out if settings_contradict(analysis, contrast)]
+    undetected = sum(c.verdict == UNDETECTED for c in left_out if c not in mixed)
+    equal = len(left_out) - found - len(mixed) - undetected
     parts = []
     if found:
         parts.append(f"{_counted(found, 'smaller difference')} detected")
+    if mixed:
+        parts.append(f"{_counted(len(mixed), 'contrast')} inconclusive on average, with "
+                     "differences in single settings")  # fmt: skip
     if undetected:
         parts.append(f"{_counted(undetected, 'contrast')} without a detected difference")
     if equal:
@@ -98,6 +117,8 @@ def _clause(analysis: Analysis, contrast: Contrast) -> str:
         verdict = f"{name} is {contrast.verdict}{_than(analysis, contrast)} by {_amount(contrast)}"
         return verdict + _turns(contrast, analysis)
     both = name + _against(analysis, contrast)
+    if settings_contradict(analysis, contrast):
+        return f"{both}: {_mixed(analysis, contrast)}"
     if contrast.verdict == UNDETECTED:
         return f"{both}: {contrast.words}"
     if contrast.verdict:
@@ -164,8 +185,25 @@ def _turns(contrast: Contrast, analysis: Analysis) -> str:
             f"{show(high, contrast.metric, signed=True)})")  # fmt: skip
 
 
+def _mixed(analysis: Analysis, contrast: Contrast) -> str:
+    """Return the result of an average whose settings contradict "no difference"."""
+    average = "equal" if contrast.verdict == IDENTICAL else "inconclusive"
+    parts = [f"{average} on average{sensitivity([contrast])}"]
+    if contrast.spread:
+        low, high = (show(end, contrast.metric, signed=True) for end in contrast.spread)
+        parts.append(f"{low} to {high} {readable(contrast.metric)} in single settings")
+    found = found_settings(analysis, contrast)
+    parts += [
+        f"{_changes(analysis, one.left)} is {one.verdict} than the baseline by {_amount(one)}"
+        for one in found[:MOST_SETTINGS]
+    ]
+    if more := found[MOST_SETTINGS:]:
+        parts.append(f"{_counted(len(more), 'more setting')} better or worse than the baseline")
+    return ", ".join(parts)
+
+
 def _equal(contrast: Contrast) -> bool:
-    return contrast.paired is None and contrast.reason == "equal by construction"
+    return contrast.paired is None and contrast.reason == EQUAL
 
 
 def published_sum(found: Sequence[Finding]) -> str:
@@ -198,7 +236,7 @@ def _nothing_to_compare(analysis: Analysis) -> str:
             f"{show(summary.mean, analysis.metric)}."
         )
     reasons = {contrast.reason for contrast in main_contrasts(analysis)}
-    if reasons == {"equal by construction"}:
+    if reasons == {EQUAL}:
         return "No difference is possible: all variants are equal by construction."
     if reasons == {OTHER_DATA}:
         return _each_by_itself(analysis)

@@ -375,19 +375,22 @@ class Content:
             "declared contrasts, variants against the baseline, factor contrasts and the choices "
             "of a path each being a family; the exact sign-flip p stands beside it unadjusted, "
             "and further metrics are described, not tested.",
-            "“Could have seen ≥ x” is the true difference that this many seeds with this spread "
-            "find in 80 of 100 studies at the level of Holm's first step: no difference detected "
-            "is not equality.",
+            "“Could have seen ≥ x” is the minimum detectable effect: the true difference that this "
+            "many seeds with this spread find in 80 of 100 studies at the level of Holm's first "
+            "step, in the largest family that tests the contrast. No difference detected is not "
+            "equality.",
         ]
         families = {"variants": variants, "factors": factors}
         if self.analysis.path:
             families["choices"] = self.analysis.path.family
         for name, family in families.items():
             if family.tested:
+                counted = f"{family.tested} contrast{'s' * (family.tested != 1)}"
                 told.append(
-                    f"Sign-flip floor for {name}: {family.tested} contrasts and {family.seeds} "
+                    f"Sign-flip floor for {name}: {counted} and {family.seeds} "
                     f"seeds cannot bring a Holm-adjusted sign-flip p below {family.floor:.3g}; "
-                    f"{family.seeds_needed} seeds could pass 0.05."
+                    f"{family.seeds_needed} seeds could pass 0.05. The minimum detectable effect "
+                    f"is {family.mde:.2f} standard deviations of the paired difference."
                 )
         seeds = len(self.analysis.frames.seeds)
         if seeds == 1:

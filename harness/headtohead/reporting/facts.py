@@ -33,7 +33,7 @@ def uneven_origins(frames: Frames) -> list[str]:
     hashes: dict[tuple[str, str], set[str]] = {}
     versions: dict[str, set[str]] = {}
     devices: set[str] = set()
-    programs: set[str] = set()
+    backends: set[str] = set()
     notes: Counter[str] = Counter()
     for record in frames.records.values():
         for plugin in record.get("plugins", []):
@@ -44,8 +44,8 @@ def uneven_origins(frames: Frames) -> list[str]:
         execution = record.get("execution") or {}
         if execution:
             devices.add(f"{execution.get('device')} {execution.get('dtype')}")
-        if record.get("program"):
-            programs.add(record["program"]["name"])
+        if record.get("backend"):
+            backends.add(record["backend"]["name"])
         notes.update(record.get("notes") or [])
     found += [
         f"STALE: {family} {name} changed its source between runs of this experiment."
@@ -56,8 +56,8 @@ def uneven_origins(frames: Frames) -> list[str]:
               for name, known in sorted(versions.items()) if len(known) > 1]  # fmt: skip
     if len(devices) > 1:
         found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
-    if len(programs) > 1:
-        found.append(f"Runs differ in how steps were computed: {', '.join(sorted(programs))}.")
+    if len(backends) > 1:
+        found.append(f"Runs differ in their backend: {', '.join(sorted(backends))}.")
     found += [f"{count} run{'s' * (count != 1)}: {note}." for note, count in notes.items()]
     torn = int(frames.runs["torn_lines"].sum())
     if torn:
@@ -128,8 +128,8 @@ def _leak_facts(analysis: Analysis) -> list[str]:
     data = analysis.frames.experiment.get("data", {})
     if not data.get("leaky"):
         return []
-    return [f"LEAKY split: {100 * float(data['leak']):.1f} % of the test set has its source or "
-            f"target in the training set; scores are too high."]  # fmt: skip
+    return [f"LEAKY split: {100 * float(data['leak']):.1f} % of the test pairs have a source "
+            f"sentence that is also in the training set; scores are too high."]  # fmt: skip
 
 
 def _noise_facts(analysis: Analysis) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from headtohead.analysis.contrasts import UNDETECTED
+from headtohead.analysis.contrasts import UNDETECTED, sensitivity
 from headtohead.analysis.metrics import readable, show
 from headtohead.analysis.path import PathAnalysis, Share
 from headtohead.analysis.statistics import Paired
@@ -17,13 +17,21 @@ def path_answer(path: PathAnalysis) -> str:
     """Return which choice accounts for most of the distance, as far as the runs tell."""
     found = [share for share in path.shares if share.contrast.found]
     parts = [_distance(path), *_largest(path, found)]
-    undetected = [share for share in path.shares if share.contrast.verdict == UNDETECTED]
+    undetected = [share for share in path.shares if share.undetected]
+    mixed = [share for share in path.shares if share.mixed]
     unknown = [share for share in path.shares if not share.known]
-    if undetected and not found and not unknown:
-        parts.append(f"no choice made a detectable difference{_could_see(undetected)}")
+    seen = sensitivity([share.contrast for share in undetected])
+    if undetected and not found and not unknown and not mixed:
+        parts.append(f"no choice made a detectable difference{seen}")
     elif undetected:
-        parts.append(f"no difference detected for {_names(undetected)}{_could_see(undetected)}")
-    nothing = [share for share in path.shares if share.nothing or _identical(share)]
+        parts.append(f"no difference detected for {_names(undetected)}{seen}")
+    if mixed:
+        named = [share.name + _over_orders(share) for share in mixed[:MOST_NAMES]]
+        more = f" and {len(mixed) - MOST_NAMES} more" if len(mixed) > MOST_NAMES else ""
+        parts.append(f"inconclusive on average: {' and '.join(named)}{more}"
+                     f"{sensitivity([share.contrast for share in mixed])}")  # fmt: skip
+    nothing = [share for share in path.shares
+               if share.nothing or (_identical(share) and not share.mixed)]  # fmt: skip
     if nothing:
         parts.append(f"{_names(nothing)} changed no score")
     if unknown:
@@ -113,15 +121,6 @@ def _over_orders(share: Share) -> str:
         return ""
     low, high = (show(end, share.contrast.metric, signed=True) for end in spread)
     return f", {low} to {high} in single orders" if low != high else ""
-
-
-def _could_see(shares: list[Share]) -> str:
-    """Return the largest share that could have been missed."""
-    seen = [share.contrast.paired.detectable for share in shares if share.contrast.paired]
-    finite = [one for one in seen if math.isfinite(one)]
-    if not finite:
-        return ""
-    return f" (could have seen ≥ {show(max(finite), shares[0].contrast.metric)})"
 
 
 def _names(shares: list[Share]) -> str:

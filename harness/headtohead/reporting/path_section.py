@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from headtohead.analysis.contrasts import UNDETECTED
 from headtohead.analysis.metrics import readable, show, show_p
 from headtohead.analysis.path import Change, PathAnalysis, Share
 from headtohead.analysis.statistics import Paired
@@ -67,9 +66,8 @@ class PathSection:
     def undetected(self) -> str | None:
         """The choices that made no detectable difference, by name."""
         names = [share.name for share in self.path.shares
-                 if share.known and (share.nothing or not share.contrast.found)]  # fmt: skip
-        if not names or not any(s.contrast.verdict == UNDETECTED or s.nothing
-                                for s in self.path.shares):  # fmt: skip
+                 if share.known and not share.contrast.found and not share.mixed]  # fmt: skip
+        if not any(share.undetected or share.nothing for share in self.path.shares):
             return None
         return f"No detectable difference: {', '.join(names)}."
 

@@ -24,6 +24,7 @@ from headtohead.analysis.figures.waterfall import waterfall_figure
 from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
+from headtohead.paths import inside
 from headtohead.reporting.attention import sheet_svg
 from headtohead.reporting.content import Content
 from headtohead.reporting.rendering import html_page, markdown_page
@@ -83,11 +84,12 @@ def write_report(
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
     content = Content(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
-    return write_content(content, reports_root / content.analysis.frames.name)
+    return write_content(content, reports_root)
 
 
-def write_content(content: Content, folder: Path) -> ReportPaths:
-    """Write the files of a report into ``folder``."""
+def write_content(content: Content, reports_root: Path) -> ReportPaths:
+    """Write the files of a report into the folder of its experiment's name."""
+    folder = inside(reports_root, content.analysis.frames.name, tree=True)
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(content)

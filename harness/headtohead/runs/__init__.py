@@ -1,1 +1,1 @@
-"""Run directories and their life: claims, workers, launchers, loading and repeating."""
+"""Run directories and their life: leases, workers, launchers, loading and repeating."""

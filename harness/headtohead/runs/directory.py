@@ -1,16 +1,18 @@
-"""One run's directory: the truth about it. Only the worker that holds its stack writes here."""
+"""One run's directory: its reader, and its only writer, which needs the run's lease."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from headtohead.runs import files, states
+from headtohead.runs.leases import Lease, observe
 
 
 def now() -> str:
@@ -35,8 +37,13 @@ class RunDirectory:
 
     @property
     def state(self) -> str:
-        """The run's state."""
+        """The run's state, as it was written last."""
         return str(self.status["state"])
+
+    @property
+    def observed_state(self) -> str:
+        """The run's state, INTERRUPTED if the process is gone that trained it."""
+        return observe(self.path, lambda: self.status)[1]
 
     @property
     def record(self) -> dict[str, Any]:
@@ -44,46 +51,85 @@ class RunDirectory:
         record: dict[str, Any] = files.read_json(self.path / "run.json")
         return record
 
+
+@dataclass(frozen=True)
+class RunWriter(RunDirectory):
+    """The writer of a run directory.
+
+    Every write checks the lease first, and nobody can take the lease over before the write is
+    complete. All methods raise LeaseLost if another process has taken it over.
+    """
+
+    lease: Lease
+
+    @contextmanager
+    def writing(self) -> Iterator[Path]:
+        """Yield the directory, for writes that have no method here."""
+        with self.lease.held(self.path):
+            yield self.path
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Replace a JSON file of the directory."""
+        with self.writing() as folder:
+            files.write_json(folder / name, value)
+
     def plan(self, record: Mapping[str, Any]) -> None:
         """Create the directory of a run that has not started, and its record."""
-        (self.path / "attempts").mkdir(parents=True, exist_ok=True)
-        files.write_json(self.path / "run.json", dict(record))
-        if not (self.path / "status.json").exists():
-            self.set_state(states.PLANNED)
+        with self.writing() as folder:
+            (folder / "attempts").mkdir(parents=True, exist_ok=True)
+            self.write_json("run.json", dict(record))
+            if not (folder / "status.json").exists():
+                self.set_state(states.PLANNED)
 
     def set_state(self, state: str, **fields: Any) -> None:
         """Change the state, keeping the fields that are not named."""
-        status = {
-            "reason": None, "signature": None, "step": 0, "steps": None, "started": None,
-            "ended": None, "attempt": 0,
-        } | self.status  # fmt: skip
-        status |= {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
-        if state in states.FINAL | {states.KILLED}:
-            status["ended"] = now()
-        files.write_json(self.path / "status.json", status)
+        with self.writing():
+            status = {
+                "reason": None, "signature": None, "step": 0, "steps": None, "started": None,
+                "ended": None, "attempt": 0,
+            } | self.status  # fmt: skip
+            status |= {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
+            if state in states.FINAL | {states.KILLED}:
+                status["ended"] = now()
+            self.write_json("status.json", status)
 
     def begin_attempt(self) -> None:
         """Archive the attempt before, if there was one, and start the next."""
-        status = self.status
-        attempt = int(status["attempt"])
-        if attempt and status["state"] in {states.CLAIMED, states.RUNNING}:
-            # Its process is gone without a word, or this attempt could not have the claim.
-            status |= {"state": states.KILLED, "reason": "the process died", "ended": now()}
-        if attempt:
-            files.write_json(self.path / "attempts" / f"{attempt}.json", status)
-        self.set_state(
-            states.CLAIMED, attempt=attempt + 1, ended=None, reason=None, signature=None,
-            started=status.get("started") or now(),
-        )  # fmt: skip
+        with self.writing() as folder:
+            files.remove_temporary(folder)
+            status = self.status
+            attempt = int(status["attempt"])
+            if attempt and status["state"] in states.ACTIVE:
+                # Its process died, or lost the lease, before it could write a final state.
+                status |= {"state": states.KILLED, "reason": "the process died", "ended": now()}
+            if attempt:
+                self.write_json(f"attempts/{attempt}.json", status)
+            self.set_state(
+                states.LEASED, attempt=attempt + 1, ended=None, reason=None, signature=None,
+                started=status.get("started") or now(),
+            )  # fmt: skip
 
     def log_metrics(
         self, step: int, epoch: float, time: float, values: Mapping[str, float]
     ) -> None:
         """Append one line of metrics."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}
-        files.append_lines(self.path / "metrics.jsonl", [record])
+        with self.writing() as folder:
+            files.append_lines(folder / "metrics.jsonl", [record])
 
     def finish(self, results: Mapping[str, Any]) -> None:
-        """Write the results, then say DONE: in this order, so that DONE means complete."""
-        files.write_json(self.path / "results.json", dict(results))
-        self.set_state(states.DONE)
+        """Write the results, then the state DONE: in this order, so that DONE means complete."""
+        with self.writing():
+            self.write_json("results.json", dict(results))
+            self.set_state(states.DONE)
+
+
+@contextmanager
+def leased(run: Path) -> Iterator[RunWriter]:
+    """Hold a run's lease for a few writes.
+
+    Raises:
+        Busy: If a live process holds it.
+    """
+    with Lease(run) as lease:
+        yield RunWriter(run, lease)

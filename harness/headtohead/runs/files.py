@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+TEMPORARY = ".tmp"
+"""How the names of temporary files end."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -14,22 +18,40 @@ def write_text(path: Path, text: str) -> None:
     replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
     """Replace a JSON file in one step."""
-    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"), sync=sync)
 
 
-def replace(path: Path, write: Any) -> None:
-    """Call ``write`` with a temporary path beside ``path``, sync it, rename it over ``path``."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def replace(path: Path, write: Any, *, sync: bool = True) -> None:
+    """Call ``write`` with a temporary path beside ``path``, then rename it over ``path``.
+
+    Args:
+        path: The file to replace.
+        write: Writes the new content to the path that it is given, which no other process uses.
+        sync: Whether the content must survive a power failure.
+    """
+    # A name that nobody can know: a link laid there would be followed.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
         write(temporary)
-        with temporary.open("rb") as handle:
-            os.fsync(handle.fileno())
+        if sync:
+            with temporary.open("rb") as handle:
+                os.fsync(handle.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove what killed processes wrote of tensors; the caller holds the lease to write them.
+
+    Other files are small, and parents and shippers write some of them too.
+    """
+    for path in folder.glob(f".*.safetensors.*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
 
 
 def read_json(path: Path) -> Any:
@@ -40,13 +62,18 @@ def read_json(path: Path) -> Any:
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
     """Append JSON lines and sync them."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    with path.open("a", encoding="utf-8") as handle:
+    with open(path, "a", encoding="utf-8", opener=_without_link) as handle:
         # A line torn by a crash must not swallow the one that follows it.
         if handle.tell() and not _ends_with_newline(path):
             handle.write("\n")
         handle.write(text)
         handle.flush()
         os.fsync(handle.fileno())
+
+
+def _without_link(path: str, flags: int) -> int:
+    """Open a file to append to it; a symbolic link in its place is an error."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:

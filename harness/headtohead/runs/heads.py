@@ -7,6 +7,8 @@ from typing import Any
 
 from headtohead.errors import HeadToHeadError
 from headtohead.runs import files
+from headtohead.runs.directory import leased
+from headtohead.runs.leases import Busy
 from headtohead.runs.loaded import LoadedRun, load
 from headtohead.training.evaluate import writer
 from headtohead.training.heads import head_effects
@@ -23,13 +25,18 @@ def masked_heads(path: Path, *, decode: bool = True, again: bool = False) -> dic
         again: Whether to measure a run that has the file already.
 
     Raises:
-        HeadToHeadError: If the run cannot be loaded, or its style has no heads to mask.
+        HeadToHeadError: If the run cannot be loaded, its style has no heads to mask, or another
+            process writes the run.
     """
     if (path / FILE).is_file() and not again:
         known: dict[str, Any] = files.read_json(path / FILE)
         return known
     record = _measured(load(path), decode)
-    files.write_json(path / FILE, record)
+    try:
+        with leased(path) as writer:
+            writer.write_json(FILE, record)
+    except Busy as error:
+        raise HeadToHeadError(f"run {error}; wait for it, then type the same command") from error
     return record
 
 
@@ -43,7 +50,7 @@ def _measured(run: LoadedRun, decode: bool) -> dict[str, Any]:
     write = None
     if decode and kind != "none":
         beam = run.config.evaluate.beam
-        write = writer(kind, run.data.target_vocabulary, run.longest, beam)
+        write = writer(kind, run.data.target_vocabulary, run.decoding_limit, beam)
     found = head_effects(run.model, run.data, write)
     maps = _maps(run.path)
     return {

@@ -43,11 +43,13 @@ class Words:
     """What is known of the words: sizes always, vocabularies where they could be rebuilt.
 
     ``record`` is the ``data`` block of run records; ``notes`` say what is lacking, and why.
+    ``longest_target`` counts the tokens of the longest training target, where it is known.
     """
 
     sizes: Mapping[Side, int]
     vocabularies: Mapping[Side, Vocabulary] | None
     record: dict[str, Any]
+    longest_target: int | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -246,7 +248,7 @@ def _words(
 
 def _no_words(config: RunConfig, sizes: Mapping[Side, int], why: str) -> Words:
     note = f"{why}: it works on ids alone and cannot translate"
-    return Words(sizes, None, _record(config.data, sizes), [note])
+    return Words(sizes, None, _record(config.data, sizes), notes=[note])
 
 
 def _own_words(config: RunConfig, sizes: Mapping[Side, int]) -> Words:
@@ -254,7 +256,7 @@ def _own_words(config: RunConfig, sizes: Mapping[Side, int]) -> Words:
     ready = prepare(config.data, cache_root())
     vocabularies = {side: ready.vocabulary(side) for side in SIDES}
     if _suit(vocabularies, sizes, config.model):
-        return Words(sizes, vocabularies, ready.record)
+        return Words(sizes, vocabularies, ready.record, ready.longest_target)
     why = (
         f"its own sentences have {_sizes(vocabularies)}, the checkpoint {sizes['source']} and "
         f"{sizes['target']}, so it was trained on others"
@@ -289,7 +291,7 @@ def _read_words(
         side: max(len(tokenisers[side].ids(words, vocabularies[side])) for words in sentences[side])
         for side in SIDES
     }
-    return Words(sizes, vocabularies, record)
+    return Words(sizes, vocabularies, record, record["longest"]["target"])
 
 
 def tokenisers_of(config: DataConfig) -> dict[Side, Tokeniser]:

@@ -17,14 +17,16 @@ from typing import Any
 from filelock import FileLock
 
 from headtohead.data.prepared import SIDES
-from headtohead.errors import HeadToHeadError
+from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.experiment.faults import faults_of
 from headtohead.experiment.identity import canonical, key_of
+from headtohead.experiment.lengths import decoding_limit
 from headtohead.experiment.versions import plugins_record, versions
 from headtohead.model.counting import count
+from headtohead.paths import inside
 from headtohead.plugins import Registry
-from headtohead.runs import files
-from headtohead.runs.directory import RunDirectory, now
+from headtohead.runs import files, states
+from headtohead.runs.directory import RunWriter, leased, now
 from headtohead.runs.imported import Imported
 from headtohead.training import checkpoint
 
@@ -33,7 +35,7 @@ SEED = 1
 """A checkpoint does not say how it was drawn; records want a number."""
 
 VARIANT = ("title", "axes", "parameters", "flops_per_token", "inner_width", "d_ff", "d_ff_asked",
-           "match", "path", "faults", "config")  # fmt: skip
+           "match", "path", "decoding_limit", "faults", "config")  # fmt: skip
 """What experiment.json repeats of a run's record."""
 
 
@@ -70,21 +72,25 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
     Raises:
         HeadToHeadError: If the folder cannot be written.
     """
-    study = runs / STUDY
+    study = inside(runs, STUDY)
+    inside(study, name, tree=True)
     try:
         study.mkdir(parents=True, exist_ok=True)
         with FileLock(study / ".lock"), _scratch(study, name) as scratch:
-            _fill(RunDirectory(scratch), imported, name, registry)
+            with leased(scratch) as writer:
+                _fill(writer, imported, name, registry)
             if (study / name).exists():
-                aside = study / ".superseded" / now().replace(":", "")
+                aside = inside(study, ".superseded", now().replace(":", ""))
                 aside.mkdir(parents=True)
                 (study / name).rename(aside / name)
             scratch.rename(study / name)
             _list_runs(study)
-    except OSError as error:
+    except Exception as error:
+        if not isinstance(error, OSError) and not is_disk_error(error):
+            raise
+        reason = getattr(error, "strerror", None) or error
         raise HeadToHeadError(
-            f"cannot write to '{study}' ({error.strerror or error}); free space or name another "
-            "folder with --runs"
+            f"cannot write to '{study}' ({reason}); free space or name another folder with --runs"
         ) from error
     return study / name
 
@@ -92,7 +98,7 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
 @contextmanager
 def _scratch(study: Path, name: str) -> Iterator[Path]:
     """Yield a folder that is gone afterwards, unless it was moved to its place."""
-    scratch = study / ".importing" / name
+    scratch = inside(study, ".importing", name)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:
@@ -101,7 +107,7 @@ def _scratch(study: Path, name: str) -> Iterator[Path]:
         shutil.rmtree(scratch.parent, ignore_errors=True)
 
 
-def _fill(run: RunDirectory, imported: Imported, name: str, registry: Registry) -> None:
+def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
     record = _record(imported, name, registry)
     run.plan(record)
     checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"key": record["key"]})
@@ -109,7 +115,7 @@ def _fill(run: RunDirectory, imported: Imported, name: str, registry: Registry) 
     words = {side: vocabularies[side].words if vocabularies else None for side in SIDES}
     files.write_json(run.path / "vocabulary.json", words)
     (run.path / "metrics.jsonl").touch()
-    run.set_state("CLAIMED", attempt=1, started=now())
+    run.set_state(states.LEASED, attempt=1, started=now())
     notes = [f"imported from '{imported.source.name}', not trained here", *imported.words.notes]
     run.finish({
         "metrics": {}, "buckets": [], "signatures": {}, "best_step": None, "stopped_early": False,
@@ -119,7 +125,7 @@ def _fill(run: RunDirectory, imported: Imported, name: str, registry: Registry) 
 
 def _record(imported: Imported, name: str, registry: Registry) -> dict[str, Any]:
     config, sizes = imported.config, imported.words.sizes
-    data = imported.words.record
+    data, longest = imported.words.record, imported.words.longest_target
     identity = canonical(config, data["fingerprint"], registry)
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
     return {
@@ -149,6 +155,7 @@ def _record(imported: Imported, name: str, registry: Registry) -> dict[str, Any]
         "d_ff_asked": config.model.d_ff,
         "match": "none",
         "path": dict(costs.path),
+        "decoding_limit": decoding_limit(config, longest) if longest else 0,
         "faults": [asdict(one) for one in faults_of(config, registry)],
         "config": config.model_dump(mode="json"),
         "plugins": plugins_record(config, registry),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,13 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headtohead import plugins
 from headtohead.data import PreparedData, cache_root, prepare
 from headtohead.data.vocabulary import PAD, Vocabulary
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.experiment.schema import BeamConfig, RunConfig
+from headtohead.experiment.versions import refuse_unregistered
 from headtohead.families.masking import Masking
 from headtohead.model.grouping import translate_each
 from headtohead.model.transformer import Transformer
+from headtohead.project import runs_folder
 from headtohead.runs import files, states
 from headtohead.runs.directory import RunDirectory
 from headtohead.runs.imported import tokenisers_of
@@ -40,12 +42,15 @@ class LoadedRun:
 
     ``words`` is None for a checkpoint imported without its vocabularies, which knows ids alone.
     ``positions`` are the rows of the table of an imported checkpoint, if it has one.
+    ``decoding_limit`` is the maximum number of tokens of a translation, as the run's record has it;
+    0 for a checkpoint without vocabularies.
     """
 
     path: Path
     config: RunConfig
     model: Transformer
     words: PreparedData | None
+    decoding_limit: int
     imported: bool = False
     positions: int | None = None
 
@@ -103,8 +108,8 @@ class LoadedRun:
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
         """Return the ids that one source becomes, alone in its batch: word by word, or over zeros.
 
-        Word by word, it stops before <eos>, or after ``longest`` tokens. Over zeros, the id 0 is
-        left out.
+        Word by word, it stops before <eos>, or after ``decoding_limit`` tokens. Over zeros, the id
+        0 is left out.
 
         Raises:
             HeadToHeadError: If the run does not translate, or lacks <sos> or <eos>.
@@ -117,18 +122,12 @@ class LoadedRun:
 
         Without a target the run's own translation is read.
         """
-        return probe_maps(self.model, 0, self.data, source, target, self.longest, "given")
+        return probe_maps(self.model, 0, self.data, source, target, self.decoding_limit, "given")
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the words of a sentence that the run's source vocabulary lacks, in order."""
         words = self.data.tokenisers["source"].words(sentence)
         return [word for word in words if self.data.source_vocabulary.lacks(word)]
-
-    @property
-    def longest(self) -> int:
-        """Most words of a translation, as in the run's own evaluation."""
-        asked = self.config.evaluate.max_length
-        return asked or max(4, (self.data.record["longest"]["target"] - 1) * 3 // 2)
 
     def _refuse_undefined(self) -> None:
         reason = UNDEFINED.get(self.config.evaluate.decode)
@@ -156,7 +155,7 @@ class LoadedRun:
         if self.config.evaluate.decode == "zeros":
             return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
         beam = beam or self.config.evaluate.beam
-        written = translate_each(self.model, encoded, self.longest, beam, *self._ends)
+        written = translate_each(self.model, encoded, self.decoding_limit, beam, *self._ends)
         pad = self._pad
         if pad is None or not self.imported:
             return [[index for index in ids if index != pad] for ids in written]
@@ -184,7 +183,7 @@ class LoadedRun:
         with self._masked(source, source):
             memory = self.model.encode(source.unsqueeze(0), lengths)
         written = [sos]
-        while len(written) <= self.longest and written[-1] != eos:
+        while len(written) <= self.decoding_limit and written[-1] != eos:
             target = torch.tensor([written])
             live = self._lengths(target.unsqueeze(0))
             with self._masked(source, target):
@@ -282,7 +281,7 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     Raises:
         HeadToHeadError: If there is no such run, it is not done, or its checkpoint is damaged.
     """
-    path = find_run(run, runs or Path(os.environ.get("H2H_RUNS", "runs")))
+    path = find_run(run, runs_folder(given=runs))
     directory = RunDirectory(path)
     if directory.state != states.DONE:
         raise HeadToHeadError(
@@ -290,6 +289,7 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
         )
     record = directory.record
     config = RunConfig.model_validate(record["config"])
+    refuse_unregistered(config, plugins.current(), path.name)
     imported = record.get("imported")
     words = _imported_words(path, config, record) if imported else _prepared(path, config, record)
     sizes = imported["words"] if imported else record["data"]["vocabulary"]
@@ -301,7 +301,8 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
         model.to(dtype)
     checkpoint.load_members(model, [weights])
     rows = imported["positions"] if imported else None
-    return LoadedRun(path, config, model.eval(), words, imported is not None, rows)
+    limit = record["decoding_limit"]
+    return LoadedRun(path, config, model.eval(), words, limit, imported is not None, rows)
 
 
 def _prepared(path: Path, config: RunConfig, record: Mapping[str, Any]) -> PreparedData:

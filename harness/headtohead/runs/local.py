@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from headtohead.families.launcher import Exit, Job, Launcher
+from headtohead.errors import HeadToHeadError
+from headtohead.families.launcher import Exit, Job, Launcher, WorkerPlugins
+from headtohead.runs import exits
 
 POLL_SECONDS = 0.2
 
@@ -27,7 +30,7 @@ PRELOAD = ["headtohead.runs.preload"]
 
 
 class LocalLauncher(Launcher):
-    """Runs stacks on this machine, at most ``workers`` at a time; GPUs are handed out in turn."""
+    """Runs stacks on this machine, at most ``workers`` at a time; each sees one GPU, in turn."""
 
     def warm(self) -> None:
         """Start the server that workers are forked from; it loads torch meanwhile."""
@@ -50,7 +53,13 @@ class LocalLauncher(Launcher):
                     job, slot = waiting.popleft(), free.pop(0)
                     process = context.Process(
                         target=_main,
-                        args=(job.stack, pick_device(job.device, slot), dict(os.environ), alive),
+                        args=(
+                            job.stack,
+                            job.device,
+                            job.plugins,
+                            _environment(job.device, slot),
+                            alive,
+                        ),
                     )
                     with hidden_main():
                         process.start()
@@ -74,16 +83,40 @@ class LocalLauncher(Launcher):
             alive.close()
 
 
-def pick_device(device: str, slot: int) -> str:
-    """Return the device of a slot: GPUs in turn, or the CPU."""
-    if device != "cuda":
-        return device
+def _environment(device: str, slot: int) -> dict[str, str]:
+    """Return the environment of the worker in a slot, which sees one GPU: they take turns.
+
+    A worker that saw all of them would allocate on the first one too, whichever it trains on.
+
+    Raises:
+        HeadToHeadError: If there is no GPU for it.
+    """
+    environment = dict(os.environ)
+    if device == "cuda":
+        import torch
+
+        count = torch.cuda.device_count()
+        if not count:
+            raise HeadToHeadError(f"node {no_gpu()}")
+        visible = environment.get("CUDA_VISIBLE_DEVICES")
+        names = visible.split(",") if visible else [str(number) for number in range(count)]
+        environment["CUDA_VISIBLE_DEVICES"] = names[slot % count].strip()
+    return environment
+
+
+def no_gpu() -> str:
+    """Return this machine's name and the fault: a stack was sent to its GPU, which is not there."""
     import torch
 
-    return f"cuda:{slot % torch.cuda.device_count()}"
+    return (
+        f"'{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
+        "install torch with CUDA there, or type --device cpu"
+    )
 
 
-def _main(stack: Path, device: str, environment: dict[str, str], alive: Connection) -> None:
+def _main(
+    stack: Path, device: str, sent: WorkerPlugins, environment: dict[str, str], alive: Connection
+) -> None:
     """Entry of the worker process.
 
     The server may be older than this study: what its parent may use now, such as the GPUs in
@@ -91,15 +124,23 @@ def _main(stack: Path, device: str, environment: dict[str, str], alive: Connecti
     """
     os.environ.clear()
     os.environ.update(environment)
-    log = os.open(stack / "worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    try:
+        log = os.open(stack / "worker.log", flags, 0o644)
+    except FileNotFoundError:  # another process has split or archived the stack
+        os._exit(exits.BUSY)
+    except OSError:
+        os._exit(exits.DISK)
     os.dup2(log, 1)
     os.dup2(log, 2)
     threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
     from headtohead.runs.worker import work
 
-    code = work(stack, device)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    code = work(stack, device, sent)
+    # A full disk has its exit code; what was still to be logged changes nothing.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
     # Skips the interpreter's clean-up: everything is written, and threads may be waiting.
     os._exit(code)
 

@@ -1,27 +1,43 @@
-"""Plugins registered from Python, handed to the workers of a study."""
+"""Plugins of this process, handed to the workers of a study."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import cloudpickle
 
-from headtohead.runs import files
-
-NAME = ".plugins.pickle"
-
-
-def store_objects(experiment: Path, objects: list[object]) -> None:
-    """Keep plugin objects in the experiment's folder; without any, leave no file."""
-    path = experiment / NAME
-    if objects:
-        files.replace(path, lambda temporary: temporary.write_bytes(cloudpickle.dumps(objects)))
-    else:
-        path.unlink(missing_ok=True)
+from headtohead import plugins
+from headtohead.errors import HeadToHeadError
+from headtohead.families.launcher import WorkerPlugins
+from headtohead.plugins import Registry
 
 
-def load_objects(experiment: Path) -> list[object]:
-    """Return what ``store_objects`` kept; the parent of this very study wrote it."""
-    path = experiment / NAME
-    objects: list[object] = cloudpickle.loads(path.read_bytes()) if path.exists() else []
-    return objects
+def worker_plugins() -> WorkerPlugins:
+    """Return the plugin files and objects that are registered in this process.
+
+    Raises:
+        HeadToHeadError: If an object that was registered in Python cannot be pickled.
+    """
+    registry = plugins.current()
+    try:
+        objects = cloudpickle.dumps(registry.objects) if registry.objects else b""
+    except Exception as error:  # whatever the attributes of a plugin raise
+        reason = " ".join(str(error).split())
+        raise HeadToHeadError(
+            f"a plugin registered in Python cannot be sent to workers ({reason}); put it into a "
+            "file and name that with --plugin"
+        ) from error
+    files = tuple((str(path), source) for path, source in registry.files.items())
+    return WorkerPlugins(files, objects)
+
+
+def load_plugins(sent: WorkerPlugins) -> Registry:
+    """Register in a worker what its parent sent, on top of built-ins and entry points.
+
+    The pickle is the parent's own: it reached this process as an argument, not in a file.
+    """
+    registry = plugins.use_sources((Path(path), source) for path, source in sent.files)
+    for plugin in pickle.loads(sent.objects) if sent.objects else ():
+        plugins.register(plugin)
+    return registry

@@ -1,7 +1,7 @@
 """A stack in one archive: how it travels to a machine that does not see its folder, and back.
 
 Names in the archive are relative to the experiment's folder, so that what comes back lies where it
-would have been written. Claims and what the shipper keeps stay at home.
+would have been written. Leases, locks and what the shipper keeps stay at home.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from headtohead.runs import files, objects
-from headtohead.runs.stack import STACKS, StackFolder
+from headtohead.errors import HeadToHeadError
+from headtohead.paths import inside
+from headtohead.runs import files
+from headtohead.runs.stack import RECORD, STACKS, StackFolder
 
-STAY = {"claim.json", "claim.lock", "mlflow.json", ".mark"}
+STAY = {"stack.lock", "mlflow.json", ".mark"}
 """What belongs to the machine it was written on."""
 
-RECORD = "stack.json"
 STATUS = "status.json"
-PLUGINS = ".plugin-files"
 HEAVY = ".safetensors"
 
 
@@ -37,8 +37,6 @@ def pack(stack: Path, *, heavy: bool = True) -> bytes:
                 with suppress(FileNotFoundError):
                     name = str(path.relative_to(folder.experiment))
                     archive.writestr(name, path.read_bytes())
-        for number, file in enumerate(folder.record.plugin_files):
-            archive.writestr(f"{PLUGINS}/{number}/{Path(file).name}", Path(file).read_bytes())
     return buffer.getvalue()
 
 
@@ -54,7 +52,6 @@ def unpack(parcel: bytes, prepared: bytes, place: Path) -> Path:
         folder.record,
         cache=str(place / "cache"),
         prepared=str(place / "prepared.npz"),
-        plugin_files=sorted(str(path) for path in experiment.glob(f"{PLUGINS}/*/*.py")),
     ))  # fmt: skip
     for run in folder.runs():
         (run.path / "attempts").mkdir(exist_ok=True)
@@ -70,10 +67,14 @@ def put_back(parcel: bytes, stack: Path, *, ended: bool) -> None:
     ``ended``.
     """
     folder = StackFolder(stack)
+    parts = _parts(folder)
     with zipfile.ZipFile(io.BytesIO(parcel)) as archive:
-        names = [name for name in archive.namelist() if _comes_back(name)]
+        # The record stays as it was written here, with the paths of this machine.
+        names = [name for name in archive.namelist() if Path(name).name != RECORD]
         for name in sorted(names, key=lambda name: (Path(name).name == STATUS, name)):
-            path = folder.experiment / name
+            path = inside(folder.experiment, name)
+            if not any(path.is_relative_to(part) for part in parts):
+                raise HeadToHeadError(f"'{name}' came back and is no part of '{folder.path}'")
             path.parent.mkdir(parents=True, exist_ok=True)
             content = archive.read(name)
             if path.exists() and path.read_bytes() == content:
@@ -84,16 +85,13 @@ def put_back(parcel: bytes, stack: Path, *, ended: bool) -> None:
         resume.unlink(missing_ok=True)
 
 
+def _parts(folder: StackFolder) -> list[Path]:
+    """Return the folders that travel: the stack's and those of its runs."""
+    return [folder.path, *(run.path for run in folder.runs())]
+
+
 def _travelling(folder: StackFolder) -> Iterator[Path]:
-    for part in (folder.path, *(run.path for run in folder.runs())):
-        for path in sorted(part.rglob("*")):
-            if path.is_file() and path.name not in STAY and not path.name.endswith(".tmp"):
+    for part in _parts(folder):
+        for path in sorted(inside(part, tree=True).rglob("*")):
+            if path.is_file() and path.name not in STAY and not path.name.endswith(files.TEMPORARY):
                 yield path
-    plugins = folder.experiment / objects.NAME
-    if plugins.exists():
-        yield plugins
-
-
-def _comes_back(name: str) -> bool:
-    """Whether a file is a result; the rest is as it was sent, with this machine's paths."""
-    return Path(name).name not in {RECORD, objects.NAME} and not name.startswith(PLUGINS)

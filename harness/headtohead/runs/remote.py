@@ -17,11 +17,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from headtohead.experiment.stacking import processors
 from headtohead.experiment.versions import versions
-from headtohead.families.launcher import Job
+from headtohead.families.launcher import Job, WorkerPlugins
 from headtohead.plugins import BUILT_IN
 from headtohead.runs import parcel
-from headtohead.runs.local import LocalLauncher
+from headtohead.runs.local import LocalLauncher, no_gpu
 
 MARK = ".mark"
 """The file in a stack's folder by which another machine recognises the folder."""
@@ -55,6 +56,7 @@ class RemoteJob:
     mark: str
     code: str
     save_seconds: float = 600.0
+    plugins: WorkerPlugins = field(default_factory=WorkerPlugins)
 
     def train(
         self, fetch: Callable[[], tuple[bytes, bytes]] | None = None
@@ -72,6 +74,8 @@ class RemoteJob:
         if here != self.code:
             yield Message("refused", text=f"'{socket.gethostname()}' has headtohead {here}, this "
                           f"machine {self.code}; install the same on both")  # fmt: skip
+        elif self.device == "cuda" and not processors("cuda"):
+            yield Message("refused", text=no_gpu())
         elif fetch is None:
             folder = self._sees_folder()
             yield from self._train(Path(self.stack)) if folder else [Message("away")]
@@ -90,7 +94,8 @@ class RemoteJob:
     def _train(self, stack: Path) -> Iterator[Message | None]:
         # A process of its own: what it holds is free again at its end, and when this process is
         # killed it ends too.
-        for ended in LocalLauncher().launch([Job(stack, self.device)], workers=1):
+        job = Job(stack, self.device, plugins=self.plugins)
+        for ended in LocalLauncher().launch([job], workers=1):
             yield None if ended is None else Message("exit", code=ended.code)
 
     def _train_copy(self, stack: Path) -> Iterator[Message | None]:

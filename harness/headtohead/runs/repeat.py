@@ -12,14 +12,14 @@ from headtohead import plugins
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.versions import drift, plugins_of
+from headtohead.experiment.versions import drift, plugins_of, refuse_unregistered
+from headtohead.paths import inside
 from headtohead.runs import states
-from headtohead.runs.directory import RunDirectory
+from headtohead.runs.directory import RunDirectory, leased
 from headtohead.runs.execute import Machine, Watcher, run_stacks
 from headtohead.runs.files import read_json
 from headtohead.runs.loaded import find_run
 from headtohead.runs.local import LocalLauncher
-from headtohead.runs.objects import load_objects, store_objects
 from headtohead.runs.stack import STACKS, StackFolder, stack_folders
 from headtohead.training import checkpoint
 
@@ -54,7 +54,9 @@ def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
             f"run '{path.name}' was imported, not trained: there is nothing to train again"
         )
     stack = _stack_of(path)
-    folder = _copy(stack, path.parent / ".reruns" / path.name)
+    for _, config, _ in stack.record.variants:
+        refuse_unregistered(RunConfig.model_validate(config), plugins.current(), path.name)
+    folder = _copy(stack, inside(path.parent, ".reruns", path.name))
     stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1),
                          watcher, folder.experiment)  # fmt: skip
     again = RunDirectory(folder.experiment / path.name)
@@ -77,10 +79,10 @@ def _stack_of(path: Path) -> StackFolder:
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     """Lay out the stack in a folder of its own, as if nothing had been trained."""
     shutil.rmtree(experiment, ignore_errors=True)
-    record = replace(stack.record, cache=str(cache_root()), deaths=0)
+    record = replace(stack.record, cache=str(cache_root()), prepared="", deaths=0)
     for member, run in zip(record.members, stack.runs(), strict=True):
-        RunDirectory(experiment / member.directory).plan(run.record)
-    store_objects(experiment, load_objects(stack.experiment))
+        with leased(inside(experiment, member.directory)) as writer:
+            writer.plan(run.record)
     folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
     return folder

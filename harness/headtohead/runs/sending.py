@@ -1,17 +1,18 @@
-"""The sender's side of a stack that is trained elsewhere: its mark, its claim, its way back."""
+"""The sender's side of a stack that is trained elsewhere: its mark, its leases, its way back."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import signal
 import uuid
 from pathlib import Path
 
-from headtohead.data import prepared_file
+from headtohead.data import cache_root, prepared_file
 from headtohead.experiment.schema import RunConfig
 from headtohead.families.launcher import Exit, Job
 from headtohead.runs import exits, files, parcel
-from headtohead.runs.claims import Busy, Claim
+from headtohead.runs.leases import Busy, Lease, LeaseLost
 from headtohead.runs.remote import MARK, Message, RemoteJob, code_mark
 from headtohead.runs.stack import StackFolder
 
@@ -24,26 +25,40 @@ class Sending:
     ) -> None:
         """Leave a mark in the stack's folder; not ``fresh``: one was sent before, with its mark."""
         self.job = job
-        self.claim: Claim | None = None
+        self.lease: Lease | None = None
         mark, place = uuid.uuid4().hex, job.stack / MARK
         if fresh or not place.exists():
             files.write_text(place, mark)
         else:
             mark = place.read_text()
-        self.remote = RemoteJob(str(job.stack.resolve()), device, mark, code_mark(), save_seconds)
+        self.remote = RemoteJob(
+            str(job.stack.resolve()), device, mark, code_mark(), save_seconds, job.plugins
+        )
 
-    def claimed(self) -> bool:
-        """Claim the stack for a copy of it; False if another process is at work on it.
+    @staticmethod
+    def exchange_folder(job: Job) -> Path:
+        """Return the folder for pickles that a launcher exchanges with its jobs.
 
-        A worker that sees the folder claims it itself. A copy cannot, so its sender does.
+        It lies in the user's cache: loading a pickle from the study would execute what whoever
+        wrote the study put there.
         """
-        if self.claim is None:
-            claim = Claim(self.job.stack)
+        study = hashlib.sha256(str(job.stack.parent.resolve()).encode()).hexdigest()[:16]
+        folder = cache_root() / "launchers" / study
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def leased(self) -> bool:
+        """Lease the runs for a copy of the stack; False if another process trains one of them.
+
+        A worker that sees the folder leases them itself. A copy cannot, so its sender does.
+        """
+        if self.lease is None:
+            lease = Lease(*(run.path for run in StackFolder(self.job.stack).runs()))
             try:
-                claim.acquire()
+                lease.acquire()
             except Busy:
                 return False
-            self.claim = claim
+            self.lease = lease
         return True
 
     def pack(self) -> bytes:
@@ -62,10 +77,18 @@ class Sending:
         config = RunConfig.model_validate(record.config)
         return prepared_file(config.data, Path(record.cache)).read_bytes()
 
-    def receive(self, message: Message) -> None:
-        """Put in place what a copy sent home."""
-        if message.parcel and self.claim is not None:
-            parcel.put_back(message.parcel, self.job.stack, ended=message.kind == "exit")
+    def receive(self, message: Message) -> Exit | None:
+        """Put in place what a copy sent; return the end of the job if this was the last message.
+
+        If another process took the leases over meanwhile, nothing is written and the job is busy.
+        """
+        if message.parcel and self.lease is not None:
+            try:
+                with self.lease.held():
+                    parcel.put_back(message.parcel, self.job.stack, ended=message.kind == "exit")
+            except LeaseLost:
+                return self.busy()
+        return self.ended(message.code) if message.kind == "exit" else None
 
     def ended(self, code: int) -> Exit:
         """Return the end of the worker."""
@@ -89,8 +112,8 @@ class Sending:
         return Exit(self.job, code)
 
     def close(self) -> None:
-        """Give the claim back and take the mark away."""
-        if self.claim is not None:
-            self.claim.release()
-            self.claim = None
+        """Release the leases and remove the mark."""
+        if self.lease is not None:
+            self.lease.release()
+            self.lease = None
         (self.job.stack / MARK).unlink(missing_ok=True)

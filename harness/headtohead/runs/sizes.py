@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,11 +21,14 @@ from headtohead.experiment.stacking import (
     processors,
     remembered,
 )
+from headtohead.families.launcher import WorkerPlugins
 from headtohead.model.members import shape
 from headtohead.plugins import current
-from headtohead.runs import files
+from headtohead.runs import exits, files
 from headtohead.runs.local import PRELOAD, hidden_main
-from headtohead.runs.objects import load_objects
+from headtohead.runs.objects import load_plugins, worker_plugins
+
+log = logging.getLogger(__name__)
 
 SHARE = 0.02
 """Of the time that a shape is expected to train, what measuring it may take."""
@@ -46,6 +49,8 @@ def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path
     for run in runs:
         found.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
     known = remembered(cache, device)
+    if not processors(device):
+        return known  # the GPUs are elsewhere
     for name, members in found.items():
         if digest(name) in known or len(members) <= processors(device):
             continue
@@ -75,48 +80,59 @@ def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
 
 
 def _measure(plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float) -> int | None:
-    """Time sizes in a process of its own, which gives back the memory; None if it fails."""
+    """Return the members that pay, or None if the benchmark failed, which is logged.
+
+    It runs in a process of its own, which gives back the memory.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     receiving, sending = context.Pipe(duplex=False)
     config = plan.by_slug[run.variant].config.model_dump(mode="json")
-    plugin_files = [str(path) for path in current().files]
     process = context.Process(
-        target=_time, args=(sending, config, str(cache), plugin_files, str(plan.directory), device,
-                            MOST[device], seconds),
+        target=_time, args=(sending, config, str(cache), worker_plugins(), device, MOST[device],
+                            seconds),
     )  # fmt: skip
     with hidden_main():
         process.start()
     sending.close()
     try:
-        found: int | None = receiving.recv()
+        found: int | str = receiving.recv()
     except EOFError:
-        found = None
+        process.join()
+        found = f"its process ended with {exits.exit_name(process.exitcode or 0)}"
     process.join()
-    return found
+    if isinstance(found, int):
+        return found
+    log.warning("stack size of %s is estimated: its benchmark failed (%s)", run.variant, found)
+    return None
 
 
 def _time(
-    sending: Connection, config: Mapping[str, object], cache: str, plugin_files: Sequence[str],
-    experiment: str, device: str, most: int, seconds: float,
+    sending: Connection, config: Mapping[str, object], cache: str, sent: WorkerPlugins,
+    device: str, most: int, seconds: float,
 ) -> None:  # fmt: skip
     """Entry of the process that measures."""
     import torch
 
-    from headtohead import plugins
+    from headtohead.runs import selftest
     from headtohead.training.memory import keep_freed_memory
     from headtohead.training.sizing import paying, time_sizes
 
-    found = None
-    # Whatever is wrong with a variant is told when it is trained, in its own directory.
-    with suppress(Exception):
-        plugins.use_files([Path(path) for path in plugin_files])
-        for plugin in load_objects(Path(experiment)):
-            plugins.register(plugin)
+    found: int | str
+    try:
+        load_plugins(sent)
         torch.set_num_threads(1)
         keep_freed_memory()
         chosen = RunConfig.model_validate(config)
         data = prepare(chosen.data, Path(cache))
-        found = paying(time_sizes(chosen, data, torch.device(device), most, seconds))
+        place = torch.device(device)
+        found = paying(
+            time_sizes(
+                chosen, data, place, most, seconds,
+                lambda name: selftest.unverified(name, Path(cache), place),
+            )
+        )  # fmt: skip
+    except Exception as error:  # the parent logs it; the training itself shows it with its trace
+        found = " ".join(f"{type(error).__name__}: {error}".split())
     sending.send(found)
     sending.close()

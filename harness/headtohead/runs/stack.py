@@ -9,10 +9,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headtohead.runs import files
+from filelock import FileLock
+
+from headtohead.errors import HeadToHeadError
+from headtohead.paths import inside
+from headtohead.runs import files, states
 from headtohead.runs.directory import RunDirectory
 
 STACKS = ".stacks"
+
+RECORD = "stack.json"
+"""The file that makes a folder a stack."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,6 @@ class StackRecord:
     micro_batch: int = 1
     cache: str = ""
     prepared: str = ""
-    plugin_files: Sequence[str] = ()
     timeout_seconds: float | None = None
     deaths: int = 0
     notes: Sequence[str] = ()
@@ -64,6 +70,22 @@ class StackRecord:
                 replace(member, config=None)
             )
         return list(found.values())
+
+    def part(self, members: Sequence[StackMember]) -> StackRecord:
+        """Return the record of a stack of some of the members."""
+        chosen = replace(self, members=members, deaths=0)
+        name, config, _ = chosen.variants[0]
+        more = len(chosen.variants) - 1
+        own = [self.config if one.config is None else one.config for one in members]
+        return replace(
+            chosen,
+            variant=f"{name} and {more} more" if more else name,
+            config=config,
+            members=[
+                replace(one, config=None if given == config else given)
+                for one, given in zip(members, own, strict=True)
+            ],
+        )
 
     @property
     def id(self) -> str:
@@ -89,35 +111,61 @@ class StackFolder:
         return self.path / "resume.safetensors"
 
     @property
+    def exists(self) -> bool:
+        """Whether the stack is laid out; another process may have split or archived it."""
+        return (self.path / "stack.json").exists()
+
+    @property
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / "stack.lock")
+
+    @property
     def record(self) -> StackRecord:
         """The content of stack.json."""
-        raw = files.read_json(self.path / "stack.json")
-        raw["members"] = [StackMember(**member) for member in raw["members"]]
-        return StackRecord(**raw)
+        path = self.path / RECORD
+        try:
+            raw = files.read_json(path)
+            return StackRecord(
+                **raw | {"members": [StackMember(**member) for member in raw["members"]]}
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise HeadToHeadError(
+                f"'{path}' is no record of a stack ({error}); delete its folder and run the "
+                "experiment again"
+            ) from error
 
     def write(self, record: StackRecord) -> None:
         """Create or replace stack.json."""
         self.path.mkdir(parents=True, exist_ok=True)
-        files.write_json(self.path / "stack.json", asdict(record))
+        files.write_json(self.path / RECORD, asdict(record))
 
     def change(self, **fields: Any) -> None:
-        """Change fields of the record."""
-        self.write(replace(self.record, **fields))
+        """Change fields of the record; a parent and a worker may do so at the same time."""
+        with self._lock:
+            self.write(replace(self.record, **fields))
 
     def note(self, words: str) -> None:
         """Add to the notes what is not among them: an attempt before may have said it."""
-        if words not in self.record.notes:
-            self.change(notes=[*self.record.notes, words])
+        with self._lock:
+            if words not in self.record.notes:
+                self.write(replace(self.record, notes=[*self.record.notes, words]))
+
+    def open_runs(self) -> list[RunDirectory]:
+        """Return the members' directories that are still to be trained or scored."""
+        return [run for run in self.runs() if run.state not in states.FINAL]
 
     def runs(self) -> list[RunDirectory]:
-        """Return the members' directories, in their order."""
-        return [RunDirectory(self.experiment / m.directory) for m in self.record.members]
+        """Return the members' directories, in their order.
+
+        Raises:
+            HeadToHeadError: If one leaves the experiment's folder, or a symbolic link is met.
+        """
+        experiment, members = self.experiment, self.record.members
+        return [RunDirectory(inside(experiment, one.directory)) for one in members]
 
     def write_progress(self, **fields: Any) -> None:
-        """Say where the stack stands; a convenience for watchers, not synced."""
-        temporary = self.path / ".progress.tmp"
-        temporary.write_text(json.dumps(fields), encoding="utf-8")
-        temporary.replace(self.path / "progress.json")
+        """Write the progress of the stack; only watchers read it, so it is not synced."""
+        files.write_json(self.path / "progress.json", fields, sync=False)
 
     def read_progress(self) -> dict[str, Any]:
         """Return what was last said, or nothing."""
@@ -129,5 +177,10 @@ class StackFolder:
 
 
 def stack_folders(experiment: Path) -> list[StackFolder]:
-    """Return the stacks that an experiment's folder knows."""
-    return [StackFolder(path.parent) for path in sorted((experiment / STACKS).glob("*/stack.json"))]
+    """Return the stacks that an experiment's folder holds.
+
+    Raises:
+        HeadToHeadError: If a symbolic link is met in the folder of a stack.
+    """
+    found = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
+    return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in found]

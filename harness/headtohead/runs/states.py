@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 PLANNED = "PLANNED"
-CLAIMED = "CLAIMED"
+LEASED = "LEASED"
 RUNNING = "RUNNING"
 DONE = "DONE"
 DIVERGED = "DIVERGED"
 OOM = "OOM"
 TIMEOUT = "TIMEOUT"
 KILLED = "KILLED"
+INTERRUPTED = "INTERRUPTED"
+"""Shown for a run that is LEASED or RUNNING by its status while no process holds its lease."""
+
 FAILED = "FAILED"
 EXCLUDED = "EXCLUDED"
+
+ACTIVE = frozenset({LEASED, RUNNING})
+"""States in which a process holds the run's lease."""
 
 RESULTS = frozenset({DONE, DIVERGED})
 """States that are an answer: nothing is left to do."""

@@ -5,35 +5,35 @@ It imports no tracking library; the run directories are all it leaves behind.
 
 from __future__ import annotations
 
-import errno
 import gc
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from headtohead import plugins
-from headtohead.data import prepare, read_prepared
-from headtohead.errors import HeadToHeadError
+from headtohead.data import cache_root, prepare, read_prepared
+from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.experiment.schema import RunConfig
-from headtohead.runs import exits, files, states
-from headtohead.runs.claims import Busy, Claim
-from headtohead.runs.objects import load_objects
+from headtohead.families.launcher import WorkerPlugins
+from headtohead.runs import exits, files, selftest, states
+from headtohead.runs.directory import RunWriter
+from headtohead.runs.leases import Busy, Lease, LeaseLost
+from headtohead.runs.objects import load_plugins
 from headtohead.runs.stack import StackFolder
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps, summary, write_maps
-from headtohead.training.memory import keep_freed_memory
+from headtohead.training.memory import is_out_of_memory, keep_freed_memory
 from headtohead.training.results import (
     SplitResults,
     assemble,
     cost_metrics,
-    decode_limit,
     score_test_split,
     translations_table,
 )
@@ -41,79 +41,93 @@ from headtohead.training.results import (
 PROGRESS_SECONDS = 0.5
 
 
-def work(path: Path, device: str) -> int:
-    """Train the stack in ``path`` from its resume point, if it has one; return an exit code."""
+def work(path: Path, device: str, sent: WorkerPlugins) -> int:
+    """Train the stack in ``path`` from its resume point, if it has one; return an exit code.
+
+    Args:
+        path: Folder of the stack.
+        device: Torch device.
+        sent: Plugins of the parent.
+    """
     folder = StackFolder(path)
-    claim = Claim(path)
     try:
-        claim.acquire()
+        lease = Lease(*(run.path for run in folder.runs()))
+        lease.acquire()
     except Busy:
         return exits.BUSY
     except OSError as error:
-        return _report(error)
+        return _report(error) if folder.exists else exits.BUSY
     try:
-        Worker(folder, device).run()
+        # Another process may have split the stack or finished its runs before the lease was free.
+        if not folder.exists:
+            return exits.BUSY
+        files.remove_temporary(path)
+        if all(run.state in states.FINAL for run in folder.runs()):
+            folder.resume_path.unlink(missing_ok=True)
+        else:
+            Worker(folder, device, sent, lease).run()
+    except LeaseLost as error:
+        _log(str(error))
+        return exits.BUSY
     except TimeoutError:
         return exits.TIMEOUT
     except Exception as error:
         return _report(error)
     finally:
-        _quietly(claim.release)
+        _quietly(lease.release)
     return exits.OK
 
 
 def _report(error: Exception) -> int:
+    """Log an error; return its exit code, which must not depend on room for the log."""
     if isinstance(error, HeadToHeadError):
-        print(error, file=sys.stderr)
-        return exits.INPUT
-    traceback.print_exception(error, file=sys.stderr)
+        # The parent shows the text, which it finds in the log alone.
+        return exits.INPUT if _log(str(error)) else exits.DISK
+    logged = _log("".join(traceback.format_exception(error)))
     if is_disk_error(error):
         return exits.DISK
-    return exits.OOM if is_out_of_memory(error) else exits.FAILED
+    if is_out_of_memory(error):
+        return exits.OOM
+    # The parent takes the last line as the reason.
+    logged &= _log(plugins.current().describe(error))
+    return exits.FAILED if logged else exits.DISK
+
+
+def _log(text: str) -> bool:
+    """Write to the log; return False where its disk is full."""
+    try:
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+    except OSError:
+        return False
+    return True
 
 
 def _quietly(action: Any) -> None:
-    """Give a claim back where the disk allows it; a claim left behind is taken over later."""
+    """Release a lease where the disk allows it; a lease that is left is taken over later."""
     try:
         action()
     except OSError as error:
-        print(f"claim not released: {error}", file=sys.stderr)
-
-
-def is_disk_error(error: BaseException) -> bool:
-    """Tell a full or unwritable disk from a fault of a run."""
-    full = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
-    if isinstance(error, OSError) and error.errno in full:
-        return True
-    # safetensors reports the operating system's error as text.
-    return type(error).__name__ == "SafetensorError" and "os error 28" in str(error)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell a lack of memory, on the GPU or the host, from a fault of a run."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
-        isinstance(error, RuntimeError) and "allocate memory" in str(error)
-    )
+        _log(f"lease not released: {error}")
 
 
 class Worker:
-    """One attempt at one stack."""
+    """One attempt at one stack, by the process that holds the leases of its runs."""
 
-    def __init__(self, folder: StackFolder, device: str) -> None:
+    def __init__(self, folder: StackFolder, device: str, sent: WorkerPlugins, lease: Lease) -> None:
         self.folder = folder
         self.record = folder.record
-        self.runs = folder.runs()
+        self.lease = lease
+        self.runs = [RunWriter(run.path, lease) for run in folder.runs()]
         self.device = torch.device(device)
         self.started = time.monotonic()
         self.last_said = 0.0
         self.last_metrics: dict[int, dict[str, float]] = {}
-        registry = plugins.use_files([Path(file) for file in self.record.plugin_files])
-        for plugin in load_objects(folder.experiment):
-            plugins.register(plugin)
-        self.hooks = registry.manager.hook
+        self.hooks = load_plugins(sent).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         self.config = RunConfig.model_validate(self.record.config)
+        # Members of a stack have the same section `evaluate` and the same data.
+        self.decoding_limit = int(self.runs[0].record["decoding_limit"])
         self.data = (
             read_prepared(Path(self.record.prepared)) if self.record.prepared
             else prepare(self.config.data, Path(self.record.cache))
@@ -132,6 +146,9 @@ class Worker:
                 for one in self.record.members
             ],
             on_fall_back=self._on_fall_back,
+            unverified=lambda name: selftest.unverified(name, cache_root(), self.device),
+            keys=[member.key for member in self.record.members],
+            saving=self._writing,
         )
 
     def run(self) -> None:
@@ -150,7 +167,15 @@ class Worker:
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
         self.training.run(left)
         self._finish()
-        self.folder.resume_path.unlink(missing_ok=True)
+        with self._writing():
+            self.folder.resume_path.unlink(missing_ok=True)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        """Return the block for writes to the stack's folder.
+
+        Whoever trains the stack holds the leases of all its runs, so the first one is enough.
+        """
+        return self.lease.held(self.runs[0].path)
 
     @contextmanager
     def _isolated(self, index: int) -> Iterator[None]:
@@ -158,11 +183,11 @@ class Worker:
         try:
             yield
         except Exception as error:
-            if is_disk_error(error) or is_out_of_memory(error):
+            if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
                 raise
             traceback.print_exception(error, file=sys.stderr)
             self.training.retire(index, "raised")
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            reason = plugins.current().describe(error)
             self.runs[index].set_state(
                 states.FAILED, reason=reason, signature=reason[:200],
                 step=self.training.progress.step,
@@ -170,9 +195,10 @@ class Worker:
             self._announce_end(index, states.FAILED)
 
     def _on_fall_back(self, why: str) -> None:
-        """Say in the log, to watchers and in results that the chosen program is given up."""
+        """Add the reason of a fallback to the log, to the progress display and to the results."""
         print(why, file=sys.stderr)
-        self.folder.note(why)
+        with self._writing():
+            self.folder.note(why)
 
     def _announce_end(self, index: int, state: str) -> None:
         try:
@@ -181,13 +207,15 @@ class Worker:
             traceback.print_exception(error, file=sys.stderr)
 
     def _on_progress(self, step: int, steps: int) -> None:
+        self.lease.check()
         moment = time.monotonic()
         if moment - self.last_said >= PROGRESS_SECONDS or step == steps:
             self.last_said = moment
-            self.folder.write_progress(
-                step=step, steps=steps, phase="training" if step < steps else "scoring",
-                seconds=self.training.progress.train_seconds,
-            )  # fmt: skip
+            with self._writing():
+                self.folder.write_progress(
+                    step=step, steps=steps, phase="training" if step < steps else "scoring",
+                    seconds=self.training.progress.train_seconds,
+                )  # fmt: skip
 
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         index, run = evaluation.member, self.runs[evaluation.member]
@@ -213,7 +241,7 @@ class Worker:
         ]
         if not finished:
             return
-        results = score_test_split(self.training, self.data)
+        results = score_test_split(self.training, self.data, self.decoding_limit)
         for index in finished:
             with self._isolated(index):
                 self._finish_member(index, results(index))
@@ -224,21 +252,21 @@ class Worker:
         maps = [
             probe_maps(
                 self.training.model, index, self.data, probe["source"], probe["target"],
-                decode_limit(self.training), probe.get("target_from", "reference"),
+                self.decoding_limit, probe.get("target_from", "reference"),
             )
             for probe in self.record.probes
         ]  # fmt: skip
-        if maps:
-            write_maps(run.path / "attention", maps)
-        weights = self.training.model.member_state(index)
-        checkpoint.save(
-            run.path / "checkpoint.safetensors", weights, {"key": self.record.members[index].key}
-        )
-        files.write_json(run.path / "vocabulary.json", {
-            "source": self.data.source_vocabulary.words,
-            "target": self.data.target_vocabulary.words,
-        })  # fmt: skip
-        files.write_text(run.path / "translations.tsv", translations_table(test.translations))
+        weights, key = self.training.model.member_state(index), self.record.members[index].key
+        with run.writing() as directory:
+            if maps:
+                write_maps(directory / "attention", maps)
+            checkpoint.save(directory / "checkpoint.safetensors", weights, {"key": key})
+            run.write_json("vocabulary.json", {
+                "source": self.data.source_vocabulary.words,
+                "target": self.data.target_vocabulary.words,
+            })  # fmt: skip
+            table = translations_table(test.translations)
+            files.write_text(directory / "translations.tsv", table)
         last = self._last_metrics(index, member.best_step)
         costs = cost_metrics(self.training)
         costs["system/wall_seconds"] = time.monotonic() - self.started

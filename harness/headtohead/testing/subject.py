@@ -29,6 +29,8 @@ from headtohead.testing.tiny import tiny_data
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
 TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
 SOURCE_WORDS, TARGET_WORDS = 12, 9
+MOST_MOVED = 0.4
+"""The largest relative move of a parameter; below 1, so that no sign changes."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ class Sentences:
 class Subject:
     """One configuration, built small enough to ask it many questions.
 
-    Its dropout is switched off, and every parameter is moved a little off its start, so that no
-    gain is 1 and no bias is 0.
+    Dropout is off. Every parameter is moved off its initial value, relative to that value, so that
+    no gain is 1 and no bias is 0.
 
     Args:
         config: The variant; ``testing.tiny_config`` makes small ones from names.
@@ -118,7 +120,7 @@ class Subject:
         with torch.no_grad():
             moves = _moves(tuple(one.shape for one in parameters))
             for parameter, move in zip(parameters, moves, strict=True):
-                parameter.add_(move)
+                parameter.add_(move * _scale(parameter))
         return model
 
     @cached_property
@@ -267,9 +269,20 @@ class Subject:
 
 @lru_cache(maxsize=64)
 def _moves(shapes: tuple[torch.Size, ...]) -> list[Tensor]:
-    """Return how far parameters of these shapes are moved off their start, always the same."""
+    """Return relative moves for parameters of these shapes, uniform and always the same."""
     generator = torch.Generator().manual_seed(7)
-    return [0.2 * torch.randn(one, generator=generator, dtype=torch.float64) for one in shapes]
+    drawn = (torch.rand(one, generator=generator, dtype=torch.float64) for one in shapes)
+    return [MOST_MOVED * (2.0 * one - 1.0) for one in drawn]
+
+
+def _scale(parameter: Tensor) -> Tensor:
+    """Return the initial size of every element.
+
+    The size of a zero is the root mean square of its parameter, or 1 where all elements are zero.
+    """
+    size = parameter.abs()
+    typical = size.square().mean().sqrt()
+    return size.where(size > 0, typical.where(typical > 0, 1.0))
 
 
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:

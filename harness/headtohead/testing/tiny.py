@@ -28,7 +28,6 @@ TRAIN: dict[str, Any] = {
     "lr": 1e-3,
     "schedule": "constant",
     "precision": "float64",
-    "device": "cpu",
     "checkpoint_seconds": 1e9,
 }
 

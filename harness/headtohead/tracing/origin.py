@@ -12,6 +12,7 @@ from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.evidence.targets import recipe_config
 from headtohead.experiment.faults import faults_of
+from headtohead.experiment.lengths import decoding_limit
 from headtohead.experiment.schema import RunConfig
 from headtohead.experiment.undefined import undefined_reason
 from headtohead.model.transformer import Transformer
@@ -32,7 +33,7 @@ class Origin:
     config: RunConfig
     model: Transformer
     words: PreparedData | None
-    longest: int
+    decoding_limit: int
 
     def trace(self, source: str, target: str | None = None) -> Trace:
         """Return the forward pass of one sentence pair.
@@ -47,7 +48,7 @@ class Origin:
         if self.words is None:
             sentences = read_ids(self.model, source, target)
         else:
-            sentences = read_sentences(self.model, self.words, source, target, self.longest)
+            sentences = read_sentences(self.model, self.words, source, target, self.decoding_limit)
         read = f"{' '.join(sentences.target_tokens)} ({sentences.target_from})"
         steps = collect(self.model, sentences)
         notes = (*sentences.notes, *self._notes())
@@ -100,8 +101,7 @@ def of_recipe(
     """
     config = recipe_config(name, registry, overrides)
     data = prepare(config.data, cache)
-    longest = data.record["longest"]
-    reason = undefined_reason(config, longest, registry)
+    reason = undefined_reason(config, data.record["longest"], registry)
     if reason:
         raise HeadToHeadError(f"recipe '{name}' is not defined so: {reason}")
     sizes = len(data.source_vocabulary), len(data.target_vocabulary)
@@ -109,11 +109,9 @@ def of_recipe(
     if config.train.precision == "float64":
         model.double()
     title = f"{name}, seed {seed}: as drawn, not trained"
-    most = config.evaluate.max_length or max(4, (longest["target"] - 1) * 3 // 2)
-    return Origin(title, config, model, data, most)
+    return Origin(title, config, model, data, decoding_limit(config, data.longest_target))
 
 
 def of_run(run: LoadedRun) -> Origin:
     """Return a finished run, or an imported checkpoint."""
-    longest = 4 if run.words is None else run.longest
-    return Origin(f"run {run.path.name}", run.config, run.model, run.words, longest)
+    return Origin(f"run {run.path.name}", run.config, run.model, run.words, run.decoding_limit)

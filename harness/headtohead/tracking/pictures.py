@@ -61,7 +61,7 @@ def _write_labels(sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str],
     layers, heads = shape[:2]
     high, wide = len(queries) * LABELLED_CELL + GAP * 3, len(keys) * LABELLED_CELL + GAP * 3
     for head in range(heads):
-        _paste(sheet, _label(f"head {head + 1}"), left + head * wide, above - TEXT_HEIGHT - 5)
+        _paste(sheet, _label(f"head {head}"), left + head * wide, above - TEXT_HEIGHT - 5)
         for index, word in enumerate(keys):
             place = left + head * wide + index * LABELLED_CELL
             _paste(sheet, np.rot90(_label(word), k=-1), place, above + layers * high)

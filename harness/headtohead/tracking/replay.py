@@ -9,12 +9,13 @@ where both are right does a run count as shipped.
 from __future__ import annotations
 
 import functools
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headtohead.paths import inside
+from headtohead.runs import files
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, KEY_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
@@ -24,7 +25,6 @@ from headtohead.tracking.rundirs import (
     Study,
     milliseconds,
     read_json,
-    state_of,
 )
 from headtohead.tracking.staging import stage
 from headtohead.tracking.store import Store
@@ -32,7 +32,7 @@ from headtohead.tracking.store import Store
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric, Run
 
-STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "CLAIMED": "RUNNING", "PLANNED": "RUNNING",
+STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "LEASED": "RUNNING", "PLANNED": "RUNNING",
           "KILLED": "KILLED"}  # fmt: skip
 MARKER = "mlflow.json"
 PAGE = 250
@@ -112,10 +112,14 @@ def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: 
     """Bring MLflow up to date with a run directory; say whether anything had to be sent.
 
     With ``sweep``, a run that still says RUNNING although its process is gone is closed as KILLED.
+
+    Raises:
+        HeadToHeadError: If a symbolic link is met: what it points to would be shipped.
     """
-    status, known = run.status(), destination.known.get(run.key)
-    state, reason = state_of(status, sweep=sweep)
-    if known is None and state in {"PLANNED", "CLAIMED", "EXCLUDED"}:
+    inside(run.folder, tree=True)
+    known = destination.known.get(run.key)
+    status, state, reason = run.observed(sweep=sweep)
+    if known is None and state in {"PLANNED", "LEASED", "EXCLUDED"}:
         return False
     wanted = status_of(state)
     if wanted == "RUNNING":
@@ -267,6 +271,4 @@ def _mark(destination: Destination, run: RunDirectory, known: Known) -> None:
         "experiment_id": destination.experiment_id,
         "shipped": known.shipped,
     }
-    temporary = path.with_name(f"{MARKER}.new")
-    temporary.write_text(json.dumps(marks, indent=1), encoding="utf-8")
-    temporary.replace(path)
+    files.write_json(path, marks, sync=False)

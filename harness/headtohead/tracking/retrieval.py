@@ -14,9 +14,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
+from headtohead.paths import run_folder
 from headtohead.tracking.description import KEY_TAG
 from headtohead.tracking.replay import all_runs
-from headtohead.tracking.rundirs import PLAN, read_json
+from headtohead.tracking.rundirs import PLAN, read_study
 from headtohead.tracking.staging import RAW
 from headtohead.tracking.store import Store, database_of, one_line, open_store, readable
 from headtohead.tracking.study import INDEX, STUDY_TAG
@@ -62,12 +63,11 @@ def materialise(uri: str, experiment_name: str, into: Path) -> Path:
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' exists already; name a folder without it")
     source.fetch(studies[experiment_name], PLAN, folder / PLAN)
-    plan = read_json(folder / PLAN)
+    plan = read_study(folder).plan
     held = source.runs(experiment_name, KEY_TAG)
     for entry in plan["runs"]:
         if entry["key"] in held:
-            own = f"{experiment_name}/{entry['directory']}"
-            directory = into / (entry.get("reused_from") or own)
+            directory = run_folder(folder, entry["directory"], entry.get("reused_from"))
             if not directory.exists():
                 source.fetch(held[entry["key"]], RAW, directory)
     return folder
@@ -149,9 +149,9 @@ def _copy(source: Path, into: Path, held: Held) -> None:
     into.parent.mkdir(parents=True, exist_ok=True)
     try:
         if source.is_dir():
-            shutil.copytree(source, into)
+            shutil.copytree(source, into, symlinks=True)
         else:
-            shutil.copyfile(source, into)
+            shutil.copyfile(source, into, follow_symlinks=False)
     except FileNotFoundError as error:
         raise HeadToHeadError(
             f"artifacts of MLflow run {held.run_id} are not at {source}; was the store moved?"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,12 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headtohead.errors import HeadToHeadError
+from headtohead.paths import checked_name, inside, run_folder
+from headtohead.runs import states
+from headtohead.runs.leases import observe
 
 # Raised whenever the same run directory would be shipped differently: everything is shipped anew.
 SHIPPING_FORMAT = 1
 PLAN = "experiment.json"
 UNREADABLE = "UNREADABLE"
-LIVE_STATES = frozenset({"PLANNED", "CLAIMED", "RUNNING"})
+LIVE_STATES = states.ACTIVE | {states.PLANNED}
 CONTENT = ("run.json", "status.json", "results.json", "metrics.jsonl", "translations.tsv",
            "attention/probes.json", "vocabulary.json")  # fmt: skip
 LATER = "heads.json"
@@ -53,7 +54,7 @@ class Study:
 
     def _run(self, entry: dict[str, Any], variant: dict[str, Any]) -> RunDirectory:
         reused = entry.get("reused_from")
-        folder = self.folder.parent / reused if reused else self.folder / entry["directory"]
+        folder = run_folder(self.folder, entry["directory"], reused)
         return RunDirectory(folder, entry["key"], entry["seed"], variant, reused)
 
 
@@ -91,6 +92,20 @@ class RunDirectory:
             return self.status()
         except HeadToHeadError:
             return {"state": UNREADABLE}
+
+    def observed(self, *, sweep: bool) -> tuple[dict[str, Any], str, str | None]:
+        """Return the status, the state and the reason.
+
+        With ``sweep``, a run whose process is gone is KILLED. Without it, the run keeps its state:
+        its parent is about to resume it.
+        """
+        status, state = observe(self.folder, self.status)
+        if state != states.INTERRUPTED:
+            return dict(status), state, status.get("reason")
+        if sweep:
+            reason = f"process {status.get('pid')} on {status.get('host')} is gone"
+            return dict(status), states.KILLED, reason
+        return dict(status), str(status["state"]), status.get("reason")
 
     def results(self) -> dict[str, Any] | None:
         """Return ``results.json``, with what masking its heads gave; None before it is done."""
@@ -138,12 +153,14 @@ def read_study(folder: Path) -> Study:
     """Read an experiment's plan.
 
     Raises:
-        HeadToHeadError: If the folder holds no plan, or one that cannot be read.
+        HeadToHeadError: If the folder holds no plan, or one that cannot be read or names no folder.
     """
-    path = folder / PLAN
+    path = inside(folder, PLAN)
     if not path.is_file():
         raise HeadToHeadError(f"'{folder}' holds no {PLAN}; type h2h run EXPERIMENT first")
-    return Study(folder, read_json(path))
+    study = Study(folder, read_json(path))
+    checked_name(study.plan["name"], path)
+    return study
 
 
 def study_folders(runs_root: Path) -> list[Path]:
@@ -175,31 +192,6 @@ def metric_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(content, dict) and {"step", "time", "values"} <= content.keys():
             yield content
-
-
-def state_of(status: dict[str, Any], *, sweep: bool) -> tuple[str, str | None]:
-    """Return a run's state and reason; with ``sweep``, a dead process' run counts as killed.
-
-    Without ``sweep`` a run whose process is gone is left RUNNING: its parent is about to resume it.
-    """
-    state, reason = str(status["state"]), status.get("reason")
-    here = status.get("host") == socket.gethostname()
-    if sweep and state in {"CLAIMED", "RUNNING"} and here and not alive(status.get("pid")):
-        return "KILLED", f"process {status.get('pid')} on {status['host']} is gone"
-    return state, reason
-
-
-def alive(pid: int | None) -> bool:
-    """Say whether a process of this machine exists."""
-    if not pid:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def milliseconds(moment: str | None) -> int | None:

@@ -10,7 +10,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+
+import psutil
 
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
@@ -92,13 +96,51 @@ class Server:
         raise HeadToHeadError(f"the MLflow server did not answer within {START_SECONDS:.0f} s")
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """End every process of the server's group; a worker may outlive the server."""
         for sign in (signal.SIGTERM, signal.SIGKILL):
-            if process.poll() is None:
-                os.killpg(process.pid, sign)
-                try:
-                    process.wait(STOP_SECONDS)
-                except subprocess.TimeoutExpired:
-                    continue
+            group = _group(process.pid)
+            if group:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, sign)
+                psutil.wait_procs(group, STOP_SECONDS)
+        process.wait()
+
+
+def _group(leader: int) -> list[psutil.Process]:
+    """Return the processes of a group that still run."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if os.getpgid(one.pid) == leader and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+    return found
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit inside the block, so that it cleans up.
+
+    A signal that this process ignores, as under nohup, stays ignored. Only the first signal counts:
+    another one must not interrupt the cleaning.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        for one in before:
+            signal.signal(one, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = {
+        one: handler
+        for one in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(one)) != signal.SIG_IGN
+    }
+    for one in before:
+        signal.signal(one, leave)
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _command(uri: str, port: int) -> list[str]:

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
+from headtohead.paths import inside
+from headtohead.runs.leases import process_start
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination
-from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, alive, read_study
+from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, read_study
 from headtohead.tracking.serving import server_of
 from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
 from headtohead.tracking.store import Store, readable
@@ -120,7 +122,8 @@ class Shipper:
 def follow(shipper: Shipper, parent: int) -> bool:
     """Ship while the parent runs, then everything; say whether all of it is in the store."""
     done, next_look = shipper.folder / DONE_FILE, 0.0
-    while alive(parent) and not done.exists():
+    started = process_start(parent)
+    while started is not None and process_start(parent) == started and not done.exists():
         if time.monotonic() >= next_look and (shipper.folder / PLAN).is_file():
             shipper.look()
             next_look = time.monotonic() + shipper.look_seconds / LIVE_SHARE
@@ -135,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--uri", required=True, help="the MLflow store")
     parser.add_argument("--parent", type=int, required=True, help="process to follow")
     options = parser.parse_args(arguments)
-    _log_to(options.folder / LOG_FILE)
+    _log_to(inside(options.folder, LOG_FILE))
     if not environment.installed():
         log.warning(environment.ABSENT.format(runs=options.folder.parent))
         return INCOMPLETE

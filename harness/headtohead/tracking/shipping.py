@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 from headtohead.errors import HeadToHeadError
+from headtohead.project import reports_folder
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination, replay
 from headtohead.tracking.rundirs import RunDirectory, Study, read_study
@@ -77,7 +77,9 @@ def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | N
         describe(destination, study)
         report = ShipReport(study.name, uri, destination.experiment_id)
         ship_runs(destination, study, study.runs(), report, sweep=True, progress=progress)
-        close_study(destination, study, reports_root or reports_beside(experiment_dir))
+        close_study(
+            destination, study, reports_folder(experiment_dir.resolve().parent, reports_root)
+        )
         report.notes += _version_notes()
         store.analyze()
     return report
@@ -104,14 +106,6 @@ def opened(uri: str) -> Iterator[Store]:
     environment.load()
     with locked(uri), one_line(uri):
         yield open_store(uri, create=True)
-
-
-def reports_beside(experiment_dir: Path) -> Path:
-    """Return ``H2H_REPORTS``, else the reports folder that stands beside the runs folder."""
-    chosen = os.environ.get("H2H_REPORTS")
-    if chosen:
-        return Path(chosen)
-    return experiment_dir.resolve().parent.parent / "reports"
 
 
 def _version_notes() -> list[str]:

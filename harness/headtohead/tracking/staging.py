@@ -121,7 +121,7 @@ def _write_role(maps: Any, role: str, index: int, probe: dict[str, Any], run: Ru
         keys = probe.get("cross_tokens", keys)
     title = f"{role} · {run.variant['title']} · seed {run.seed}"
     labelled = labelled_sheet(np.asarray(maps), queries, keys, title=title, signed=signed)
-    labelled.save(into / f"figures/attention-{role}-probe-{index + 1}.png", compress_level=1)
+    labelled.save(into / f"figures/attention-{role}-probe-{index}.png", compress_level=1)
 
 
 def _write_table(source: Path, into: Path) -> bool:

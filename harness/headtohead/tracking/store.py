@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shlex
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,14 +23,15 @@ from urllib.parse import unquote, urlparse
 from filelock import FileLock, Timeout
 
 from headtohead.errors import HeadToHeadError
+from headtohead.project import URI_VARIABLE
+from headtohead.project import default_uri as default_uri
+from headtohead.project import readable as readable
 from headtohead.tracking import environment
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-DATABASE = "mlflow.db"
 ARTIFACTS = "mlruns-artifacts"
-URI_VARIABLE = "MLFLOW_TRACKING_URI"
 LOCK_SECONDS = 300.0
 
 
@@ -46,6 +48,13 @@ class Store:
         """A name for the store that gives away no password."""
         return uri_digest(self.uri)
 
+    @property
+    def _variable(self) -> str:
+        """What to type before an mlflow command so that it uses this store."""
+        if os.environ.get(URI_VARIABLE) == self.uri:
+            return ""
+        return f"{URI_VARIABLE}={shlex.quote(readable(self.uri))} "
+
     def experiment(self, name: str) -> str:
         """Return the id of the MLflow experiment of that name, created where it is missing.
 
@@ -58,7 +67,8 @@ class Store:
         if found.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; "
-                f"restore it with: mlflow experiments restore -x {found.experiment_id}"
+                f"restore it with: {self._variable}mlflow experiments restore -x "
+                f"{found.experiment_id}"
             )
         return str(found.experiment_id)
 
@@ -98,25 +108,11 @@ class Store:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
 
 
-def default_uri(runs_root: Path) -> str:
-    """Return the store to use: ``MLFLOW_TRACKING_URI``, else a SQLite file beside the runs."""
-    chosen = os.environ.get(URI_VARIABLE)
-    if chosen:
-        return chosen
-    return f"sqlite:///{runs_root.resolve().parent / DATABASE}"
-
-
 def database_of(uri: str) -> Path | None:
     """Return the file of a SQLite store, or None for any other store."""
     if not uri.startswith("sqlite:///"):
         return None
     return Path(uri.removeprefix("sqlite:///").partition("?")[0]).absolute()
-
-
-def readable(uri: str) -> str:
-    """Return the URI without a password, short enough for a message."""
-    scheme, separator, rest = uri.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def uri_digest(uri: str) -> str:
@@ -306,6 +302,8 @@ def _short(reason: str) -> str:
     for known in (
         "database or disk is full",
         "No space left on device",
+        "Disk quota exceeded",
+        "File too large",
         "attempt to write a readonly database",
         "unable to open database file",
         "database is locked",

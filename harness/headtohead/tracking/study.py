@@ -12,9 +12,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from headtohead.errors import HeadToHeadError
+from headtohead.paths import inside
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination, all_runs
-from headtohead.tracking.rundirs import LIVE_STATES, PLAN, Study, milliseconds, state_of
+from headtohead.tracking.rundirs import (
+    LIVE_STATES,
+    PLAN,
+    UNREADABLE,
+    RunDirectory,
+    Study,
+    milliseconds,
+)
 from headtohead.tracking.store import Store
 from headtohead.tracking.view import link, views
 
@@ -134,10 +143,14 @@ def _probes(plan: dict[str, Any]) -> list[str]:
 
 
 def _states(study: Study) -> list[str]:
-    return [
-        state_of(run.status_or_unreadable(), sweep=True)[0] if run.begun() else "waiting"
-        for run in study.runs()
-    ]
+    return [_state(run) if run.begun() else "waiting" for run in study.runs()]
+
+
+def _state(run: RunDirectory) -> str:
+    try:
+        return run.observed(sweep=True)[1]
+    except HeadToHeadError:
+        return UNREADABLE
 
 
 def _params(study: Study) -> dict[str, str]:
@@ -152,7 +165,7 @@ def _params(study: Study) -> dict[str, str]:
 
 def _report(reports_root: Path, study: Study) -> str:
     """Return the text of the report without its title and pictures, or nothing before it exists."""
-    path = reports_root / study.name / "report.md"
+    path = inside(reports_root, study.name, "report.md")
     if not path.is_file():
         return ""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -190,7 +203,7 @@ def _ship_files(destination: Destination, study: Study, reports_root: Path) -> N
         folder = Path(name) / "study"
         folder.mkdir()
         shutil.copyfile(study.folder / PLAN, folder / PLAN)
-        report = reports_root / study.name
+        report = inside(reports_root, study.name, tree=True)
         for file in REPORT_FILES:
             if (report / file).is_file():
                 (folder / "report").mkdir(exist_ok=True)

@@ -1,15 +1,14 @@
-"""Gradients of a batch shape as one compiled graph.
+"""The gradients of a batch shape as one compiled graph.
 
 What a step does between its batch and its gradients is traced operation by operation, below
-autograd and without Python, and handed to ``torch.compile``: no graph breaks, and nothing is
-compiled again but for another shape. What is compiled is kept by torch on disk, so that later
-stacks of the same shape find it there.
+autograd and without Python, and handed to ``torch.compile``: no graph breaks, and one compilation
+for each shape. torch caches compiled code on disk, so later stacks of the same shape load it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,83 +16,120 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from headtohead.model.transformer import Transformer
 from headtohead.model.view import all_assumed
-from headtohead.training.program import PAYS, Shape, first_line
+from headtohead.training.backends import PAYS, Owned, Shape, compare, first_line
 
 BACKEND = "inductor"
 
-AWAY = 1e-2
-"""Norm of the difference by which compiled gradients may be off, in shares of their own norm."""
+SHARE = 1e-2
+"""Share of the norm of a member's gradient by which its compiled gradient may differ."""
 
 Backward = Callable[[Tensor, Shape], Tensor]
 """Gives the model's parameters their gradients and returns the members' losses."""
+
+Gradients = list[Tensor | None]
+
+
+class Differentiable(Protocol):
+    """The training whose gradients are compiled."""
+
+    model: Transformer
+
+    @property
+    def live(self) -> Sequence[int]:
+        """Members that still train."""
+
+    def eager_gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+        """Give the parameters their gradients and return the members' losses, ``[member]``."""
 
 
 class Compiled:
     """The backward pass, compiled for shapes that have enough planned steps.
 
-    A shape's first gradients are computed as well, and must agree. Where compiling fails or they do
-    not, the rest of the training is computed and ``say`` is told why.
+    The first compiled gradients of a shape are verified: the eager gradients must agree in every
+    live member. Where compiling or the verification fails, the rest of the training is eager, and
+    the reason is logged. Compiled code is never dropped, because CUDA graphs that were captured
+    with it read its constants.
 
     Args:
-        model: Whose parameters it is about.
-        backward: What is compiled.
-        planned: Steps that are planned of a shape, live positions aside.
-        say: Is told why nothing is compiled any more.
+        planned: Planned steps of a shape, without its live positions.
+        log: Receives the reason of a fallback.
     """
 
     def __init__(
-        self,
-        model: Transformer,
-        backward: Backward,
-        planned: Mapping[tuple[int, int, int], int],
-        say: Callable[[str], None],
+        self, planned: Mapping[tuple[int, int, int], int], log: Callable[[str], None]
     ) -> None:
-        self.model, self.backward = model, backward
-        self.planned, self.say = planned, say
-        self.given_up = False
+        self.planned, self.log = planned, log
+        self.fell_back = False
         self.compiled: dict[Shape, Callable[..., Any]] = {}
+        self.verified: set[Shape] = set()
 
-    def __call__(self, rows: Tensor, shape: Shape) -> Tensor:
+    def __call__(self, training: Differentiable, rows: Tensor, shape: Shape) -> Tensor:
         """Give the parameters their gradients and return the members' losses, ``[member]``."""
-        if self.given_up or self.planned.get(shape[:3], 0) < PAYS["compile"]:
-            return self.backward(rows, shape)
-        if shape in self.compiled:
-            return self._put(self._run(rows, shape))
-        losses = self.backward(rows, shape)
-        computed = [one.grad for one in self._trained()]
+        if self.fell_back or self.planned.get(shape[:3], 0) < PAYS["compile"]:
+            return training.eager_gradients(rows, shape)
+        if shape not in self.verified:
+            return self._verify(training, rows, shape)
         try:
-            self.compiled[shape] = _compile(self.model, self.backward, rows, shape)
-            found = self._run(rows, shape)
-        except RuntimeError as error:
-            self._give_up(first_line(error))
+            found = self._run(training.model, rows, shape)
+        except Exception as error:
+            self._fall_back(first_line(error))
+        else:
+            return _put(training.model, found)
+        return training.eager_gradients(rows, shape)
+
+    def _verify(self, training: Differentiable, rows: Tensor, shape: Shape) -> Tensor:
+        """Compute gradients in both ways, and keep the eager ones."""
+        model = training.model
+        losses = training.eager_gradients(rows, shape)
+        eager = [one.grad for one in _trained(model).values()]
+        try:
+            if shape not in self.compiled:
+                self.compiled[shape] = _compile(model, training.eager_gradients, rows, shape)
+            found = self._run(model, rows, shape)
+        except Exception as error:
+            self._fall_back(first_line(error))
             return losses
-        fault = _difference(computed, found[1:])
+        fault, compared = _difference(model, eager, found[1:], training.live)
         if fault:
-            self._give_up(fault)
-            return losses
-        return self._put(found)
-
-    def _run(self, rows: Tensor, shape: Shape) -> list[Tensor | None]:
-        with torch.no_grad():
-            weights = [one.detach() for one in self.model.parameters()]
-            starts = self.model.stream.get_buffer("starts")
-            found: list[Tensor | None] = self.compiled[shape](rows, starts, *weights)
-            return found
-
-    def _put(self, found: list[Tensor | None]) -> Tensor:
-        losses, *gradients = found
-        for parameter, gradient in zip(self._trained(), gradients, strict=True):
-            parameter.grad = gradient
-        assert losses is not None
+            self._fall_back(fault)
+        elif compared:
+            self.verified.add(shape)
         return losses
 
-    def _trained(self) -> list[nn.Parameter]:
-        return [one for one in self.model.parameters() if one.requires_grad]
+    def _run(self, model: Transformer, rows: Tensor, shape: Shape) -> Gradients:
+        with torch.no_grad():
+            weights = [one.detach() for one in model.parameters()]
+            starts = model.stream.get_buffer("starts")
+            found: Gradients = self.compiled[shape](rows, starts, *weights)
+            return found
 
-    def _give_up(self, why: str) -> None:
-        self.given_up = True
-        self.compiled.clear()
-        self.say(f"torch.compile was given up, every step is computed: {why}")
+    def _fall_back(self, why: str) -> None:
+        self.fell_back = True
+        self.log(f"compile falls back to eager: {why}")
+
+
+def _put(model: Transformer, found: Gradients) -> Tensor:
+    losses, *gradients = found
+    for parameter, gradient in zip(_trained(model).values(), gradients, strict=True):
+        parameter.grad = gradient
+    assert losses is not None
+    return losses
+
+
+def _trained(model: Transformer) -> dict[str, nn.Parameter]:
+    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+
+
+class _Backwards(nn.Module):
+    """The backward pass as a module, so that torch calls it with other weights."""
+
+    def __init__(self, model: Transformer, backward: Backward, shape: Shape) -> None:
+        super().__init__()
+        self.model, self.backward, self.shape = model, backward, shape
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the members' losses."""
+        return self.backward(rows, self.shape)
 
 
 def _compile(
@@ -102,17 +138,7 @@ def _compile(
     """Return losses and gradients as a compiled function of rows, dropout's key and weights."""
     named = dict(model.named_parameters())
 
-    class Backwards(nn.Module):
-        """The backward pass as torch calls a module with other weights in it."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, rows: Tensor) -> Tensor:
-            return backward(rows, shape)
-
-    whole = Backwards()
+    whole = _Backwards(model, backward, shape)
 
     def gradients(rows: Tensor, starts: Tensor, *weights: Tensor) -> list[Tensor | None]:
         own = {
@@ -131,14 +157,19 @@ def _compile(
     return compiled
 
 
-def _difference(computed: list[Tensor | None], found: list[Tensor | None]) -> str:
-    """Return how compiled gradients differ from computed ones, in words; nothing if they agree."""
-    pairs = list(zip(computed, found, strict=True))
-    if any((a is None) is not (b is None) for a, b in pairs):
-        return "it has gradients of other parameters"
-    both = [(a.double(), b.double()) for a, b in pairs if a is not None and b is not None]
-    away = float(torch.stack([(a - b).square().sum() for a, b in both]).sum().sqrt())
-    norm = float(torch.stack([a.square().sum() for a, _ in both]).sum().sqrt())
-    if away <= AWAY * norm:
-        return ""
-    return f"its gradients are {away:.3g} away from computed ones, whose norm is {norm:.3g}"
+def _difference(
+    model: Transformer, eager: Gradients, found: Gradients, live: Sequence[int]
+) -> tuple[str, bool]:
+    """Return how compiled gradients differ from eager ones, and whether any were compared."""
+    pairs = list(zip(_trained(model), eager, found, strict=True))
+    if any((a is None) is not (b is None) for _, a, b in pairs):
+        return "it has gradients of other parameters", True
+    both = [(model.members_of(name), a, b) for name, a, b in pairs if not (a is None or b is None)]
+    result = compare(
+        None,
+        {"gradients": [a for _, a, _ in both]},
+        {"gradients": [Owned(b, members) for members, _, b in both]},
+        live,
+        SHARE,
+    )
+    return result.fault, result.compared

@@ -16,6 +16,7 @@ from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
 from headtohead.experiment.schema import BeamConfig
 from headtohead.model.beam import translate
+from headtohead.model.counting import LOGITS_AT_ONCE
 from headtohead.model.transformer import Transformer
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors
 
@@ -23,9 +24,6 @@ NO_START_NO_STOP = (
     "{how} decoding has no start and no stop without <sos> and <eos>; "
     "set evaluate.decode: none, zeros or forced"
 )
-
-LOGITS_AT_ONCE = 2**26
-"""Largest number of logits computed together; more are cut into pieces that give the same."""
 
 
 @dataclass(frozen=True)
@@ -191,10 +189,15 @@ def translate_rows(
 
 @dataclass(frozen=True)
 class Scores:
-    """Scores of a set of translations, and how the ones of sacreBLEU were computed."""
+    """Scores of a set of translations, and how the ones of sacreBLEU were computed.
+
+    ``bleu_counts`` are matched and total n-grams of orders 1 to 4 and the lengths of translations
+    and references: counts of several sets add up to those of all.
+    """
 
     values: dict[str, float]
     signatures: dict[str, str]
+    bleu_counts: list[int]
 
 
 @dataclass(frozen=True)
@@ -226,13 +229,15 @@ class Translations:
         exact = self.exact
         bleu, chrf = _scorers()
         streams = self._reference_streams()
+        found = bleu.corpus_score(self.hypotheses, streams)
         values = {
             "exact_match": sum(exact) / len(exact),
-            "bleu": float(bleu.corpus_score(self.hypotheses, streams).score),
+            "bleu": float(found.score),
             "chrf": float(chrf.corpus_score(self.hypotheses, streams).score),
         }
         signatures = {"bleu": str(bleu.get_signature()), "chrf": str(chrf.get_signature())}
-        return Scores(values, signatures)
+        counts = [*found.counts, *found.totals, found.sys_len, found.ref_len]
+        return Scores(values, signatures, counts)
 
     def _reference_streams(self) -> list[list[str | None]]:
         most = max(len(references) for references in self.references)

@@ -6,19 +6,35 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
+from headtohead.errors import HeadToHeadError
 from headtohead.experiment.schema import RunConfig
+from headtohead.model.counting import LARGE_VOCABULARY
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
 from headtohead.training import checkpoint
+from headtohead.training.backends import (
+    Cut,
+    Eager,
+    Graphs,
+    Owned,
+    ReplayFailed,
+    Shape,
+    choose,
+    cuda_capture,
+    not_tested,
+    rounded,
+)
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
 from headtohead.training.optimise import (
     StackOptimizer,
@@ -27,19 +43,10 @@ from headtohead.training.optimise import (
     freeze,
     trained,
 )
-from headtohead.training.program import (
-    Cut,
-    Eager,
-    Graphs,
-    Shape,
-    choose,
-    cuda_record,
-    rounded,
-)
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
 
-LARGE_VOCABULARY = 512
-"""Words from which it pays to project only the positions that have a target, not padding."""
+if TYPE_CHECKING:
+    from headtohead.training.compiled import Compiled
 
 SAVING = 50
 """A resume point is followed by so many times its own writing time: at most 2 % goes into them."""
@@ -47,9 +54,13 @@ SAVING = 50
 
 @dataclass
 class Member:
-    """Where one run of a stack stands. ``ended`` is None while it trains, else why it stopped."""
+    """Where one run of a stack stands. ``ended`` is None while it trains, else why it stopped.
+
+    ``key`` identifies the run in a resume point, whichever stack wrote it.
+    """
 
     seed: int
+    key: str
     ended: str | None = None
     best: float | None = None
     best_step: int | None = None
@@ -89,7 +100,10 @@ class StackTraining:
         on_progress: Called after every step with the step and the number of steps.
         configs: The variants of the members, where they differ in what a stack allows
             (``model/members.py``).
-        on_fall_back: Told why the chosen program is given up, if it is.
+        on_fall_back: Receives the reason where another backend than ``train.backend`` is used.
+        unverified: Returns why a backend is not verified on this machine, or an empty text.
+        keys: What identifies each member in a resume point; by default its number.
+        saving: Returns the context in which resume points are written; it may raise.
     """
 
     def __init__(
@@ -104,6 +118,9 @@ class StackTraining:
         micro_batch: int = 1,
         configs: Sequence[RunConfig] | None = None,
         on_fall_back: Callable[[str], None] = lambda why: None,
+        unverified: Callable[[str], str] = not_tested,
+        keys: Sequence[str] | None = None,
+        saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config = config
         self.train = config.train
@@ -112,6 +129,7 @@ class StackTraining:
         self.resume_path = resume_path
         self.on_evaluation = on_evaluation
         self.on_progress = on_progress
+        self.saving = saving
         self.micro_batch = micro_batch
         dtype = torch.float64 if self.train.precision == "float64" else torch.float32
         self.model = Transformer(
@@ -139,30 +157,42 @@ class StackTraining:
         # A batch of one-word targets without boundary tokens has nothing to predict.
         self.may_lack_words = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(config, self.plan.steps_per_epoch)
-        self.optimizer = StackOptimizer(trains, self.model, self.steps)
+        self._choose_backend(on_fall_back, unverified)
+        captured = isinstance(self.backend, Graphs)
+        self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
         self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
-        self.progress = Progress(members=[Member(seed) for seed in seeds])
+        names = keys or [str(number) for number in range(len(seeds))]
+        self.progress = Progress(members=list(map(Member, seeds, names)))
         # Sums stay on the device and are read at evaluations: no step waits for the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
-        self.token_sum = torch.zeros((), dtype=torch.float64, device=device)
+        self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
-        self._choose_program(on_fall_back)
 
-    def _choose_program(self, say: Callable[[str], None]) -> None:
-        asked, device = self.train.program, self.device
+    def _choose_backend(self, log: Callable[[str], None], unverified: Callable[[str], str]) -> None:
+        asked, device = self.train.backend, self.device
+
+        def missing(name: str) -> str:
+            why = unverified(name)
+            if why:
+                log(f"train.backend auto uses eager: {why}")
+            return why
+
         known = device.type == "cuda" or asked == "compile"
         planned = planned_shapes(self.plan, self.steps) if known else Counter()
-        self.choice = choose(asked, device.type, planned.values(), self.model.obstacle)
+        obstacle = self.model.obstacle
+        self.choice = choose(asked, device.type, planned.values(), obstacle, missing)
         if asked not in ("auto", self.choice.name):
-            say(f"train.program {asked} is not taken: {self.choice.why}")
-        self.gradients: Callable[[Tensor, Shape], Tensor] = self._gradients
+            log(f"train.backend {asked} is not used: {self.choice.why}")
+        # Backends receive the training with every call: one that held it would be a reference
+        # cycle, and a stack's memory would stay allocated until the garbage collector runs.
+        self.compiled: Compiled | None = None
         if self.choice.name == "compile":
             from headtohead.training.compiled import Compiled
 
-            self.gradients = Compiled(self.model, self._gradients, planned, say)
-        self.program: Eager | Graphs = Eager(self._update)
+            self.compiled = Compiled(planned, log)
+        self.backend: Eager | Graphs = Eager()
         if device.type == "cuda" and self.choice.name != "eager":
-            self.program = Graphs(self._update, self.state, planned, cuda_record(device), say)
+            self.backend = Graphs(planned, cuda_capture(device), log)
 
     @property
     def live(self) -> list[int]:
@@ -177,13 +207,19 @@ class StackTraining:
         """
         self._resume()
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
-        batches = self._batches()
+        batches, snapshot = self._batches(), self._snapshot()
         while self.progress.step < self.steps and self.live:
-            self._step(next(batches))
+            try:
+                self._step(next(batches))
+            except ReplayFailed:
+                self._restore(*snapshot)
+                batches = self._batches()
+                continue
             step = self.progress.step
             self.on_progress(step, self.steps)
             if step % self.evaluate_every == 0 or step == self.steps:
                 self._evaluate()
+                snapshot = self._snapshot()
             if seconds_left is not None and seconds_left() <= 0:
                 self.save_resume_point()
                 raise TimeoutError
@@ -237,31 +273,59 @@ class StackTraining:
         progress = self.progress
         self.model.stream.begin(progress.step)
         self.optimizer.begin(progress.step + 1)
-        self.program(cut)
+        self.backend(self, cut)
         progress.step += 1
         progress.steps_since += 1
         progress.train_seconds += time.perf_counter() - started
 
-    def _update(self, rows: Tensor, shape: Shape) -> None:
-        """Do the device's part of a step; what differs between steps is in tensors by now."""
-        losses = self.gradients(rows, shape)
+    def update(self, rows: Tensor, shape: Shape, eager: bool = False) -> None:
+        """Execute the device's part of a step; what differs between steps is in tensors by now.
+
+        Args:
+            rows: Of the training part, ``[member, batch]``.
+            shape: Of the batch.
+            eager: Whether compiled code is left aside.
+        """
+        self.clear_gradients()
+        losses = (self.eager_gradients if eager else self.gradients)(rows, shape)
         if self.clip_norm != math.inf:
             clip_gradients(self.parameters, self.clip_norm, self.owners)
         self.optimizer.update()
         self.loss_sums += losses.double()
-        self.token_sum += self.splits["train"].target_lengths[rows].sum()
+        self.token_sums += self.splits["train"].target_lengths[rows].sum(dim=1)
 
-    def state(self) -> dict[str, list[Tensor]]:
-        """Return all that a step changes, by kind."""
-        kinds: dict[str, list[Tensor]] = {}
+    def clear_gradients(self) -> None:
+        """Set all gradients to None, so that no step accumulates onto those of a failed one."""
+        self.optimizer.clear_gradients()
+
+    def state(self) -> dict[str, list[Owned]]:
+        """Return everything that a step changes, by kind."""
+        everyone = tuple(range(self.model.members))
+        kinds = {
+            "weights": [
+                Owned(one, self.model.members_of(name))
+                for name, one in self.model.named_parameters()
+                if one.requires_grad
+            ],
+            "losses": [Owned(self.loss_sums, everyone)],
+            "words": [Owned(self.token_sums, everyone)],
+        }
         for name, value in self.optimizer.state().items():
-            kinds.setdefault(name.partition("/")[2], []).append(value)
-        return {
-            "weights": list(self.parameters), **kinds,
-            "losses": [self.loss_sums], "words": [self.token_sum],
-        }  # fmt: skip
+            index, _, kind = name.partition("/")
+            members = self.optimizer.members[int(index)] if value.dim() else None
+            kinds.setdefault(kind, []).append(Owned(value, members))
+        for _, buffer in self.model.named_buffers():
+            kinds.setdefault("buffers", []).append(Owned(buffer, None))
+        return kinds
 
-    def _gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+    def gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+        """Give the parameters their gradients and return the members' losses, ``[member]``."""
+        if self.compiled is None:
+            return self.eager_gradients(rows, shape)
+        return self.compiled(self, rows, shape)
+
+    def eager_gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+        """Do the same operation by operation."""
         return self._backward(self._batch(Cut(rows, shape)), shape.live)
 
     def _backward(self, batch: Batch, live: int) -> Tensor:
@@ -272,12 +336,15 @@ class StackTraining:
         rows = batch.source.shape[1]
         if self.micro_batch == 1 or rows == 1 or self.model.reads_row:
             self.model.stream.see(batch.shape)
-            return self._accumulate(batch, live, words)
+            total = self._accumulate(batch, live, words)
+            self.model.stream.finish_microbatch()
+            return total
         total = torch.zeros_like(words)
-        for part in torch.arange(rows).tensor_split(min(self.micro_batch, rows)):
+        for part in np.array_split(range(rows), min(self.micro_batch, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
             self.model.stream.see(first=int(part[0]), rows=len(part))
             total += self._accumulate(piece, min(live, piece.writes[0].numel()), words)
+            self.model.stream.finish_microbatch()
         return total
 
     def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
@@ -364,31 +431,97 @@ class StackTraining:
         """Write everything that the rest of the training depends on."""
         if self.resume_path is None:
             return
-        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer/{name}": one for name, one in self.optimizer.state().items()}
-        for member, weights in self.best_weights.items():
-            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
-        tensors |= {"loss_sums": self.loss_sums, "token_sum": self.token_sum}
-        checkpoint.save(self.resume_path, tensors, asdict(self.progress))
+        with self.saving():
+            checkpoint.save(self.resume_path, self._tensors(), self._state())
 
     def _resume(self) -> None:
-        if self.resume_path is None or not self.resume_path.exists():
-            return
-        tensors, state = checkpoint.load(self.resume_path)
-        members = [Member(**member) for member in state.pop("members")]
+        if self.resume_path is not None and self.resume_path.exists():
+            self._restore(*checkpoint.load(self.resume_path))
+
+    def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return a copy in host memory to go back to where a replay fails; empty where none can."""
+        if not isinstance(self.backend, Graphs) or self.backend.fell_back:
+            return {}, {}
+        tensors = {name: one.detach().to("cpu", copy=True) for name, one in self._tensors().items()}
+        return tensors, self._state()
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return every tensor that the rest of the training depends on."""
+        tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"optimizer/{name}": one for name, one in self.optimizer.rows().items()}
+        tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
+        for member, weights in self.best_weights.items():
+            tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
+        return tensors
+
+    def _state(self) -> dict[str, Any]:
+        """Return the rest of a resume point: the progress, and whose rows each tensor has."""
+        everyone = tuple(range(self.model.members))
+        owners = {
+            name: own
+            for name in self._tensors()
+            if not name.startswith("best/") and (own := self._owner(name)) != (name, everyone)
+        }
+        return asdict(self.progress) | {"owners": owners}
+
+    def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
+        """Return a saved tensor's name in a stack of one, and the members of its first axis."""
+        section, _, rest = name.partition("/")
+        parameter, slash, kind = rest.partition("/")
+        plain, members = self.model.owner(parameter)
+        return f"{section}/{plain}{slash}{kind}", members
+
+    def _restore(self, tensors: dict[str, Tensor], point: Mapping[str, Any]) -> None:
+        """Go back, or on, to a resume point of this stack or of a larger one with the same members.
+
+        Members that have ended since stay ended.
+        """
+        state = dict(point)
+        saved = [Member(**member) for member in state.pop("members")]
+        owners = state.pop("owners")
+        found = {member.key: place for place, member in enumerate(saved)}
+        try:
+            places = [found[member.key] for member in self.progress.members]
+        except KeyError as error:
+            raise HeadToHeadError(
+                f"checkpoint '{self.resume_path}' is of other runs; delete it and run the same "
+                "command again"
+            ) from error
+        rows: dict[tuple[str, int], Tensor] = {}
+        for name, value in tensors.items():
+            if not name.startswith("best/"):
+                plain, members = owners.get(name, (name, range(len(saved))))
+                rows |= {(plain, one): row for one, row in zip(members, value, strict=True)}
+        kinds = dict.fromkeys(
+            name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/")
+        )
+
+        def stacked(name: str) -> Tensor:
+            plain, members = self._owner(name)
+            return torch.stack([rows[plain, places[member]] for member in members])
+
+        def moments(name: str) -> dict[str, Tensor]:
+            plain, members = self._owner(f"optimizer/{name}")
+            first = places[members[0]]  # a parameter without gradients has none
+            return {kind: stacked(f"optimizer/{name}/{kind}") for kind in kinds
+                    if (f"{plain}/{kind}", first) in rows}  # fmt: skip
+
         retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
-        self.progress = Progress(**state, members=members)
+        self.progress = Progress(**state, members=[saved[place] for place in places])
         for index, reason in retired.items():
             self.progress.members[index].ended = reason
-        self.model.load_state_dict(_under(tensors, "model/"))
-        self.optimizer.load(_under(tensors, "optimizer/"))
+        self.clear_gradients()
+        self.model.load_state_dict({
+            name: stacked(f"model/{name}") for name in self.model.state_dict()
+        })  # fmt: skip
+        self.optimizer.load(moments)
         self.best_weights = {
             index: {name: value.to(self.device) for name, value in weights.items()}
-            for index in range(len(members))
-            if (weights := _under(tensors, f"best/{index}/"))
+            for index, place in enumerate(places)
+            if (weights := _under(tensors, f"best/{place}/"))
         }
-        self.loss_sums.copy_(tensors["loss_sums"])
-        self.token_sum.copy_(tensors["token_sum"])
+        self.loss_sums.copy_(stacked("sums/losses"))
+        self.token_sums.copy_(stacked("sums/tokens"))
 
 
 def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, Tensor]:

@@ -1,15 +1,33 @@
-"""Keeping freed memory in the process, where the C library would hand it back each time."""
+"""Memory of a training process: what counts as too little, and keeping what was freed."""
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import errno
+import re
 import sys
+
+import torch
 
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST = 2**30
 """Blocks up to this many bytes are taken from the heap."""
+
+OUT_OF_MEMORY = re.compile(
+    r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE
+)
+"""Messages of errors that torch raises as plain RuntimeError: CUDA's, its libraries', the CPU's."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error is a lack of memory, on a GPU or the host, not a fault of a run."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(str(error)) is not None
 
 
 def keep_freed_memory() -> bool:

@@ -45,24 +45,38 @@ class StackOptimizer:
         trains: The training section of each member.
         model: Whose trained parameters are updated.
         steps: Of the whole training, which schedules depend on.
+        capturable: Whether steps are captured in CUDA graphs.
     """
 
-    def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int) -> None:
+    def __init__(
+        self,
+        trains: Sequence[TrainConfig],
+        model: Transformer,
+        steps: int,
+        capturable: bool = False,
+    ) -> None:
         self.trains, self.steps = trains, steps
         ranges = alike(trains, _rates)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
+        self._parts: list[tuple[str, slice]] = []
         groups: list[dict[str, Any]] = []
+        self.members: list[tuple[int, ...]] = []
+        """The members along the first dimension of each updated tensor."""
         for members in ranges:
             first = trains[members[0]]
             own: list[Tensor] = []
             for name, parameter in parameters.items():
                 owners = model.members_of(name)
                 places = [place for place, one in enumerate(owners) if one in members]
+                if not places:
+                    continue
+                self.members.append(tuple(owners[place] for place in places))
+                part = slice(places[0], places[-1] + 1)
+                self._parts.append((name, part))
                 if len(places) == len(owners):
                     own.append(parameter)
-                elif places:
-                    part = slice(places[0], places[-1] + 1)
+                else:
                     view = parameter.detach()[part]
                     self._slices.append((view, parameter, part))
                     own.append(view)
@@ -82,7 +96,7 @@ class StackOptimizer:
             )
         first = trains[0]
         self.optimizer = kinds[first.optimizer](
-            groups, betas=first.betas, eps=first.eps, fused=True, capturable=on_gpu
+            groups, betas=first.betas, eps=first.eps, fused=True, capturable=capturable
         )
 
     def begin(self, number: int) -> None:
@@ -95,6 +109,10 @@ class StackOptimizer:
         for view, parameter, part in self._slices:
             view.grad = None if parameter.grad is None else parameter.grad[part]
         self.optimizer.step()
+        self.clear_gradients()
+
+    def clear_gradients(self) -> None:
+        """Set the gradients of all trained parameters to None."""
         self.optimizer.zero_grad(set_to_none=True)
         for _, parameter, _ in self._slices:
             parameter.grad = None
@@ -104,21 +122,28 @@ class StackOptimizer:
         return learning_rate(self.trains[member], number, self.steps)
 
     def state(self) -> dict[str, Tensor]:
-        """Return what a resume needs."""
+        """Return what an update changes beside the weights, the tensors themselves."""
         return {
             f"{index}/{name}": value
             for index, one in enumerate(self._updated())
             for name, value in self.optimizer.state[one].items()
         }
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from what ``state`` returned."""
-        for index, one in enumerate(self._updated()):
-            prefix = f"{index}/"
+    def rows(self) -> dict[str, Tensor]:
+        """Return what a resume needs, ``parameter/kind``, with the axis of members first."""
+        found: dict[str, list[Tensor]] = {}
+        for (name, part), one in zip(self._parts, self._updated(), strict=True):
+            for kind, value in self.optimizer.state[one].items():
+                rows = value if value.dim() else value.expand(part.stop - part.start)
+                found.setdefault(f"{name}/{kind}", []).append(rows.cpu())
+        return {name: torch.cat(parts) for name, parts in found.items()}
+
+    def load(self, rows: Callable[[str], Mapping[str, Tensor]]) -> None:
+        """Go on from what ``rows`` returned, given by kind for the name of a parameter."""
+        for (name, part), one in zip(self._parts, self._updated(), strict=True):
             self.optimizer.state[one] = {
-                name.removeprefix(prefix): value.to(one.device)
-                for name, value in state.items()
-                if name.startswith(prefix)
+                kind: (value[part.start] if kind == "step" else value[part]).to(one.device).clone()
+                for kind, value in rows(name).items()
             }
 
     def _updated(self) -> Iterator[Tensor]:

@@ -13,6 +13,7 @@ import torch
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
 from headtohead.experiment.schema import STEPWISE, EvaluateConfig
+from headtohead.training.backends import Choice
 from headtohead.training.evaluate import (
     Forced,
     Translations,
@@ -26,7 +27,6 @@ from headtohead.training.evaluate import (
     writer,
 )
 from headtohead.training.loop import StackTraining
-from headtohead.training.program import Choice
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,6 @@ def decoding_record(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any]
     return record
 
 
-def decode_limit(training: StackTraining) -> int:
-    """Return the most words of a translation: as asked, or 1.5 times the longest in training."""
-    asked = training.config.evaluate.max_length
-    longest = int(training.splits["train"].target_lengths.max())
-    return asked or max(4, longest * 3 // 2)
-
-
 @dataclass(frozen=True)
 class _Scored:
     """The test split, scored for all members at once: losses, and translations where there are."""
@@ -68,14 +61,21 @@ class _Scored:
     written: list[dict[int, list[int]]] | None
 
 
-def score_test_split(training: StackTraining, data: PreparedData) -> Callable[[int], SplitResults]:
-    """Score the test split for all members at once; return each member's part on demand."""
+def score_test_split(
+    training: StackTraining, data: PreparedData, decoding_limit: int
+) -> Callable[[int], SplitResults]:
+    """Score the test split for all members at once; return each member's part on demand.
+
+    Args:
+        training: The trained stack.
+        data: Of the stack.
+        decoding_limit: Maximum number of tokens of a translation, as the runs' records have it.
+    """
     config, split = training.config.evaluate, data.splits["test"]
     rows = distinct_sources(split, config.test_limit)
-    write, limit = None, decode_limit(training)
-    decoding = decoding_record(config, limit)
+    write, decoding = None, decoding_record(config, decoding_limit)
     if config.decode != "none":
-        write = writer(config.decode, data.target_vocabulary, limit, config.beam)
+        write = writer(config.decode, data.target_vocabulary, decoding_limit, config.beam)
     together = _padded(training, rows, write)
     alone = _alone(training, rows, write) if config.alone else None
 
@@ -148,14 +148,19 @@ def bucket_scores(
     scored = []
     for (low, high), places in sorted(groups.items(), key=lambda item: item[0][0]):
         own = [rows[place] for place in places]
-        words = float(forced.words[own].sum())
-        scored.append({
+        words = int(forced.words[own].sum())
+        bucket = {
             "bucket": f"{low}-{high}" if high else f"{low}+",
             "low": low,
             "high": high,
             "n": len(places),
+            "target_tokens": words,
             "loss": float(forced.losses[member][own].sum()) / words if words else None,
-        } | (translations.part(places).scores().values if translations else {}))  # fmt: skip
+        }
+        if translations:
+            scores = translations.part(places).scores()
+            bucket |= scores.values | {"bleu_counts": scores.bleu_counts}
+        scored.append(bucket)
     return scored
 
 
@@ -171,7 +176,7 @@ def cost_metrics(training: StackTraining) -> dict[str, float]:
         "system/peak_memory_mb": peak_memory_bytes(training.device) / 2**20,
         "system/step_ms": 1000.0 * seconds / max(1, progress.step),
         "system/train_seconds": progress.train_seconds,
-        "system/tokens_per_second": float(training.token_sum) / seconds,
+        "system/tokens_per_second": float(training.token_sums.sum()) / seconds,
     }
 
 
@@ -203,7 +208,7 @@ def translations_table(translations: Translations | None) -> str:
 def assemble(
     test: SplitResults, last: Mapping[str, float], maps: Mapping[str, float],
     costs: Mapping[str, float], padding: Padding, best_step: int | None, stopped_early: bool,
-    program: Choice, notes: Sequence[str],
+    backend: Choice, notes: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """Join everything into the content of results.json."""
     return {
@@ -214,6 +219,6 @@ def assemble(
         "padding": asdict(padding),
         "best_step": best_step,
         "stopped_early": stopped_early,
-        "program": asdict(program),
+        "backend": asdict(backend),
         "notes": list(notes),
     }

@@ -2,7 +2,7 @@
 
 Paper: T. Ye et al. "Differential Transformer". ICLR 2025, arXiv:2410.05258, section 2.1:
 (softmax(Q_1 K_1ᵀ/√d) - λ softmax(Q_2 K_2ᵀ/√d)) V, V of width 2d,
-λ = exp(λ_q1 · λ_k1) - exp(λ_q2 · λ_k2) + λ_init, λ_init = 0.8 - 0.6 exp(-0.3 (l - 1)) in layer l;
+λ = exp(λ_q1 · λ_k1) - exp(λ_q2 · λ_k2) + λ_init, λ_init = 0.8 - 0.6 exp(-0.3 l) in layer l;
 each head is then (1 - λ_init) · RMSNorm(head), with one gain of 2d numbers for all (authors' code).
 d is the head width of split heads: half as many heads read, with two maps and values twice as wide.
 Departs from the paper: it has decoders alone; here l counts the layers of encoder and decoder each.

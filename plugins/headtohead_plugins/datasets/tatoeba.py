@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
 from headtohead.data import fetch, fetched_sha256, file_sha256, fingerprint_pairs, read_lines
-from headtohead.experiment.schema import Runtime
+from headtohead.experiment.schema import FilePath, Runtime
 
 WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")
@@ -37,14 +37,14 @@ class Options(BaseOptions):
     """Which languages, and where the files are; without a file they are downloaded."""
 
     pair: str = Field("eng-spa", description="source and target, Tatoeba's language codes")
-    file: Annotated[str | None, Runtime()] = Field(
+    file: Annotated[str | None, FilePath()] = Field(
         None, description="sentence pairs in two, three or four columns; packed or plain"
     )
     swap: bool = Field(False, description="the file has the target language first")
-    sentences: Annotated[tuple[str, ...], Runtime()] = Field(
+    sentences: Annotated[tuple[str, ...], FilePath()] = Field(
         (), description="weekly per-language sentences, one file or several; needs links"
     )
-    links: Annotated[str | None, Runtime()] = Field(None, description="weekly links of the pair")
+    links: Annotated[str | None, FilePath()] = Field(None, description="weekly links of the pair")
     url: Annotated[str | None, Runtime()] = Field(
         None, description="a mirror of the weekly exports, or the address of one file of pairs"
     )

@@ -1,9 +1,9 @@
 """A Ray cluster: each stack is one task, with as many CPU cores as it has threads, or a GPU.
 
 Nodes that see the runs folder train in it. To others the stack travels in an archive, with its
-prepared data and plugin files; what it writes comes back in the same way, its histories every few
-seconds, its resume point every ``save_minutes``. Ray repeats no task by itself: a stack whose node
-is gone goes on from its resume point, as one does whose process died.
+prepared data; plugin files travel with the task. What it writes comes back in the same way, its
+histories every few seconds, its resume point every ``save_minutes``. Ray repeats no task by itself:
+a stack whose node is gone goes on from its resume point, as one does whose process died.
 
 Paper: Moritz et al., Ray: A Distributed Framework for Emerging AI Applications, OSDI 2018,
 arXiv:1712.05889.
@@ -11,11 +11,16 @@ arXiv:1712.05889.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
+import secrets
 import socket
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -45,6 +50,11 @@ class RayOptions(Options):
         description="HOST:PORT of the cluster's head, or local for a cluster of this machine "
         "alone; otherwise RAY_ADDRESS, or the cluster that this machine is a node of",
     )
+    loopback: bool = Field(
+        default=True,
+        description="whether a cluster that address local starts listens on the loopback interface "
+        "alone; false: on all interfaces of this machine",
+    )
     save_minutes: float = Field(
         default=10.0, gt=0,
         description="time between copies of a resume point from a node that does not see the runs "
@@ -56,6 +66,8 @@ class RayLauncher(Launcher):
     """Runs stacks as tasks of a Ray cluster, at most ``workers`` at a time."""
 
     Options = RayOptions
+
+    _ray: Any = None
 
     def warm(self) -> None:
         """Connect to the cluster."""
@@ -81,6 +93,13 @@ class RayLauncher(Launcher):
         cores = int(sum(node.get("CPU", 0) for node in self._nodes()))
         workers, threads = self.divide(cores, gpus, stacks, workers, threads)
         return workers, min(threads, most)
+
+    def memory(self, device: str, workers: int) -> int:
+        """Return what each of ``workers`` stacks has of the nodes' memory, or of a GPU."""
+        offered = int(sum(node.get("memory", 0) for node in self._nodes()))
+        if device == "cuda" or not offered:
+            return super().memory(device, workers)
+        return offered // max(1, workers)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job as a task."""
@@ -132,17 +151,21 @@ class RayLauncher(Launcher):
         Raises:
             HeadToHeadError: If Ray is not installed, or no cluster answers.
         """
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        try:
-            import ray
-        except ModuleNotFoundError as error:
-            raise HeadToHeadError(
-                "launcher 'ray' needs Ray; type pip install 'headtohead[ray]'"
-            ) from error
-        if not ray.is_initialized():
+        if self._ray is None:
             assert isinstance(self.options, RayOptions)
-            _join(ray, self.options.address or os.environ.get("RAY_ADDRESS") or "auto")
-        return ray
+            address = self.options.address or os.environ.get("RAY_ADDRESS") or "auto"
+            _refuse_silent(address)
+            _set_environment(address, self.options.loopback)
+            try:
+                import ray
+            except ModuleNotFoundError as error:
+                raise HeadToHeadError(
+                    "launcher 'ray' needs Ray; type pip install 'headtohead[ray]'"
+                ) from error
+            if not ray.is_initialized():
+                _join(ray, address, self.options.loopback)
+            self._ray = ray
+        return self._ray
 
 
 class _Task:
@@ -173,11 +196,14 @@ class _Task:
             raise HeadToHeadError(f"node {message.text}")
         if message.kind == "away":
             return self._send_copy()
-        self.sending.receive(message)
-        return self.sending.ended(message.code) if message.kind == "exit" else None
+        ended = self.sending.receive(message)
+        if ended is not None and message.kind != "exit":
+            # Another process took the leases over: the copy trains for nothing.
+            self.ray.cancel(self.stream, force=True)
+        return ended
 
     def _send_copy(self) -> Exit | None:
-        if not self.sending.claimed():
+        if not self.sending.leased():
             return self.sending.busy()
         key = self.sending.data
         if key not in self.data:
@@ -208,11 +234,62 @@ def _train(job: RemoteJob, references: list[Any] | None) -> Iterator[Message]:
             yield message
 
 
-def _join(ray: Any, address: str) -> None:
-    """Connect to the cluster at an address, or refuse it in one line."""
-    _refuse_silent(address)
+def _set_environment(address: str, loopback: bool) -> None:
+    """Set the variables that Ray reads when it is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address == "local" and loopback:
+        # Ray binds to the loopback interface if that is the node's address. It replaces
+        # _node_ip_address=127.0.0.1 by an address that other machines reach, except with this
+        # variable, which has the same effect on Linux as on the systems in its name.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    if "RAY_AUTH_MODE" in os.environ or address == "auto":  # Ray itself looks for a token then
+        return
+    if address == "local":
+        # A new cluster requires a token. Without one, Ray would write a new one to the home folder.
+        if not _has_token():
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+        os.environ["RAY_AUTH_MODE"] = "token"
+    elif _has_token():
+        os.environ["RAY_AUTH_MODE"] = "token" if _requires_token(address) else "disabled"
+
+
+def _has_token() -> bool:
+    """Return whether Ray finds a token: in the environment or in the home folder."""
+    named = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return named or (Path.home() / ".ray" / "auth_token").is_file()
+
+
+def _requires_token(address: str) -> bool:
+    """Return whether a cluster refuses a client without a token.
+
+    A process that sends tokens refuses calls without one, so it could not talk to a cluster that
+    sends none. Ray reads the mode once per process: another process asks.
+    """
+    code = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+    environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        asked = subprocess.run(
+            [sys.executable, "-c", code, address], env=environment, text=True, check=False,
+            capture_output=True, timeout=3 * ANSWER_SECONDS,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return "AuthenticationError" in asked.stderr
+
+
+def _join(ray: Any, address: str, loopback: bool) -> None:
+    """Connect to the cluster at an address, or refuse it in one line."""
+    local = address == "local"
+    if local and loopback and not ipaddress.ip_address(ray.util.get_node_ip_address()).is_loopback:
+        raise HeadToHeadError(
+            "ray was imported before launcher 'ray' could restrict it to the loopback interface; "
+            "import ray later, or set the launcher's option loopback=false"
+        )
+    try:
+        ray.init(
+            address=address, log_to_driver=False, logging_level=logging.ERROR,
+            **({"include_dashboard": False} if local else {}),
+        )  # fmt: skip
     except ConnectionError as error:
         raise _no_cluster(
             "this machine is no node of a running Ray cluster" if address == "auto"

@@ -7,6 +7,7 @@ waits for them instead of submitting anew.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from collections import deque
@@ -80,6 +81,13 @@ class SlurmLauncher(Launcher):
             return super().share(device, stacks, workers, threads)
         return workers or stacks, threads or self._options.cpus
 
+    def memory(self, device: str, workers: int) -> int:
+        """Return what each job has for itself: its own GPU, or the memory it asks for."""
+        if device == "cpu" and self._options.memory_gb:
+            return int(self._options.memory_gb * 2**30)
+        # Else a node is taken for a machine like this one, whose cores share its memory.
+        return super().memory(device, 1 if device == "cuda" else os.cpu_count() or 1)
+
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job through Slurm."""
         waiting, running = deque(jobs), list[_Submitted]()
@@ -113,7 +121,7 @@ class SlurmLauncher(Launcher):
     def _submit(self, jobs: Sequence[Job], known: _Queue) -> list[_Submitted]:
         """Take up jobs that Slurm has already, and submit the others in one array each."""
         submitit = _submitit()
-        folder = jobs[0].stack.parent / ".submitit"
+        folder = Sending.exchange_folder(jobs[0])
         found: list[_Submitted] = []
         new: dict[int, list[Job]] = {}
         for job in jobs:

@@ -3,7 +3,8 @@
 Paper: T.-C. Chi, T.-H. Fan, A. I. Rudnicky, P. J. Ramadge. "Dissecting Transformer Length
 Extrapolation via the Lens of Receptive Field Analysis". ACL 2023, arXiv:2212.10356, section on
 Sandwich: sum_k cos((i - j) / 10000^(2k/w)), k = 0..w/2 - 1, which is the inner product of rows i
-and j of the sinusoidal table of width w, divided by 8n/h in head n of h; w = 128 in every model.
+and j of the sinusoidal table of width w, divided by 8(n + 1)/h in head n of h; w = 128 in every
+model.
 Departs from the paper: w/2 is subtracted, so that the bias is 0 at distance 0, which a softmax does
 not see; the encoder sees both sides, and then hears distances and no directions.
 """
@@ -42,7 +43,7 @@ class Sandwich(Positional):
         """Return the similarity, compressed by head."""
         width = self.options.width
         waves = f"Σ_k cos((i − j) / 10000^{{2k/{width}}}) − {width // 2}"
-        return f"B[i, j] = ({waves}) / (8n/h) in head n of h"
+        return f"B[i, j] = ({waves}) / (8(n + 1)/h) in head n of h"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases, equal for every member and layer."""

@@ -26,6 +26,21 @@ class Cosine(SplitHeads):
         return functional.normalize(q, dim=-1) * heat, functional.normalize(k, dim=-1)
 
 
+class CosineOverTau(SplitHeads):
+    """cosines over a learned tau of at least 0.01 that starts at 0.1, as Swin V2's"""
+
+    def build(self):
+        self.tau = self.parameter(self.context.geometry.heads, std=0.0, mean=0.1)
+
+    @classmethod
+    def parameter_count(cls, options, context):
+        return int(context.geometry.heads)
+
+    def transform(self, q, k):
+        tau = self.tau.clamp(min=0.01)[:, None, :, None, None]
+        return functional.normalize(q, dim=-1) / tau, functional.normalize(k, dim=-1)
+
+
 class Gaussian(SplitHeads):
     """scores by distance of query and key"""
 
@@ -198,10 +213,11 @@ class Blocks(Masking):
 
 
 SOUND = {
-    "attention": (Cosine, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated, Capped),
+    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled,
+                  Gated, Capped),
     "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
     "masking": (Dilated, Blocks),
-}
+}  # fmt: skip
 
 
 @hookimpl

@@ -28,6 +28,10 @@ def test_biases_equal_the_sum_of_cosines_over_the_ratio_of_the_head(heads, width
                 assert found[0, 0, head, a, b].item() == pytest.approx(expected, abs=1e-10)
 
 
+def test_the_formula_numbers_heads_from_0():
+    assert sandwich(width=6).formula().endswith(" − 3) / (8(n + 1)/h) in head n of h")
+
+
 def test_what_is_subtracted_is_not_seen_by_a_softmax():
     places = torch.arange(12)[None]
     found = sandwich().bias(places, places, "encoder", 0)

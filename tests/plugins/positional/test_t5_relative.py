@@ -88,8 +88,11 @@ def test_one_table_serves_all_layers():
 
 def test_start_has_the_variance_of_the_authors_code():
     config = tiny_config({"name": "t5-relative", "buckets": 4000}, d_model=16)
-    # What the subject moves by 0.2 is moved back: variances add.
+    # The subject multiplies each element by a factor that is uniform from 0.6 to 1.4.
     spread = Subject(config).positional("encoder").table.std(dim=(1, 2))
     torch.testing.assert_close(
-        spread, torch.full((2,), (1 / 16 + 0.04) ** 0.5, dtype=torch.float64), rtol=0.03, atol=0
+        spread,
+        torch.full((2,), ((1 + 0.4**2 / 3) / 16) ** 0.5, dtype=torch.float64),
+        rtol=0.03,
+        atol=0,
     )

@@ -39,7 +39,7 @@ def buckets_figure(analysis: Analysis) -> Figure | None:
         beyond = "; right of the line: longer than all of training" * (border is not None)
         figure.supxlabel("tokens of the source sentence, and test sentences of that length"
                          f"{beyond}", fontsize=9)  # fmt: skip
-        figure.supylabel(readable(analysis.metric), fontsize=9)
+        figure.supylabel(readable(f"test/{_leaf(analysis)}"), fontsize=9)
     return figure
 
 
@@ -57,8 +57,11 @@ def end_of_training(analysis: Analysis) -> float | None:
 
 
 def bucket_scores(analysis: Analysis) -> pd.DataFrame:
-    """Return variant, bucket, n, mean, min, max of the primary metric, short sentences first."""
-    frames, leaf = analysis.frames, analysis.metric.rsplit("/", 1)[-1]
+    """Return variant, bucket, n, mean, min, max of the primary metric, short sentences first.
+
+    Buckets are of the test split, also where the primary metric is of the validation split.
+    """
+    frames, leaf = analysis.frames, _leaf(analysis)
     buckets = frames.buckets
     if leaf not in buckets or buckets.empty:
         return pd.DataFrame(columns=["variant", "bucket", "n", "mean", "min", "max"])
@@ -67,3 +70,8 @@ def bucket_scores(analysis: Analysis) -> pd.DataFrame:
     grouped = rows.groupby(["variant", "low", "bucket"], sort=True)
     table = grouped.agg(n=("n", "first"), mean=(leaf, "mean"), min=(leaf, "min"), max=(leaf, "max"))
     return table.reset_index().sort_values(["low", "variant"], kind="stable")
+
+
+def _leaf(analysis: Analysis) -> str:
+    """Return the primary metric without its split."""
+    return analysis.metric.rsplit("/", 1)[-1]

@@ -33,7 +33,7 @@ def heads_figure(analysis: Analysis) -> Figure | None:
             of_row = [(seed, one) for seed, one in found
                       if (one["role"], one["layer"]) == (role, layer)]  # fmt: skip
             _row(figure, axes, row, of_row)
-        names = [f"{ROLES[role]}, layer {layer + 1}" for role, layer in rows]
+        names = [f"{ROLES[role]}, layer {layer}" for role, layer in rows]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.set_xlabel("loss added, nats per token")
@@ -65,5 +65,5 @@ def _row(figure: Figure, axes: Axes, row: int, heads: list[tuple[int, dict[str, 
                 markeredgewidth=0, label=words,
             )  # fmt: skip
             entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
-            told = f"seed {seed}, head {head['head'] + 1}: {show(loss, 'test/loss', signed=True)}"
+            told = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
             style.tip(figure, point, f"{words}, {told}{entropy}")

@@ -118,7 +118,7 @@
   }
 
   function counted(word, count) {
-    return Array.from({ length: count }, function (_, index) { return word + " " + (index + 1); });
+    return Array.from({ length: count }, function (_, index) { return word + " " + index; });
   }
 
   chooser("probe", "sentence", data.probes, true);

@@ -23,7 +23,7 @@ from headtohead.testing.invariants.parity import gradients
 from headtohead.testing.subject import Subject, forward
 from headtohead.testing.verdict import Verdict, beyond, within, worst
 
-REACHED = 1e-9
+REACHED = 1e-8
 
 
 @invariant("gradients")

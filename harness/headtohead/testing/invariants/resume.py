@@ -35,9 +35,7 @@ def a_resumed_training_equals_an_undisturbed_one(subject: Subject) -> Verdict:
 
 
 def _training(subject: Subject, path: Path | None) -> StackTraining:
-    train = subject.config.train.model_copy(
-        update={"precision": "float64", "device": "cpu", "evaluate_every": None}
-    )
+    train = subject.config.train.model_copy(update={"precision": "float64", "evaluate_every": None})
     config = subject.config.model_copy(update={"train": train})
     training = StackTraining(config, subject.seeds, subject.data, torch.device("cpu"), path)
     training.evaluate_every = training.steps

@@ -82,5 +82,5 @@ def trained_weights(
 
 
 def _in_float64(config: RunConfig) -> RunConfig:
-    train = {"precision": "float64", "device": "cpu", "evaluate_every": None}
+    train = {"precision": "float64", "evaluate_every": None}
     return config.model_copy(update={"train": config.train.model_copy(update=train)})

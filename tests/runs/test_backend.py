@@ -1,4 +1,4 @@
-"""A program that is not taken is said where a reader looks: at the end of its stack, in reports."""
+"""A backend that is not used is named in the log, after its stack has ended, and in reports."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from headtohead.runs.stack import StackFolder
 if TYPE_CHECKING:
     from .conftest import Study
 
-WHY = "train.program cuda-graphs is not taken: CUDA graphs need a CUDA device"
+WHY = "train.backend cuda-graphs is not used: CUDA graphs require a CUDA device"
 
 
 def test_a_fall_back_is_logged_and_shown(study: Study) -> None:
-    study.write(base={"train": {"program": "cuda-graphs", "device": "cpu", "steps": 4}})
-    result = study.run()
+    study.write(base={"train": {"backend": "cuda-graphs", "steps": 4}})
+    result = study.run("--device", "cpu")
     assert result.returncode == 0
     assert f"2 of 2 runs done; {WHY}" in result.stderr
     (stack,) = study.experiment.glob(".stacks/*")
     assert WHY in (stack / "worker.log").read_text()
     for path in study.experiment.glob("*/results.json"):
         results = files.read_json(path)
-        assert results["program"] == {"name": "eager", "why": "CUDA graphs need a CUDA device"}
+        assert results["backend"] == {"name": "eager", "why": "CUDA graphs require a CUDA device"}
         assert results["notes"] == [WHY]
     again = StackFolder(stack)
     again.note(WHY)

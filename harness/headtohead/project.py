@@ -1,0 +1,85 @@
+"""The project that an experiment belongs to: the folder of ``runs/``, ``reports/`` and the store.
+
+Commands and the Python interface find it here, so that all of them see the same runs whatever the
+working directory is.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+
+RUNS = "runs"
+REPORTS = "reports"
+DATABASE = "mlflow.db"
+URI_VARIABLE = "MLFLOW_TRACKING_URI"
+MARKS = ("pyproject.toml", ".git")
+
+
+def project_root(experiment: Path | str | None = None) -> Path:
+    """Return the project root of an experiment file, as an absolute path.
+
+    The root is the nearest folder, from the file's folder upwards, that holds ``runs/``,
+    ``pyproject.toml`` or ``.git``; without any, it is the file's folder. Without a file, such as
+    for an experiment given by name, the search starts at the working directory.
+    """
+    named = Path(experiment) if experiment is not None else None
+    is_file = named is not None and named.suffix in (".yaml", ".yml")
+    start = (named.parent if named is not None and is_file else Path()).resolve()
+    for folder in (start, *start.parents):
+        if _holds_runs(folder) or any((folder / mark).exists() for mark in MARKS):
+            return folder
+    return start
+
+
+def runs_folder(experiment: Path | str | None = None, given: Path | str | None = None) -> Path:
+    """Return the runs folder: ``given``, else ``H2H_RUNS``, else ``runs`` in the project root.
+
+    The path is relative where the project root is the working directory.
+    """
+    named = given or os.environ.get("H2H_RUNS")
+    if named:
+        return Path(named)
+    root = project_root(experiment)
+    return Path(RUNS) if root == Path.cwd() else root / RUNS
+
+
+def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
+    """Return the folder of reports: ``given``, else ``H2H_REPORTS``, else beside the runs folder.
+
+    Args:
+        runs: The runs folder.
+        given: What the user named.
+    """
+    return Path(given or os.environ.get("H2H_REPORTS") or runs.parent / REPORTS)
+
+
+def default_uri(runs: Path) -> str:
+    """Return the MLflow store: ``MLFLOW_TRACKING_URI``, else a SQLite file beside the runs."""
+    return os.environ.get(URI_VARIABLE) or f"sqlite:///{runs.resolve().parent / DATABASE}"
+
+
+def readable(uri: str) -> str:
+    """Return the URI of a store without its password."""
+    scheme, separator, rest = uri.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def next_command(command: str, experiment: Path | str | None, runs: Path) -> str:
+    """Return a command to type next, in the working directory, for an experiment of these runs."""
+    words = ["h2h", command] if experiment is None else ["h2h", command, str(experiment)]
+    if runs_folder(experiment).resolve() != runs.resolve():
+        words += ["--runs", str(runs)]
+    return shlex.join(words)
+
+
+def in_project(file: Path | str, runs: Path) -> str:
+    """Return the path of a file from the project root on, where it lies in the project."""
+    path, root = Path(file).resolve(), runs.resolve().parent
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(file)
+
+
+def _holds_runs(folder: Path) -> bool:
+    """Whether the folder has a runs folder; a Python package of that name is none."""
+    return (folder / RUNS).is_dir() and not (folder / RUNS / "__init__.py").exists()

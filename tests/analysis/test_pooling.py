@@ -1,0 +1,121 @@
+"""Scores over several length buckets against the scores of all their sentences at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pytest
+import sacrebleu
+import torch
+
+from headtohead.analysis.frames import Frames, load_frames
+from headtohead.analysis.published import findings, side_scores
+from headtohead.training.evaluate import Forced, Translations
+from headtohead.training.results import bucket_scores
+
+BOUNDS = (3, 6, 9)
+WORDS = ("le", "chat", "mange", "une", "pomme", "rouge")
+
+
+class Planted:
+    """Translations of 60 sentences by one run; losses and tokens of each."""
+
+    def __init__(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self.lengths = random.integers(1, 12, size=60).tolist()
+        texts = [[str(word) for word in random.choice(WORDS, size=n)] for n in self.lengths]
+        written = [
+            [word if random.random() < 0.95 - 0.05 * len(text) else "non" for word in text]
+            for text in texts
+        ]
+        self.translations = Translations(
+            tuple(f"source {row}" for row in range(60)),
+            tuple((" ".join(text), "non") for text in texts),
+            tuple(" ".join(text) for text in written),
+        )
+        words = torch.tensor(self.lengths, dtype=torch.float64) + 1
+        losses = torch.from_numpy(random.gamma(2.0, size=60)) * words
+        self.forced = Forced(losses.unsqueeze(0), torch.zeros(1, 60), words)
+
+    def buckets(self) -> list[dict[str, object]]:
+        found = bucket_scores(
+            self.lengths, range(60), self.translations, self.forced, 0, BOUNDS
+        )  # fmt: skip
+        return [dict(one) for one in json.loads(json.dumps(found))]
+
+    def naive(self, low: int, high: int) -> dict[str, float]:
+        rows = [row for row, length in enumerate(self.lengths) if low <= length <= high]
+        hypotheses = [self.translations.hypotheses[row] for row in rows]
+        references = [self.translations.references[row] for row in rows]
+        streams = [list(stream) for stream in zip(*references, strict=True)]
+        bleu = sacrebleu.metrics.BLEU(tokenize="none", force=True)
+        return {
+            "test/bleu": bleu.corpus_score(hypotheses, streams).score,
+            "test/loss": float(self.forced.losses[0][rows].sum() / self.forced.words[rows].sum()),
+            "test/exact_match": sum(
+                hypothesis in accepted
+                for hypothesis, accepted in zip(hypotheses, references, strict=True)
+            )
+            / len(rows),
+        }
+
+
+@pytest.fixture
+def frames(made: ModuleType, tmp_path: Path) -> Frames:
+    study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, maps=False, seeds=(1, 2, 3))
+    return load_frames(made.write_study(tmp_path, study))
+
+
+def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
+    """Give every run of the baseline translations of its own."""
+    tests = {seed: Planted(seed) for seed in frames.seeds}
+    rows = [
+        {"run": run, **bucket}
+        for run, seed in frames.rows(frames.baseline)["seed"].items()
+        for bucket in tests[int(seed)].buckets()
+    ]
+    return replace(frames, buckets=pd.DataFrame(rows)), tests
+
+
+def claim(metric: str, lengths: tuple[int, int]) -> dict[str, object]:
+    return {
+        "says": "x", "variant": "sinusoidal", "against": "sinusoidal", "metric": metric,
+        "against_metric": None, "lengths": list(lengths), "against_lengths": None,
+        "expect": "lower", "by": 0.0, "margin": None, "limit": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
+@pytest.mark.parametrize("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)])
+def test_scores_of_several_buckets_are_those_of_their_sentences_together(
+    frames: Frames, metric: str, lengths: tuple[int, int]
+) -> None:
+    planted, tests = with_tests(frames)
+    found = side_scores(planted, claim(metric, lengths), "variant")
+    assert found == {
+        seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()
+    }
+
+
+def test_a_mean_of_bucket_scores_weighted_by_sentences_is_another_number(frames: Frames) -> None:
+    _, tests = with_tests(frames)
+    for name in ("bleu", "loss"):
+        rows = [row for row in tests[1].buckets() if row["high"] is not None]
+        mean = np.average([row[name] for row in rows], weights=[row["n"] for row in rows])
+        assert not math.isclose(mean, tests[1].naive(1, 9)[f"test/{name}"], rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("metric", ["test/chrf", "valid/loss", "test/perplexity"])
+def test_metrics_that_buckets_cannot_give_are_refused(frames: Frames, metric: str) -> None:
+    planted, _ = with_tests(frames)
+    assert side_scores(planted, claim(metric, (1, 9)), "variant") == {}
+    content = dict(planted.experiment, published={"claims": [claim(metric, (1, 9))]})
+    (found,) = findings(replace(planted, experiment=content))
+    assert found.verdict == "cannot tell"
+    assert found.reason == f"sinusoidal: 3 of 3 seeds without {metric} at these lengths"

@@ -1,0 +1,217 @@
+"""Registering plugins: all or nothing, and again in a notebook."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from headtohead import HeadToHeadError, plugins, register
+from headtohead.hookspecs import hookimpl
+from headtohead.plugins import current, source_hash, use_files
+
+HEAD = """
+import headtohead as h2h
+from headtohead import Positional, hookimpl
+"""
+
+PLUGIN = """
+class Mine(Positional):
+    def bias(self, query_positions, key_positions, role, layer):
+        return None
+
+class Plugin:
+    @hookimpl
+    def register_positionals(self):
+        return {"mine": Mine}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "_current", None)
+
+
+def module(text: str, name: str = "cell") -> ModuleType:
+    made = ModuleType(name)
+    exec(compile(HEAD + textwrap.dedent(text), name, "exec"), made.__dict__)
+    return made
+
+
+def refusal(plugin: object) -> str:
+    with pytest.raises(HeadToHeadError) as caught:
+        register(plugin)
+    return str(caught.value)
+
+
+def names_of_plugins() -> set[str]:
+    return {name for name, _ in current().manager.list_name_plugin()}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (("register_positionals", "register_positional"),
+         "plugin 'cell' (python): unknown hook 'register_positional'; "
+         "did you mean 'register_positionals'?"),
+        (('"mine"', '"alibi"'),
+         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi "
+         "(headtohead) and cell (python); rename one of them"),
+        (('{"mine": Mine}', "[Mine]"),
+         "plugin 'cell' (python): register_positionals returned list; "
+         "expected a mapping from name to class"),
+        (('"mine": Mine', '"mine": Mine, "other": Mine.__new__(Mine)'),
+         "plugin 'cell' (python): register_positionals returned an object of type Mine for "
+         "'other'; expected a subclass of headtohead.Positional"),
+        (('"mine": Mine', '"mine": Mine, "other": str'),
+         "plugin 'cell' (python): register_positionals returned str for 'other'; "
+         "expected a subclass of headtohead.Positional"),
+        (('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
+         "plugin 'cell' (python): hook 'on_run_start' takes 'run'; got 'folder'"),
+    ],
+    ids=["misspelt", "taken", "no mapping", "no class", "no entry", "wrong argument"],
+)  # fmt: skip
+def test_a_failed_registration_changes_nothing_and_can_be_corrected(
+    fault: tuple[str, str], message: str
+) -> None:
+    text = textwrap.dedent(PLUGIN).replace("class Plugin:\n    @hookimpl\n    def register_po",
+                                           "@hookimpl\ndef register_po")  # fmt: skip
+    text = text.replace("(self):\n        return", "():\n    return")
+    before = names_of_plugins(), list(current().objects), {one.name for one in current().all()}
+    assert refusal(module(text.replace(*fault))) == message
+    assert (names_of_plugins(), current().objects, {one.name for one in current().all()}) == before
+    assert current().manager.hook.on_run_start(run=Path("somewhere")) == []
+    good = module(text)
+    register(good)
+    assert current().positional("mine") is good.Mine
+
+
+def test_a_class_registered_again_replaces_the_earlier_one() -> None:
+    calls: list[str] = []
+
+    def cell(number: int) -> object:
+        made = module(PLUGIN)
+
+        class Plugin(made.Plugin):  # type: ignore[name-defined]
+            @hookimpl
+            def on_run_start(self, run: Path) -> None:
+                calls.append(f"{number} {run}")
+
+        register(Plugin())
+        return made.Mine
+
+    first, second = cell(1), cell(2)
+    assert first is not second
+    assert current().positional("mine") is second
+    assert len(current().objects) == 1
+    current().manager.hook.on_run_start(run=Path("a"))
+    assert calls == ["2 a"]
+
+
+def test_an_entry_that_the_new_definition_lacks_is_gone() -> None:
+    register(module(PLUGIN).Plugin())
+    register(module(PLUGIN.replace('"mine"', '"yours"')).Plugin())
+    assert "mine" not in current().entries["positional"]
+    assert "yours" in current().entries["positional"]
+
+
+def test_a_faulty_new_definition_leaves_the_earlier_one() -> None:
+    first = module(PLUGIN)
+    plugin = first.Plugin()
+    register(plugin)
+    assert "unknown hook" in refusal(module(PLUGIN.replace("positionals", "positional")).Plugin())
+    assert "two plugins" in refusal(module(PLUGIN.replace('"mine"', '"alibi"')).Plugin())
+    assert current().positional("mine") is first.Mine
+    assert current().objects == [plugin]
+    assert plugin in current().manager.get_plugins()
+
+
+def test_objects_of_other_modules_with_the_same_class_name_are_kept() -> None:
+    for name in ("one", "two"):
+        made = module(PLUGIN.replace('"mine"', f'"{name}"'))
+        made.Plugin.__module__ = name
+        register(made.Plugin())
+    assert {"one", "two"} <= current().entries["positional"].keys()
+
+
+def test_objects_with_names_of_their_own_are_kept() -> None:
+    for name in ("one", "two"):
+        made = module(PLUGIN.replace('"mine"', f'"{name}"')).Plugin()
+        hook = hookimpl(lambda made=made: made.register_positionals())
+        register(SimpleNamespace(__name__=name, register_positionals=hook))
+    assert {"one", "two"} <= current().entries["positional"].keys()
+
+
+def test_a_corrected_plugin_file_loads_in_the_same_process(tmp_path: Path) -> None:
+    path = tmp_path / "p.py"
+    for text, message in [
+        ("import no_such_module\n", "failed to import"),
+        (HEAD + "@hookimpl\ndef register_positional():\n    return {}\n", "unknown hook"),
+    ]:
+        path.write_text(text, "utf-8")
+        with pytest.raises(HeadToHeadError, match=message):
+            use_files([path])
+        assert path.resolve() not in current().files
+    hook = '@hookimpl\ndef register_positionals():\n    return {"mine": Mine}\n'
+    path.write_text(f"{HEAD}{PLUGIN}{hook}", "utf-8")
+    use_files([path])
+    assert "mine" in current().entries["positional"]
+
+
+CELLS = '''
+from IPython.core.interactiveshell import InteractiveShell
+import headtohead as h2h
+from headtohead.plugins import current
+
+CELL = """
+import headtohead as h2h
+from headtohead import Positional, hookimpl
+
+class Mine(Positional):
+    def bias(self, query_positions, key_positions, role, layer):
+        return FACTOR * query_positions
+
+class Plugin:
+    @hookimpl
+    def register_positionals(self):
+        return {"mine": Mine}
+
+h2h.register(Plugin())
+"""
+shell, found = InteractiveShell.instance(), []
+for text in (CELL.replace("FACTOR", "2"), CELL.replace("@hookimpl", "@hookimpl()", 1)
+             .replace("register_positionals", "register_positional"),
+             CELL.replace("FACTOR", "3"), CELL.replace("FACTOR", "3")):
+    done = shell.run_cell(text, store_history=True)
+    if done.error_in_exec is None:
+        found.append(current().find("positional", "mine").source_sha256)
+        assert current().positional("mine") is shell.user_ns["Mine"]
+print(len(found), found[0] != found[1], found[1] == found[2])
+'''
+
+
+def test_a_cell_of_a_notebook_runs_again(tmp_path: Path) -> None:
+    """A changed cell gives another source hash, so that runs of the old definition are stale."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", CELLS], capture_output=True, text=True, check=False,
+        cwd=tmp_path, env=os.environ | {"IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "3 True True", done.stdout
+    assert "unknown hook 'register_positional'" in done.stdout
+    assert "headtohead_plugins" not in done.stdout.replace("did you mean", "")
+
+
+def test_the_hash_of_a_class_of_a_file_is_that_of_the_file(tmp_path: Path) -> None:
+    import hashlib
+
+    path = tmp_path / "p.py"
+    path.write_text(HEAD + PLUGIN + '@hookimpl\ndef register_positionals():\n'
+                    '    return {"mine": Mine}\n')  # fmt: skip
+    entry = use_files([path]).positional("mine")
+    assert source_hash(entry) == hashlib.sha256(path.read_bytes()).hexdigest()

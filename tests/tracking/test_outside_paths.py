@@ -1,0 +1,181 @@
+"""Records of a study that came from elsewhere name paths: none is followed out of its folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.paths import checked_name, inside, run_folder
+from headtohead.tracking.retrieval import materialise
+from headtohead.tracking.shipping import ship
+
+MakeExperiment = Callable[..., Path]
+Command = Callable[..., CompletedProcess[str]]
+AXES = {"positional": ["rotary", "none"]}
+SECRET = "the content of a file outside the study"
+
+
+@pytest.fixture
+def folder(make_experiment: MakeExperiment) -> Path:
+    return make_experiment(seeds=1, axes=AXES)
+
+
+@pytest.fixture
+def outside(folder: Path, tmp_path: Path) -> Path:
+    """A copy of a run that lies outside the runs folder, with files that must stay as they are."""
+    run = next(folder.glob("*-s1-*"))
+    place = tmp_path / "outside"
+    shutil.copytree(run, place)
+    (place / "figures").mkdir()
+    (place / "figures" / "kept.svg").write_text(SECRET)
+    (place / "translations.tsv").write_text(
+        f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n"
+    )
+    return place
+
+
+def content(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes()
+            for path in sorted(place.rglob("*")) if path.is_file()}  # fmt: skip
+
+
+def holds_secret(place: Path) -> list[str]:
+    return [name for name, data in content(place).items() if SECRET.encode() in data]
+
+
+def change_runs(folder: Path, **changes: Any) -> None:
+    plan = json.loads((folder / "experiment.json").read_text())
+    plan["runs"][0] |= changes
+    (folder / "experiment.json").write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"])
+@pytest.mark.parametrize("command", ["report", "status", "sync"])
+def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command,
+    change_json: Callable[..., None], command: str, name: object,
+) -> None:  # fmt: skip
+    name = str(outside) if name == "{outside}" else name
+    change_json(folder / "experiment.json", name=name)
+    before = content(outside), content(tmp_path / "runs")
+    (tmp_path / "project" / "reports").mkdir(parents=True)
+    reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))
+    done = h2h_here(tmp_path, command, "quickstart", *reports)
+    assert done.returncode == 2
+    assert f"name {name!r} cannot name a folder" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert (content(outside), content(tmp_path / "runs")) == before
+    assert content(tmp_path / "project") == {}
+
+
+@pytest.mark.parametrize("command", ["report", "status", "sync", "heads"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],
+    ids=["directory", "reused_from", "absolute"],
+)
+def test_a_run_outside_the_runs_folder_is_refused(
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command,
+    command: str, changes: dict[str, str],
+) -> None:  # fmt: skip
+    changes = {field: value.format(outside=outside) for field, value in changes.items()}
+    change_runs(folder, **changes)
+    before = content(outside)
+    done = h2h_here(tmp_path, command, "quickstart")
+    assert done.returncode == 2
+    (value,) = changes.values()
+    assert f"'{value}' is not a path inside" in done.stderr
+    assert content(outside) == before
+    assert holds_secret(tmp_path / "mlruns-artifacts") == []
+
+
+@pytest.mark.parametrize("name", ["translations.tsv", "attention", "attention/probes.json", ""])
+def test_sync_and_report_follow_no_symbolic_link_in_a_run(
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command, name: str
+) -> None:
+    (outside / "attention" / "notes.txt").write_text(SECRET)
+    run = next(folder.glob("*-s1-*"))
+    target = run / name
+    shutil.rmtree(target) if target.is_dir() else target.unlink()
+    secret = outside / "translations.tsv" if name.endswith(".json") else outside / name
+    target.symlink_to(secret)
+    shipped = h2h_here(tmp_path, "sync", "quickstart")
+    assert shipped.returncode == (2 if name == "" else 1), shipped.stderr
+    said = f"'{target.relative_to(tmp_path)}' is a symbolic link"
+    assert said in shipped.stderr
+    assert holds_secret(tmp_path / "mlruns-artifacts") == []
+    reported = h2h_here(tmp_path, "report", "quickstart")
+    assert reported.returncode == 2
+    assert said in reported.stderr
+
+
+def test_one_run_with_a_link_does_not_keep_the_others_from_the_store(
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
+) -> None:
+    run = next(folder.glob("*-s1-*"))
+    (run / "heads.json").symlink_to(outside / "run.json")
+    shipped = h2h_here(tmp_path, "sync", "quickstart")
+    assert "quickstart: 1 shipped" in shipped.stdout
+    assert run.name in shipped.stderr
+
+
+def test_the_report_folder_is_no_way_out(
+    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
+) -> None:
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "quickstart").symlink_to(outside)
+    before = content(outside)
+    assert h2h_here(tmp_path, "report", "quickstart").returncode == 2
+    assert h2h_here(tmp_path, "sync", "quickstart").returncode == 2
+    assert content(outside) == before
+    assert holds_secret(tmp_path / "mlruns-artifacts") == []
+
+
+@pytest.mark.parametrize("field", ["directory", "reused_from"])
+def test_a_store_cannot_name_paths_outside_the_folder_that_is_built(
+    folder: Path, tmp_path: Path, store_uri: str, field: str
+) -> None:
+    ship(folder, store_uri)
+    (plan,) = (tmp_path / "mlruns-artifacts").rglob("experiment.json")
+    record = json.loads(plan.read_text())
+    record["runs"][0][field] = "../../../built-outside"
+    plan.write_text(json.dumps(record))
+    with pytest.raises(HeadToHeadError, match="is not a path inside"):
+        materialise(store_uri, "quickstart", tmp_path / "a" / "b" / "c")
+    assert not list(tmp_path.rglob("built-outside"))
+
+
+@pytest.mark.parametrize(
+    "name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."]
+)
+def test_names_that_leave_a_folder_are_refused(tmp_path: Path, name: object) -> None:
+    with pytest.raises(HeadToHeadError, match="is not a path inside"):
+        inside(tmp_path, name)
+
+
+def test_links_are_refused_below_the_root_alone(tmp_path: Path) -> None:
+    real = tmp_path / "real" / "a" / "b"
+    real.mkdir(parents=True)
+    root = tmp_path / "root"
+    root.symlink_to(tmp_path / "real")
+    assert inside(root, "a/b", tree=True) == root / "a" / "b"
+    assert inside(root, "a", "not yet", tree=True) == root / "a" / "not yet"
+    (real / "link").symlink_to("nowhere")
+    assert inside(root, "a") == root / "a"
+    for call in (lambda: inside(root, "a/b/link"), lambda: inside(root, "a", tree=True),
+                 lambda: run_folder(root, "a", tree=True), lambda: inside(root, tree=True),
+                 lambda: run_folder(root / "x", "y", "a/b/link/c")):  # fmt: skip
+        with pytest.raises(HeadToHeadError, match=r"b/link' is a symbolic link"):
+            call()
+
+
+@pytest.mark.parametrize("name", ["tiny", "a.b-c_d", "étude", "n + 1", "imported"])
+def test_names_of_folders_are_kept(tmp_path: Path, name: str) -> None:
+    assert checked_name(name, tmp_path) == name

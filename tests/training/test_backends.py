@@ -1,0 +1,638 @@
+"""Replayed steps equal eager steps, and no failure of a backend changes a training."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from headtohead.data import cache_root, prepare
+from headtohead.experiment.resolve import resolve
+from headtohead.experiment.schema import RunConfig
+from headtohead.model.members import shape
+from headtohead.model.view import all_assumed
+from headtohead.plugins import current
+from headtohead.training import backends
+from headtohead.training.backends import Cut, Graphs, Witness, choose
+from headtohead.training.loop import Evaluation, StackTraining, planned_shapes
+from headtohead.training.optimise import clip_gradients
+
+from .capture import Capture, no_fault, tensors
+
+CPU = torch.device("cpu")
+STEPS = 15
+
+SHIFTED = {"encoder": "sinusoidal", "decoder": "rotary", "cross": "none"}
+KINDS: dict[str, list[dict[str, Any]]] = {
+    "plain": [{}],
+    "dropped": [{"model": {"dropout": 0.2}}],
+    "two": [
+        {"model": {"dropout": 0.1}, "train": {"lr": 0.01}},
+        {"model": {"dropout": 0.2}, "train": {"label_smoothing": 0.1}, "positional": "rotary"},
+    ],
+    "three rates": [{"train": {"lr": lr, "clip_norm": None}} for lr in (0.01, 1e30, 0.02)],
+    "smoothed": [{"train": {"label_smoothing": 0.1}}],
+    "scheduled": [{"train": {"warmup_steps": 9, "schedule": "cosine"}}],
+    "not clipped": [{"train": {"clip_norm": None}}],
+    "relative": [{"positional": "shaw-relative"}],
+    "unlike": [
+        {"train": {"lr": lr, "clip_norm": clip}, "positional": positional, "model": model}
+        for lr, clip in ((0.01, 0.5), (0.002, 1.0))
+        for positional in ("sinusoidal", SHIFTED, "learned", "sinusoidal")
+        for model in ({"dropout": 0.1, "fill": "-inf"}, {"fill": "-1e9"})
+    ],
+}
+
+
+def tiny(raw: dict[str, Any], **train: Any) -> RunConfig:
+    model = {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, **raw.get("model", {})}
+    train = {"steps": STEPS, "batch_tokens": 40, **train, **raw.get("train", {})}
+    data = {"dataset": "toy-grammar", "size": 60}
+    return resolve({**raw, "data": data, "model": model, "train": train}, current())
+
+
+def training(
+    kind: str = "plain",
+    backend: str = "auto",
+    precision: str = "float32",
+    early: dict[str, Any] | None = None,
+    **options: Any,
+) -> StackTraining:
+    raws = (KINDS | ENTRIES)[kind]
+    own = {"backend": backend, "precision": precision}
+    if early is not None:
+        own["early_stopping"] = early
+    configs = [tiny(raw, **own) for raw in (raws * 3 if len(raws) == 1 else raws)]
+    data = prepare(configs[0].data, cache_root())
+    seeds = range(1, len(configs) + 1)
+    return StackTraining(configs[0], seeds, data, CPU, configs=configs, **options)
+
+
+def replayed(
+    stack: StackTraining, capture: Any = None, log: list[str] | None = None
+) -> Callable[[], int]:
+    """Let a training capture every shape that it meets again; return the number of replays."""
+    replays = 0
+
+    def record(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+
+        def replay() -> None:
+            nonlocal replays
+            replays += 1
+            captured.replay()
+
+        return replay
+
+    often = dict.fromkeys(planned_shapes(stack.plan, STEPS), 10**6)
+    stack.backend = Graphs(often, capture or record, ([] if log is None else log).append)
+    return lambda: replays
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu() -> Iterator[None]:
+    """Let the model ask the host for nothing, as on a GPU, in eager trainings too."""
+    with all_assumed():
+        yield
+
+
+def values(stack: StackTraining) -> list[Tensor]:
+    return [one.tensor.detach().clone() for group in stack.state().values() for one in group]
+
+
+def train(stack: StackTraining) -> list[Tensor]:
+    for cut in itertools.islice(stack._batches(), STEPS):
+        stack._step(cut)
+    return values(stack)
+
+
+def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Return whether all bits are equal, NaN included."""
+    return all(
+        torch.equal(a.nan_to_num(7e77), b.nan_to_num(7e77)) and torch.equal(a.isnan(), b.isnan())
+        for a, b in zip(found, expected, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)]
+)
+def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
+    log: list[str] = []
+    stack = training(kind, micro_batch=pieces)
+    replays = replayed(stack, log=log)
+    found = train(stack)
+    assert not log
+    assert replays() >= 4
+    assert same(found, train(training(kind, micro_batch=pieces)))
+
+
+# -- faults: the training is the eager one, whatever fails ----------------------------------------
+
+
+class Planted(RuntimeError):
+    """A fault that a test plants."""
+
+
+def at(place: int | str) -> Callable[[int, str], None]:
+    """Raise at an operation, by number or by name."""
+
+    def fault(number: int, name: str) -> None:
+        if place in (number, name):
+            raise Planted("planted\nmore of it")
+
+    return fault
+
+
+def before_the_capture(work: Callable[[], None]) -> Callable[[], None]:
+    raise Planted("planted")
+
+
+def inside_the_capture(place: int | str) -> Any:
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture(at(place)):
+            work()
+        raise AssertionError(f"there is no operation {place}")
+
+    return capture
+
+
+def between_the_operations(work: Callable[[], None]) -> Callable[[], None]:
+    """A capture that is broken off: later operations are executed, on tensors of the capture."""
+    with contextlib.suppress(Planted), Capture(at("embedding_dense_backward")):
+        work()
+    work()
+    raise Planted("planted")
+
+
+def with_its_gradients_left(work: Callable[[], None]) -> Callable[[], None]:
+    """A capture that ends before the optimizer has freed the gradients."""
+    with Capture(at("_foreach_add_")):
+        work()
+    raise AssertionError
+
+
+def after_the_capture(work: Callable[[], None]) -> Callable[[], None]:
+    with Capture():
+        work()
+    raise Planted("planted")
+
+
+def at_the_first_replay(place: int | str) -> Any:
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+        return lambda: captured.replay(at(place))
+
+    return capture
+
+
+def without_an_operation(name: str) -> Any:
+    """A graph that lacks operations."""
+
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+        captured.operations = [
+            one for one in captured.operations if one[0].overloadpacket.__name__ != name
+        ]
+        return captured.replay
+
+    return capture
+
+
+STAGES: dict[str, tuple[Any, str]] = {
+    "before the capture": (before_the_capture, "the capture failed: Planted: planted"),
+    **{
+        f"inside the capture: {place}": (inside_the_capture(place), "the capture failed: Planted: ")
+        for place in (0, 40, "_softmax", "embedding_dense_backward", "_fused_adamw_")
+    },
+    "inside, executing the rest": (between_the_operations, "the capture failed: Planted: planted"),
+    "at the optimizer": (with_its_gradients_left, "the capture failed: Planted: planted"),
+    "after the capture": (after_the_capture, "the capture failed: Planted: planted"),
+    **{
+        f"at the first replay: {place}": (at_the_first_replay(place), "the first replay failed: ")
+        for place in (0, 40, "_fused_adamw_", "add_")
+    },
+    "at the verification": (without_an_operation("bmm"), "a replayed step differs from the eager"),
+    "nothing is replayed": (without_an_operation("_fused_adamw_"), "a replayed step differs"),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
+    capture, why = STAGES[stage]
+    log: list[str] = []
+    stack = training("dropped")
+    replayed(stack, capture, log)
+    found = train(stack)
+    (line,) = log
+    assert line.startswith(f"cuda-graphs falls back to eager: {why}")
+    assert "\n" not in line
+    assert all(one.grad is None for one in stack.parameters)
+    assert same(found, train(training("dropped")))
+
+
+@pytest.mark.parametrize("place", ["bmm", "add_"])
+def test_a_later_replay_that_fails_is_undone(place: str) -> None:
+    """The operations before the fault have changed weights and sums already."""
+    trained, log = [], list[str]()
+    for broken in (True, False):
+        seen: list[Evaluation] = []
+        stack = training("dropped", on_evaluation=seen.append, early={"patience": 50})
+
+        def capture(work: Callable[[], None]) -> Callable[[], None]:
+            """The first replay verifies the graph, the second one fails."""
+            with Capture() as captured:
+                work()
+            faults = iter([no_fault, at(place)])
+            return lambda: captured.replay(next(faults))
+
+        if broken:
+            replayed(stack, capture, log)
+        stack.run()
+        trained.append((values(stack), [replace(one, metrics=dict(one.metrics)) for one in seen]))
+    (line,) = log
+    assert line == "cuda-graphs falls back to eager: a replay failed: Planted: planted"
+    (found, seen), (expected, wanted) = trained
+    assert seen == wanted
+    assert same(found, expected)
+
+
+def test_gradients_of_a_step_that_failed_are_not_accumulated_onto() -> None:
+    stack = training("dropped")
+    for one in stack.parameters:
+        one.grad = torch.full_like(one, torch.nan)
+    assert same(train(stack), train(training("dropped")))
+
+
+def baked_rate(stack: StackTraining) -> None:
+    """A learning rate that a graph would hold as a number."""
+    update = stack.optimizer.update
+
+    def wrong() -> None:
+        groups = stack.optimizer.optimizer.param_groups
+        rates = [group["lr"] for group in groups]
+        for group in groups:
+            group["lr"] = stack.optimizer.rate(0, stack.progress.step + 1)
+        update()
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = rate
+
+    stack.optimizer.update = wrong  # type: ignore[method-assign]
+
+
+def baked_dropout(stack: StackTraining) -> None:
+    """A key of the dropout that depends on a number of the host."""
+    see = stack.model.stream.see
+
+    def wrong(*args: Any, **named: Any) -> None:
+        keys = stack.model.stream.get_buffer("keys")
+        stack.model.stream.get_buffer("starts").copy_(keys + stack.progress.step)
+        see(*args, **named)
+
+    stack.model.stream.see = wrong  # type: ignore[method-assign]
+
+
+def baked_sum(stack: StackTraining) -> None:
+    """A number of the host in the sums."""
+    update = stack.update
+
+    def wrong(*args: Any, **named: Any) -> None:
+        update(*args, **named)
+        stack.loss_sums.add_(stack.progress.step)
+
+    stack.update = wrong  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("bake", [baked_rate, baked_dropout, baked_sum])
+def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining], None]) -> None:
+    found, log = [], list[str]()
+    for graphs in (True, False):
+        stack = training("scheduled")
+        bake(stack)
+        if graphs:
+            replayed(stack, log=log)
+        found.append(train(stack))
+    (line,) = log
+    assert line.startswith("cuda-graphs falls back to eager: a replayed step differs")
+    assert same(*found)
+
+
+def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
+    """A table that is made anew in every step: inside a capture it would hold no numbers."""
+    found, log, tables = [], list[str](), list[Tensor]()
+    for graphs in (True, False):
+        stack = training()
+        eager = stack.eager_gradients
+
+        def gradients(*given: Any, eager: Any = eager) -> Tensor:
+            tables.append(torch.ones(3) * 2)
+            return eager(*given) * tables[-1]
+
+        stack.eager_gradients = gradients  # type: ignore[method-assign]
+        if graphs:
+            replays = replayed(stack, log=log)
+        found.append(train(stack))
+    assert replays() == 0
+    (line,) = log
+    assert "steps keep tensors that they allocate" in line
+    assert same(*found)
+
+
+def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
+    trained, log = [], list[str]()
+    for graphs in (True, False):
+        stack = training("three rates")
+        if graphs:
+            replays = replayed(stack, log=log)
+        trained.append(train(stack))
+    assert not log
+    assert replays() >= 4
+    assert same(*trained)
+    assert stack.loss_sums.isfinite().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("wrong", [0, 2])
+def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
+    """Beside a member that diverges; the norm over all members would be NaN."""
+    log: list[str] = []
+    stack = training("three rates")
+
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+
+        def replay() -> None:
+            captured.replay()
+            stack.parameters[0].detach()[wrong] += 1e-2
+
+        return replay
+
+    replayed(stack, capture, log)
+    found = train(stack)
+    (line,) = log
+    assert f"weights of member {wrong} differ by" in line
+    assert same(found, train(training("three rates")))
+
+
+def test_a_member_that_has_ended_is_not_compared() -> None:
+    log: list[str] = []
+    stack = training("three rates")
+    stack.retire(1, "diverged")
+
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+
+        def replay() -> None:
+            captured.replay()
+            stack.parameters[0].detach()[1] = 0
+
+        return replay
+
+    replays = replayed(stack, capture, log)
+    found = train(stack)
+    assert not log
+    assert same(
+        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in found],
+        [one[[0, 2]] if one.dim() and len(one) == 3 else one
+         for one in train(training("three rates"))],
+    )  # fmt: skip
+    assert replays() == 0, "the graphs are those of this test"
+
+
+def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
+    stack = training("plain")
+    replayed(stack)
+    with torch.no_grad():
+        for one in stack.parameters:
+            one.fill_(torch.nan)
+    train(stack)
+    assert isinstance(stack.backend, Graphs)
+    assert stack.backend.graphs
+    assert not any(graph.verified for graph in stack.backend.graphs.values())
+
+
+@pytest.mark.parametrize("copy", [1, 2, 3, 4, 5])
+def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
+    copy: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies are made before a capture, and before and after the step that verifies it."""
+    copied, calls = backends._copied, itertools.count(1)
+
+    def short(state: Any) -> Any:
+        if next(calls) == copy:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return copied(state)
+
+    monkeypatch.setattr(backends, "_copied", short)
+    log: list[str] = []
+    stack = training("dropped")
+    replayed(stack, log=log)
+    found = train(stack)
+    (line,) = log
+    assert line.endswith("OutOfMemoryError: CUDA out of memory")
+    assert same(found, train(training("dropped")))
+
+
+def test_a_stack_is_freed_without_the_garbage_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        for graphs in (False, True):
+            stack = training("unlike")
+            if graphs:
+                replayed(stack)
+            train(stack)
+            memory = [weakref.ref(one) for one in (stack, stack.model, stack.parameters[0])]
+            del stack
+            assert [one() for one in memory] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+def test_shapes_with_few_steps_left_are_not_captured() -> None:
+    stack = training()
+    replays = replayed(stack)
+    assert isinstance(stack.backend, Graphs)
+    stack.backend.planned = dict.fromkeys(stack.backend.planned, 20)
+    train(stack)
+    assert replays() == 0
+
+
+def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
+    tables = [torch.arange(9.0)]
+    address = tables[0].data_ptr()
+    with Witness() as witness:
+        own = tables[0][2:5] * 2
+        own.add_(tables[0].sum())
+    tables.clear()
+    gc.collect()
+    (kept,) = witness.reads.values()
+    assert kept.data_ptr() == address
+    assert torch.tensor([], dtype=torch.float32).set_(kept).tolist() == list(range(9))
+    assert witness.kept() == 1
+    del own
+    assert witness.kept() == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "planned", "obstacle", "unverified", "expected"),
+    [
+        ("auto", "cpu", [400], "", "no", "eager (on cpu)"),
+        ("auto", "cuda", [19, 4], "", "no", "eager (no shape has 20 planned steps, so cuda-graphs "
+         "does not pay)"),
+        ("auto", "cuda", [20, 21], "", "not tested", "eager (not tested)"),
+        ("auto", "cuda", [20, 21], "", "", "cuda-graphs (2 of 2 shapes have at least 20 planned "
+         "steps)"),
+        ("auto", "cuda", [400], "it draws", "no", "eager (it draws)"),
+        ("cuda-graphs", "cpu", [400], "", "no", "eager (CUDA graphs require a CUDA device)"),
+        ("cuda-graphs", "cuda", [400], "", "no", "cuda-graphs (1 of 1 shapes has at least 20 "
+         "planned steps)"),
+        ("eager", "cuda", [400], "", "no", "eager (asked for)"),
+        ("compile", "cpu", [5000, 3], "", "no", "compile (1 of 2 shapes has at least 5000 planned "
+         "steps)"),
+        ("compile", "cpu", [4999], "", "no", "eager (no shape has 5000 planned steps, so compile "
+         "does not pay)"),
+    ],
+)  # fmt: skip
+def test_the_backend_is_chosen_from_what_is_planned_and_verified(
+    asked: str, device: str, planned: list[int], obstacle: str, unverified: str, expected: str
+) -> None:
+    assert choose(asked, device, planned, obstacle, lambda name: unverified).words == expected
+
+
+@pytest.mark.parametrize(
+    ("backend", "why", "expected", "said"),
+    [
+        ("auto", "", "cuda-graphs", []),
+        ("auto", "it failed", "eager", ["train.backend auto uses eager: it failed"]),
+        ("cuda-graphs", "it failed", "cuda-graphs", []),
+        ("eager", "", "eager", []),
+    ],
+)
+def test_on_a_gpu_a_training_uses_what_is_verified(
+    backend: str, why: str, expected: str, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headtohead.training.loop.cuda_capture", lambda device: None)
+    stack = training("plain", backend)
+    stack.device, stack.steps = torch.device("cuda"), 10**4
+    log, asked = list[str](), list[str]()
+    stack._choose_backend(log.append, lambda name: (asked.append(name), why)[1])
+    assert stack.choice.name == expected
+    assert isinstance(stack.backend, Graphs) == (expected == "cuda-graphs")
+    assert log == said
+    assert asked == (["cuda-graphs"] if backend == "auto" else [])
+    stack.steps = 1
+    stack._choose_backend(log.append, lambda name: (asked.append(name), why)[1])
+    assert stack.choice.name == "eager"
+    assert len(asked) == (backend == "auto"), "a self-test that decides nothing does not run"
+
+
+def test_planned_shapes_are_those_that_are_trained() -> None:
+    stack = training()
+    planned = planned_shapes(stack.plan, 3 * stack.plan.steps_per_epoch)
+    trained: dict[tuple[int, int, int], int] = {}
+    for cut in itertools.islice(stack._batches(), stack.plan.steps_per_epoch):
+        trained[cut.shape[:3]] = trained.get(cut.shape[:3], 0) + 3
+        stack.progress.step += 1
+    assert planned == trained
+
+
+class Crossings(TorchDispatchMode):
+    """Operations that read the host's memory, or memory that no step before has read."""
+
+    def __init__(self, known: set[int] | None) -> None:
+        super().__init__()
+        self.known = known
+        self.made: dict[int, Tensor] = {}
+        self.outside: dict[int, Tensor] = {}
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = tensors((args, kwargs or {}))
+        outside = {storage(one): one for one in given if storage(one) not in self.made}
+        new = self.known is not None and not outside.keys() <= self.known
+        if new or any(one.device.type == "cpu" and one.dim() for one in given):
+            self.found.append(str(func))
+        self.outside |= outside
+        found = func(*args, **(kwargs or {}))
+        # Kept, so that no later tensor has the address of one of these.
+        self.made |= {
+            storage(one): one for one in tensors(found) if storage(one) not in self.outside
+        }
+        return found
+
+
+def storage(one: Tensor) -> int:
+    return one.untyped_storage()._cdata
+
+
+def every_entry() -> dict[str, list[dict[str, Any]]]:
+    """Return every encoding and style, those that can be stacked with each other together."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for family in ("positional", "attention"):
+        for name in current().entries[family]:
+            if name != "embedding-softmax":  # wants targets of d_model tokens
+                raw = {family: {"encoder": name, "decoder": name}}
+                key = shape(tiny(raw), current())
+                found.setdefault(key, {})[name] = raw
+    return {" ".join(raws): list(raws.values()) for raws in found.values()}
+
+
+ENTRIES = every_entry()
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *ENTRIES])
+def test_no_step_asks_the_host_for_anything(kind: str) -> None:
+    """On torch's meta device, which like a GPU has no memory that the host could read.
+
+    The first step brings there what later steps read, so the second one can be captured. What the
+    update itself does is torch's.
+    """
+    stack = training(kind)
+    if stack.model.obstacle:
+        assert choose("auto", "cuda", [400], stack.model.obstacle).name == "eager"
+        return
+    meta = torch.device("meta")
+    (cut,) = itertools.islice(stack._batches(), 1)
+    stack.model.to(meta).train()
+    split = stack.splits["train"]
+    for name in ("source", "source_lengths", "target", "target_lengths"):
+        object.__setattr__(split, name, getattr(split, name).to(meta))
+    stack.parameters = [one for one in stack.model.parameters() if one.requires_grad]
+    cut = Cut(cut.rows.to(meta), cut.shape)
+    found: list[Crossings] = []
+    for step in range(2):
+        stack.model.stream.begin(step)
+        known = {*found[0].outside, *found[0].made} if found else None
+        with Crossings(known) as crossings:
+            stack._backward(stack._batch(cut), cut.shape.live)
+            if stack.clip_norm != float("inf"):
+                clip_gradients(stack.parameters, stack.clip_norm, stack.owners)
+        for one in stack.parameters:
+            one.grad = None
+        found.append(crossings)
+    assert not found[1].found
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *ENTRIES])
+def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind(kind: str) -> None:
+    """Inside a capture, such a tensor would be garbage that later steps read."""
+    stack = training(kind)
+    (cut,) = itertools.islice(stack._batches(), 1)
+    stack._step(cut)
+    with Witness() as witness:
+        stack.update(*cut)
+    assert witness.kept() == 0

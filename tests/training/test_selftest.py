@@ -1,0 +1,167 @@
+"""The self-test verifies backends that are right, and reports why others are not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from headtohead.model.view import all_assumed
+from headtohead.runs import files, selftest
+from headtohead.runs.selftest import FILE, self_test, unverified, verify
+
+from .capture import Capture
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(selftest, "PRECISIONS", {"float64": 1e-6})
+    with all_assumed():
+        yield
+
+
+class Recorder:
+    """Captures on a CPU, and counts captures and replays."""
+
+    def __init__(self, change: Callable[[Capture], None] = lambda captured: None) -> None:
+        self.change, self.captures, self.replays = change, 0, 0
+
+    def __call__(self, work: Callable[[], None]) -> Callable[[], None]:
+        with Capture() as captured:
+            work()
+        self.change(captured)
+        self.captures += 1
+
+        def replay() -> None:
+            self.replays += 1
+            captured.replay()
+
+        return replay
+
+
+def test_right_replays_are_verified() -> None:
+    recorder = Recorder()
+    assert self_test(CPU, recorder) == ""
+    assert recorder.captures == 3, "one for each shape of batches"
+    assert recorder.replays == 3 * (selftest.STEPS - 1)
+
+
+def without(name: str) -> Callable[[Capture], None]:
+    """Remove the operations of a name from a graph."""
+
+    def change(captured: Capture) -> None:
+        captured.operations = [
+            one for one in captured.operations if one[0].overloadpacket.__name__ != name
+        ]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (without("_fused_adamw_"), "a replayed step differs from the eager step"),
+        (without("mul_"), "a replayed step differs from the eager step"),
+    ],
+)
+def test_wrong_replays_are_not_verified(change: Callable[[Capture], None], why: str) -> None:
+    fault = self_test(CPU, Recorder(change))
+    assert fault.startswith(f"in float64, cuda-graphs falls back to eager: {why}")
+
+
+def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
+    """A 20th of each change is let through step by step, a millionth of the training is not."""
+
+    weights: list[torch.Tensor] = []
+
+    def note(captured: Capture) -> None:
+        (adam, *_) = [
+            one for one in captured.operations if one[0].overloadpacket.__name__ == "_fused_adamw_"
+        ]
+        weights[:] = [one.detach() for one in adam[1][0]]
+
+    recorder = Recorder(note)
+
+    def capture(work: Callable[[], None]) -> Callable[[], None]:
+        replay = recorder(work)
+
+        def wrong() -> None:
+            replay()
+            for one in weights:
+                one.mul_(1 + 1e-5)
+
+        return wrong
+
+    fault = self_test(CPU, capture)
+    assert fault.startswith("in float64, weights of member ")
+
+
+def print_result(text: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"print('noise'); print({text!r})")
+
+
+def test_the_verdict_is_cached_by_machine(tmp_path: Path) -> None:
+    right = print_result('{"fault": "", "lasting": true}')
+    wrong = print_result('{"fault": "weights differ", "lasting": true}')
+    verdict = verify(tmp_path, CPU, command=right)
+    assert verdict.fault == ""
+    assert verdict.words.startswith(f"cuda-graphs is verified on {selftest.machine(CPU)} (")
+    assert torch.__version__ in verdict.machine
+    assert verify(tmp_path, CPU, command=wrong) == verdict, "it is not run a second time"
+    again = verify(tmp_path, CPU, again=True, command=wrong)
+    assert again.fault == "weights differ"
+    assert unverified("cuda-graphs", tmp_path, CPU) == (
+        f"cuda-graphs failed its self-test on {selftest.machine(CPU)}: weights differ"
+    )
+    stored = files.read_json(tmp_path / FILE)
+    files.write_json(tmp_path / FILE, {"another driver": stored[selftest.machine(CPU)]})
+    assert verify(tmp_path, CPU, command=right).fault == ""
+    assert len(files.read_json(tmp_path / FILE)) == 2
+
+
+def test_a_verdict_for_lack_of_memory_is_not_kept(tmp_path: Path) -> None:
+    result = print_result('{"fault": "OutOfMemoryError", "lasting": false}')
+    assert verify(tmp_path, CPU, command=result).fault == "OutOfMemoryError"
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("import os; os.kill(os.getpid(), 11)", "it ended with exit code -11: no message"),
+        ("raise SystemExit('CUDA error: misaligned address')",
+         "it ended with exit code 1: CUDA error: misaligned address"),
+        ("import time; time.sleep(60)", "it took longer than 1 s"),
+    ],
+)  # fmt: skip
+def test_a_self_test_that_crashes_or_hangs_verifies_nothing(
+    code: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest, "SECONDS", 1.0 if "sleep" in code else 30.0)
+    assert verify(tmp_path, CPU, command=(sys.executable, "-c", code)).fault == fault
+    assert files.read_json(tmp_path / FILE)[selftest.machine(CPU)]["fault"] == fault
+
+
+def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
+    """The command that a GPU's self-test is run with, as far as it comes without one."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    verdict = verify(tmp_path, torch.device("cpu"))
+    assert verdict.fault
+    assert "exit code" not in verdict.fault
+
+
+def test_a_folder_that_cannot_be_written_means_unverified() -> None:
+    assert unverified("cuda-graphs", Path("/proc/h2h"), CPU).startswith(
+        "cuda-graphs could not be verified: "
+    )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_this_gpu_is_verified(tmp_path: Path) -> None:
+    assert verify(tmp_path, torch.device("cuda")).fault == ""

@@ -27,7 +27,8 @@ STUDY: dict[str, Any] = {
         "data": {"dataset": "toy-grammar", "size": 400},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {
-            "steps": 240, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 60,
+            # Long enough after the first evaluation that a test can kill what still trains.
+            "steps": 720, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 60,
             "checkpoint_seconds": 0.1,
         },
     },

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +21,7 @@ from headtohead.plugins import current
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
 OWN = "notebooks-as-printed-quick"
 SAME = "notebooks-same-data-quick"
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 RECIPES = [one.recipe for one in NOTEBOOKS]
 
 
@@ -49,8 +52,12 @@ Write = Callable[..., str]
 
 @pytest.fixture
 def write(tmp_path: Path, kept: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write the page over the given runs, where no file of pairs lies, and return its text."""
+    """Write the page over the given runs and return its text; no Tatoeba file is near."""
     monkeypatch.chdir(tmp_path)
+    # A copy: beside the original experiments there may be the file that they name.
+    copy = shutil.copytree(EXPERIMENTS, tmp_path / "experiments")
+    module = importlib.import_module("headtohead.notebooks.editions")
+    monkeypatch.setattr(module, "_originals", lambda: copy)
     out = tmp_path / "out"
     out.mkdir()
     (out / "evidence").symlink_to(kept)

@@ -67,7 +67,7 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
             process.kill()
         output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output
-    assert output.count("KILLED (the process died (SIGKILL))") == 1
+    assert output.count("KILLED (the process died (SIGKILL))") == 1, output
     assert [attempt["state"] for attempt in study.attempts()] == ["KILLED", "KILLED"]
     assert study.began_anew() == []
     assert study.content() == here.content()

@@ -63,7 +63,10 @@ def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
         assert list(study.cache.rglob("*_submitted.pkl")) != []
         # The process that submitit started for this stack, and all that it started itself.
         top = psutil.Process(int(numbers(study)[stack]))
-        for process in [*top.children(recursive=True), top]:
+        tree = [*top.children(recursive=True), top]
+        for process in tree:
+            process.suspend()  # so that no process reports the end of another before it ends itself
+        for process in tree:
             process.kill()
         output, _ = parent.communicate(timeout=240)
     assert parent.returncode == 0, output

@@ -49,8 +49,8 @@ wheel: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.cli.reference
-	$(BIN)/python -m headtohead.experiment.reference docs/experiment-file.md
-	$(BIN)/python -m headtohead.catalogue docs/catalogue
+	$(BIN)/python -m headtohead.config.reference docs/experiment-file.md
+	$(BIN)/python -m headtohead.tools.catalogue docs/catalogue
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \

@@ -92,16 +92,17 @@ def main() -> None:
         for name in options.sizes
         for members in STACKS[name]
     }
-    print(f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32, dropout "
-          f"{options.dropout}; medians of {options.steps} steps\n")  # fmt: skip
+    print(
+        f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32, dropout "
+        f"{options.dropout}; medians of {options.steps} steps\n"
+    )
     print("\n".join(table(found)))
 
 
 def measured(name: str, members: int, steps: int, dropout: float) -> Breakdown:
     """Take a stack's step to pieces."""
     (size,) = (one for one in SIZES if one.name == name)
-    model = {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-             "d_ff": size.d_ff, "dropout": dropout}  # fmt: skip
+    model = {"d_model": size.d_model, "heads": size.heads, "layers": size.layers, "d_ff": size.d_ff, "dropout": dropout}
     step = stack_step(size, members, *batch_of(size), torch.device("cpu"), [{"model": model}])
     for _ in range(3):
         step()

@@ -21,8 +21,8 @@ import torch
 from plain import Size
 from stacks import Pairs, batch_of
 
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.config.resolve import resolve
+from headtohead.plugins.registry import current
 from headtohead.training.compiled import Compiled
 from headtohead.training.loop import StackTraining
 
@@ -35,9 +35,12 @@ SIZES = {
     )
 }
 CASES = [
-    ("notebook 1", 1, 0.1), ("notebook 1", 8, 0.1), ("notebook 1", 8, 0.0),
-    ("128/4/2/512", 1, 0.1), ("128/4/2/512", 1, 0.0),
-]  # fmt: skip
+    ("notebook 1", 1, 0.1),
+    ("notebook 1", 8, 0.1),
+    ("notebook 1", 8, 0.0),
+    ("128/4/2/512", 1, 0.1),
+    ("128/4/2/512", 1, 0.0),
+]
 """Size, members, dropout."""
 
 
@@ -69,17 +72,20 @@ def main() -> None:
 def row(size: Size, members: int, rate: float, rounds: int) -> str:
     config = resolve(
         {
-            "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-                      "d_ff": size.d_ff, "dropout": rate},
+            "model": {
+                "d_model": size.d_model,
+                "heads": size.heads,
+                "layers": size.layers,
+                "d_ff": size.d_ff,
+                "dropout": rate,
+            },
             "train": {"steps": 10**6, "schedule": "constant", "backend": "compile"},
         },
         current(),
-    )  # fmt: skip
+    )
     said: list[str] = []
     data: Any = Pairs(size, *batch_of(size))
-    stack = StackTraining(
-        config, range(1, members + 1), data, torch.device("cpu"), on_fall_back=said.append
-    )
+    stack = StackTraining(config, range(1, members + 1), data, torch.device("cpu"), on_fall_back=said.append)
     rows = torch.arange(size.rows).expand(members, -1)
     cut = stack._cut(rows, size.source_time, size.target_time)
     stack.model.train()

@@ -16,17 +16,20 @@ from typing import Any
 
 import torch
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.stacking import activations
-from headtohead.plugins import current
+from headtohead.planning.stacking import activations
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
 SIZES = [
-    (10, 1, 1, 40, 64, 300), (16, 2, 1, 32, 256, 600), (32, 2, 1, 64, 256, 600),
-    (48, 4, 1, 96, 512, 2000), (64, 4, 2, 256, 512, 2000),
-]  # fmt: skip
+    (10, 1, 1, 40, 64, 300),
+    (16, 2, 1, 32, 256, 600),
+    (32, 2, 1, 64, 256, 600),
+    (48, 4, 1, 96, 512, 2000),
+    (64, 4, 2, 256, 512, 2000),
+]
 """Width, heads, layers, feed-forward, tokens of a batch, sentences of the corpus."""
 
 VARIANTS = list(itertools.product(("none", "sinusoidal", "alibi"), ("padding-causal", "causal")))
@@ -53,18 +56,21 @@ def main() -> None:
 def measure(size: tuple[int, ...], rounds: int) -> tuple[int, list[float]]:
     """Return the numbers that a member holds, and its milliseconds of a step in every stack."""
     width, heads, layers, d_ff, tokens, sentences = size
-    model: dict[str, Any] = {
-        "d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": 0.0,
-    }  # fmt: skip
+    model: dict[str, Any] = {"d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": 0.0}
     train = {"steps": 10_000, "batch_tokens": tokens, "lr": 0.001}
     configs = [
         resolve(
-            {"data": {"dataset": "toy-grammar", "size": sentences}, "model": model,
-             "train": train, "positional": positional, "masking": masking},
+            {
+                "data": {"dataset": "toy-grammar", "size": sentences},
+                "model": model,
+                "train": train,
+                "positional": positional,
+                "masking": masking,
+            },
             current(),
         )
         for positional, masking in VARIANTS
-    ]  # fmt: skip
+    ]
     data = prepare(configs[0].data, cache_root())
     stacks = []
     for variants, seeds in CUTS:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
 from headtohead.model.dropout import Dropout
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 SIZES = [(10, 1, 1, 40, 64, 300), (32, 2, 1, 64, 256, 600), (128, 4, 2, 512, 1024, 3000)]
@@ -34,9 +34,7 @@ def by_torch(self: Dropout, x: Tensor) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
@@ -78,14 +76,15 @@ def measure(size: tuple[int, ...], members: int, rounds: int) -> list[float]:
 
 def training(size: tuple[int, ...], members: int, rate: float) -> StackTraining:
     width, heads, layers, d_ff, tokens, sentences = size
-    model: dict[str, Any] = {
-        "d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": rate,
-    }  # fmt: skip
+    model: dict[str, Any] = {"d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": rate}
     config = resolve(
-        {"data": {"dataset": "toy-grammar", "size": sentences}, "model": model,
-         "train": {"steps": 10_000, "batch_tokens": tokens, "lr": 0.001}},
+        {
+            "data": {"dataset": "toy-grammar", "size": sentences},
+            "model": model,
+            "train": {"steps": 10_000, "batch_tokens": tokens, "lr": 0.001},
+        },
         current(),
-    )  # fmt: skip
+    )
     data = prepare(config.data, cache_root())
     return StackTraining(config, range(1, members + 1), data, torch.device("cpu"))
 

@@ -26,9 +26,9 @@ import torch
 from plain import Size
 from stacks import Pairs, batch_of
 
-from headtohead.experiment.resolve import resolve
+from headtohead.config.resolve import resolve
 from headtohead.model.counting import count
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 SIZES = [
@@ -58,8 +58,7 @@ def main() -> int:
     faults = check(device, backends)
     ceiling = {kind: product_rate(device, kind) for kind in (torch.float32, torch.bfloat16)}
     lines = [
-        f"{torch.cuda.get_device_name()}; torch {torch.__version__}; median of 20; "
-        "`python benchmarks/gpu.py`",
+        f"{torch.cuda.get_device_name()}; torch {torch.__version__}; median of 20; `python benchmarks/gpu.py`",
         "",
         *faults,
         "",
@@ -93,28 +92,47 @@ UNLIKE = [
 
 
 def training(
-    size: Size, members: int, precision: str, device: torch.device,
-    unlike: list[dict[str, Any]] | None = None, backend: str = "eager",
+    size: Size,
+    members: int,
+    precision: str,
+    device: torch.device,
+    unlike: list[dict[str, Any]] | None = None,
+    backend: str = "eager",
     said: list[str] | None = None,
-) -> StackTraining:  # fmt: skip
+) -> StackTraining:
     configs = [
         resolve(
             {
                 **own,
-                "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-                          "d_ff": size.d_ff, "dropout": 0.0, **own.get("model", {})},
-                "train": {"steps": 10**6, "schedule": "constant", "precision": precision,
-                          "backend": backend, **own.get("train", {})},
+                "model": {
+                    "d_model": size.d_model,
+                    "heads": size.heads,
+                    "layers": size.layers,
+                    "d_ff": size.d_ff,
+                    "dropout": 0.0,
+                    **own.get("model", {}),
+                },
+                "train": {
+                    "steps": 10**6,
+                    "schedule": "constant",
+                    "precision": precision,
+                    "backend": backend,
+                    **own.get("train", {}),
+                },
             },
             current(),
         )
         for own in (unlike or [{}] * members)
-    ]  # fmt: skip
+    ]
     data: Any = Pairs(size, *batch_of(size))
     return StackTraining(
-        configs[0], range(1, members + 1), data, device, configs=configs,
+        configs[0],
+        range(1, members + 1),
+        data,
+        device,
+        configs=configs,
         on_fall_back=(said if said is not None else []).append,
-    )  # fmt: skip
+    )
 
 
 def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
@@ -132,9 +150,8 @@ def check(device: torch.device, backends: Sequence[str]) -> list[str]:
 
 
 def _check(
-    device: torch.device, backends: Sequence[str], members: int,
-    unlike: list[dict[str, Any]] | None, words: str,
-) -> list[str]:  # fmt: skip
+    device: torch.device, backends: Sequence[str], members: int, unlike: list[dict[str, Any]] | None, words: str
+) -> list[str]:
     size, cpu = SIZES[0], torch.device("cpu")
     reference = training(size, members, "float64", cpu, unlike)
     step = step_of(reference, size)
@@ -169,15 +186,13 @@ def product_rate(device: torch.device, kind: torch.dtype) -> float:
 
 
 def rows(
-    size: Size, precision: str, device: torch.device, ceiling: dict[torch.dtype, float],
-    backends: Sequence[str],
-) -> list[str]:  # fmt: skip
+    size: Size, precision: str, device: torch.device, ceiling: dict[torch.dtype, float], backends: Sequence[str]
+) -> list[str]:
     found, alone = [], 0.0
     for members in MEMBERS:
         for backend in backends:
             one = training(size, members, precision, device, backend=backend)
-            counts = count(one.config, size.source_words, size.target_words, size.source_time,
-                           size.target_time)  # fmt: skip
+            counts = count(one.config, size.source_words, size.target_words, size.source_time, size.target_time)
             seconds = timed(step_of(one, size), 20)
             alone = alone or seconds
             work = 3 * counts.flops_per_token * size.target_time * size.rows * members / seconds

@@ -37,10 +37,10 @@ from plain import Size
 from scipy import stats
 from stacks import SIZES, batch_of, machine, stack_step
 
-from headtohead.analysis.figures.style import INK, MARKERS, PALETTE, drawing, to_png
+from headtohead.config.resolve import resolve
 from headtohead.data import prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.figures.style import INK, MARKERS, PALETTE, drawing, to_png
+from headtohead.plugins.registry import current
 from headtohead.training.memory import keep_freed_memory
 
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -113,8 +113,10 @@ def main() -> None:
     if options.points:
         options.points.write_text(json.dumps([asdict(one) for one in curves], indent=1))
     curves += commands(PAGE.read_text(encoding="utf-8"))
-    print(f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32; "
-          f"medians of {options.rounds} rounds\n")  # fmt: skip
+    print(
+        f"{machine(torch.device('cpu'))}; torch {torch.__version__}, 1 thread, float32; "
+        f"medians of {options.rounds} rounds\n"
+    )
     print("\n".join(table(curves)))
     if options.picture:
         options.picture.write_bytes(to_png(drawn(curves)))
@@ -132,14 +134,9 @@ def steps(rounds: int, largest: float, members: Mapping[str, int] = MEMBERS) -> 
     yield curve("length", LONG.name, long, rounds)
 
 
-def curve(
-    panel: str, name: str, points: Mapping[int, tuple[Size, int]], rounds: int
-) -> Curve:  # fmt: skip
+def curve(panel: str, name: str, points: Mapping[int, tuple[Size, int]], rounds: int) -> Curve:
     """Measure a step at every point, in turn."""
-    actions = [
-        stack_step(size, members, *batch_of(size), torch.device("cpu"))
-        for size, members in points.values()
-    ]
+    actions = [stack_step(size, members, *batch_of(size), torch.device("cpu")) for size, members in points.values()]
     found: list[list[tuple[float, float]]] = [[] for _ in actions]
     repeats = []
     for action in actions:
@@ -186,30 +183,38 @@ def preparing(file: Path, counts: Sequence[int], rounds: int = 2) -> Curve:
 
 def commands(page: str) -> list[Curve]:
     """Read what benchmarks/large_study.py measured."""
-    rows = re.findall(r"^\| (plan|status|report) \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page,
-                      re.MULTILINE)  # fmt: skip
+    rows = re.findall(r"^\| (plan|status|report) \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
     if not rows:
         raise SystemExit("docs/performance.md has no table of benchmarks/large_study.py")
     return [
-        Curve("runs", f"h2h {command}", *zip(*(
-            (float(runs.replace(",", "")), float(processor), float(wall))
-            for name, runs, wall, processor in rows if name == command
-        ), strict=True))
+        Curve(
+            "runs",
+            f"h2h {command}",
+            *zip(
+                *(
+                    (float(runs.replace(",", "")), float(processor), float(wall))
+                    for name, runs, wall, processor in rows
+                    if name == command
+                ),
+                strict=True,
+            ),
+        )
         for command in dict.fromkeys(row[0] for row in rows)
-    ]  # fmt: skip
+    ]
 
 
 def table(curves: Iterable[Curve]) -> Iterator[str]:
     """Write the exponents as Markdown."""
-    yield ("| against | curve | from | to | processor time | exponent | last two points "
-           "| exponent, on the clock |")  # fmt: skip
+    yield ("| against | curve | from | to | processor time | exponent | last two points | exponent, on the clock |")
     yield "|---|---|---:|---:|---:|---:|---:|---:|"
     for one in curves:
         numbers, seconds = one.numbers, one.processor
         growth, wall = Growth.of(numbers, seconds), Growth.of(numbers, one.wall)
-        yield (f"| {PANELS[one.panel]} | {one.name} | {numbers[0]:,.0f} | {numbers[-1]:,.0f} "
-               f"| {spoken(seconds[0])} to {spoken(seconds[-1])} | {growth} | {growth.last:.2f} "
-               f"| {wall} |")  # fmt: skip
+        yield (
+            f"| {PANELS[one.panel]} | {one.name} | {numbers[0]:,.0f} | {numbers[-1]:,.0f} "
+            f"| {spoken(seconds[0])} to {spoken(seconds[-1])} | {growth} | {growth.last:.2f} "
+            f"| {wall} |"
+        )
 
 
 def spoken(seconds: float) -> str:
@@ -238,13 +243,18 @@ def draw_panel(axes: Axes, panel: str, curves: Sequence[Curve]) -> None:
     """Draw the points of each curve and the line through them."""
     for index, one in enumerate(curves):
         growth = Growth.of(one.numbers, one.processor)
-        middle = [math.exp(statistics.fmean(map(math.log, side)))
-                  for side in (one.numbers, one.processor)]  # fmt: skip
+        middle = [math.exp(statistics.fmean(map(math.log, side))) for side in (one.numbers, one.processor)]
         ends = (one.numbers[0], one.numbers[-1])
         line = [middle[1] * (end / middle[0]) ** growth.exponent for end in ends]
         axes.plot(ends, line, color=PALETTE[index], linewidth=1.2)
-        axes.plot(one.numbers, one.processor, MARKERS[index], color=PALETTE[index], markersize=5,
-                  label=f"{one.name}\nexponent {growth}")  # fmt: skip
+        axes.plot(
+            one.numbers,
+            one.processor,
+            MARKERS[index],
+            color=PALETTE[index],
+            markersize=5,
+            label=f"{one.name}\nexponent {growth}",
+        )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_title(PANELS[panel], color=INK)

@@ -26,9 +26,16 @@ from headtohead.model.view import View
 from headtohead.training.memory import keep_freed_memory
 
 SHAPES = [
-    (20, 1, 5, 10), (64, 2, 8, 16), (384, 2, 8, 16), (384, 2, 8, 32), (256, 2, 12, 16),
-    (192, 4, 16, 32), (96, 4, 20, 32), (128, 4, 32, 32), (64, 4, 64, 32),
-]  # fmt: skip
+    (20, 1, 5, 10),
+    (64, 2, 8, 16),
+    (384, 2, 8, 16),
+    (384, 2, 8, 32),
+    (256, 2, 12, 16),
+    (192, 4, 16, 32),
+    (96, 4, 20, 32),
+    (128, 4, 32, 32),
+    (64, 4, 64, 32),
+]
 
 
 def main() -> None:
@@ -42,13 +49,10 @@ def main() -> None:
         name = " × ".join(map(str, shape))
         print(f"| {name} | {fused:.2f} | {short:.2f} | {fused / short:.2f} |", flush=True)
     default, kept = (
-        float(subprocess.run([sys.executable, __file__, way], check=True, capture_output=True,
-                             text=True).stdout)
+        float(subprocess.run([sys.executable, __file__, way], check=True, capture_output=True, text=True).stdout)
         for way in ("default", "kept")
-    )  # fmt: skip
-    print(
-        f"\nA step of six members at {SIZES[2].name}'s size: {default:.0f} ms with the C library's"
     )
+    print(f"\nA step of six members at {SIZES[2].name}'s size: {default:.0f} ms with the C library's")
     print(f"defaults, {kept:.0f} ms with freed memory kept: {default / kept:.2f} times.")
 
 

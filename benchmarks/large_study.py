@@ -33,12 +33,12 @@ import psutil
 import yaml
 from many_runs import Quiet, Shape, make_study
 
-from headtohead import plugins
+from headtohead.config.loading import load_file
 from headtohead.data import cache_root
-from headtohead.experiment.loading import load_file
-from headtohead.experiment.plan import make_plan
-from headtohead.runs import states
-from headtohead.runs.execute import Machine, execute
+from headtohead.execution.scheduler import Machine, execute
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.registry import current
+from headtohead.storage import states
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.shipping import ShipReport, opened, ship_runs
 from headtohead.tracking.store import Store
@@ -66,8 +66,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where studies are kept; default: nowhere")
     parser.add_argument("--rounds", type=int, default=3, help="of each command; the best counts")
     parser.add_argument("--crossed", action="store_true", help="two axes instead of three")
-    parser.add_argument("--sync", type=int, nargs="*", default=[], metavar="RUNS",
-                        help="sizes that are shipped whole")  # fmt: skip
+    parser.add_argument("--sync", type=int, nargs="*", default=[], metavar="RUNS", help="sizes that are shipped whole")
     parser.add_argument("--sync-runs", type=int, default=200, help="shipped beside bare calls")
     parser.add_argument("--stacks", type=int, default=200, help="for the memory of the parent")
     options = parser.parse_args()
@@ -109,19 +108,23 @@ def commands(home: Path, rounds: int, sync: bool) -> dict[str, Cost]:
 def best(home: Path, rounds: int, *words: str) -> Cost:
     """Return the least of each cost over some rounds: what else the machine did only adds."""
     found = [process(home, *words) for _ in range(rounds)]
-    return Cost(*(min(getattr(one, name) for one in found)
-                  for name in ("wall", "processor", "memory")))  # fmt: skip
+    return Cost(*(min(getattr(one, name) for one in found) for name in ("wall", "processor", "memory")))
 
 
 def process(home: Path, *words: str) -> Cost:
     """Run a command as a process of its own."""
-    environment = {k: v for k, v in os.environ.items()
-                   if not k.startswith("MLFLOW_") and k != "PYTHONDONTWRITEBYTECODE"}  # fmt: skip
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_") and k != "PYTHONDONTWRITEBYTECODE"
+    }
     # A process begins with the memory of the one it was forked from: that must be a small one.
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, sys.executable, "-m", "headtohead.cli", *words],
-        cwd=home, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=home,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise SystemExit(f"h2h {' '.join(words)} failed: {done.stderr}")
     return Cost(*json.loads(done.stdout))
@@ -162,8 +165,7 @@ def growth(before: tuple[int, Cost] | None, after: tuple[int, Cost]) -> str:
 
 def beside_bare_calls(folder: Path, sizes: Sequence[int], runs: int) -> str:
     """Ship runs, and make the same calls bare; return both costs and their ratio."""
-    home = next(home for size in sorted(sizes) if size >= runs
-                for home in folder.glob(f"*-{size}"))  # fmt: skip
+    home = next(home for size in sorted(sizes) if size >= runs for home in folder.glob(f"*-{size}"))
     study = read_study(home / "runs" / "large")
     with tempfile.TemporaryDirectory(dir=home, prefix="stores-") as scratch:
         uris = [f"sqlite:///{scratch}/{side}/mlflow.db" for side in ("whole", "bare")]
@@ -177,9 +179,7 @@ def beside_bare_calls(folder: Path, sizes: Sequence[int], runs: int) -> str:
             for start in range(0, runs, TURN):
                 some = study.runs()[start : start + TURN]
                 recorder.calls.clear()
-                spent["ship"].append(timed(
-                    lambda some=some: ship_runs(destination, study, some, report, sweep=True)
-                ))  # fmt: skip
+                spent["ship"].append(timed(lambda some=some: ship_runs(destination, study, some, report, sweep=True)))
                 calls = list(recorder.calls)
                 spent["bare"].append(timed(lambda calls=calls: bare.make(calls)))
     assert report.shipped == runs, report
@@ -228,8 +228,7 @@ class Bare:
     def make(self, calls: Sequence[tuple[str, tuple[Any, ...], dict[str, Any], Any]]) -> None:
         for name, arguments, options, result in calls:
             found = getattr(self.client, name)(
-                *(self._own(one) for one in arguments),
-                **{key: self._own(one) for key, one in options.items()},
+                *(self._own(one) for one in arguments), **{key: self._own(one) for key, one in options.items()}
             )
             if name == "create_run":
                 self.ids[result.info.run_id] = found.info.run_id
@@ -244,8 +243,7 @@ class Bare:
         if isinstance(value, list):
             return [self._own(one) for one in value]
         if isinstance(value, Metric) and value.model_id:
-            return Metric(value.key, value.value, value.timestamp, value.step,
-                          model_id=self.ids[value.model_id])  # fmt: skip
+            return Metric(value.key, value.value, value.timestamp, value.step, model_id=self.ids[value.model_id])
         if isinstance(value, LoggedModelOutput):
             return LoggedModelOutput(self.ids[value.model_id], value.step)
         return value
@@ -254,26 +252,28 @@ class Bare:
 def parents_memory(folder: Path, stacks: int) -> str:
     """Train many stacks of one step each and watch what the parent keeps of those that ended."""
     file = folder / "parent.yaml"
-    file.write_text(yaml.safe_dump({
-        "question": "What does the parent keep?",
-        "base": {
-            "data": {"dataset": "toy-grammar", "size": 400},
-            "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
-            "train": {"steps": 1, "lr": 1e-3},
-            "evaluate": {"decode": "none", "alone": False, "test_limit": 1},
-        },
-        # Sizes of batches are no part of what members of a stack may differ in.
-        "design": [{"product": {"train.batch_tokens": [64 + n for n in range(stacks)]}}],
-        "metrics": {"primary": "test/loss", "report": []},
-        "seeds": 1,
-    }))  # fmt: skip
-    plan = make_plan(load_file(file), plugins.current(), folder / "parent-runs")
-    launcher, watch = plugins.current().launcher("local")(), Watched()
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "question": "What does the parent keep?",
+                "base": {
+                    "data": {"dataset": "toy-grammar", "size": 400},
+                    "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
+                    "train": {"steps": 1, "lr": 1e-3},
+                    "evaluate": {"decode": "none", "alone": False, "test_limit": 1},
+                },
+                # Sizes of batches are no part of what members of a stack may differ in.
+                "design": [{"product": {"train.batch_tokens": [64 + n for n in range(stacks)]}}],
+                "metrics": {"primary": "test/loss", "report": []},
+                "seeds": 1,
+            }
+        )
+    )
+    plan = make_plan(load_file(file), current(), folder / "parent-runs")
+    launcher, watch = current().launcher("local")(), Watched()
     outcome = execute(plan, Machine(launcher, threads=1), cache_root(), watch, "h2h run")
     assert outcome.states == {states.DONE: stacks}, outcome
-    (first, before), (last, after) = (
-        watch.after[round(part * len(watch.after)) - 1] for part in (0.25, 1)
-    )
+    (first, before), (last, after) = (watch.after[round(part * len(watch.after)) - 1] for part in (0.25, 1))
     return (
         f"parent of h2h run: {first / 2**20:,.2f} MiB of Python objects after {stacks // 4} stacks "
         f"that ended, {last / 2**20:,.2f} MiB after {stacks}; resident {before / 2**20:,.0f} and "
@@ -298,13 +298,17 @@ class Watched(Quiet):
 
 def machine() -> str:
     """Return what it was measured on."""
-    named = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")]  # fmt: skip
-    packages = ", ".join(f"{name} {version(name)}" for name in
-                         ("torch", "pandas", "matplotlib", "mlflow"))  # fmt: skip
+    named = [
+        line.split(":")[1].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "pandas", "matplotlib", "mlflow"))
     command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
-    return (f"{named[0] if named else platform.machine()}, {os.cpu_count()} cores; Python "
-            f"{platform.python_version()}, {packages}; `{command}`")  # fmt: skip
+    return (
+        f"{named[0] if named else platform.machine()}, {os.cpu_count()} cores; Python "
+        f"{platform.python_version()}, {packages}; `{command}`"
+    )
 
 
 if __name__ == "__main__":

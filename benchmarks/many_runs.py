@@ -25,20 +25,20 @@ from unittest.mock import patch
 import numpy as np
 import yaml
 
-from headtohead import plugins
+from headtohead import files
+from headtohead.config.loading import load_file
 from headtohead.data import cache_root
-from headtohead.experiment.loading import load_file
-from headtohead.experiment.plan import make_plan
-from headtohead.families.launcher import Exit, Job, Launcher
-from headtohead.runs import exits, files, states
-from headtohead.runs.directory import RunWriter, leased
-from headtohead.runs.execute import Machine, Watcher, execute
-from headtohead.runs.stack import StackFolder
+from headtohead.execution.scheduler import Machine, Watcher, execute
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.launcher import Exit, Job, Launcher
+from headtohead.plugins.registry import current
+from headtohead.storage import exits, states
+from headtohead.storage.run_directory import RunWriter, leased
+from headtohead.storage.stack import StackFolder
 
 POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
 ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
-LINKED = ("checkpoint.safetensors", "vocabulary.json", "attention/maps.safetensors",
-          "attention/probes.json")  # fmt: skip
+LINKED = ("checkpoint.safetensors", "vocabulary.json", "attention/maps.safetensors", "attention/probes.json")
 DIVERGED_IN = 1000
 """One run in so many diverges."""
 
@@ -59,18 +59,15 @@ class Shape:
         second = min(len(ATTENTIONS), max(1, variants // first))
         rates = max(1, variants // (first * second))
         return cls(
-            {"positional": POSITIONALS[:first], "attention": ATTENTIONS[:second],
-             "train.lr": _rates(rates)}, seeds,
-        )  # fmt: skip
+            {"positional": POSITIONALS[:first], "attention": ATTENTIONS[:second], "train.lr": _rates(rates)}, seeds
+        )
 
     @classmethod
     def crossed(cls, runs: int, seeds: int = 20) -> Shape:
         """Return two axes, which a report crosses in one table: learning rate × warm-up."""
         rows = max(2, round(math.sqrt(runs / seeds * 25 / 20)))
         columns = max(2, runs // seeds // rows)
-        return cls(
-            {"train.lr": _rates(rows), "train.warmup_steps": [5 * n for n in range(columns)]}, seeds
-        )
+        return cls({"train.lr": _rates(rows), "train.warmup_steps": [5 * n for n in range(columns)]}, seeds)
 
     @property
     def runs(self) -> int:
@@ -84,16 +81,13 @@ class Shape:
             "base": {
                 "data": {"dataset": "toy-grammar"},
                 "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32, "dropout": 0.0},
-                "train": {"steps": self.steps, "batch_tokens": 512,
-                          "evaluate_every": max(1, self.steps // 10)},
+                "train": {"steps": self.steps, "batch_tokens": 512, "evaluate_every": max(1, self.steps // 10)},
             },
             "baseline": {axis: values[0] for axis, values in self.axes.items() if "." not in axis},
             "design": [{"product": {axis: list(values) for axis, values in self.axes.items()}}],
             "seeds": self.seeds,
-        }  # fmt: skip
-        content["base"]["train"] |= {
-            axis.split(".")[1]: values[0] for axis, values in self.axes.items() if "." in axis
         }
+        content["base"]["train"] |= {axis.split(".")[1]: values[0] for axis, values in self.axes.items() if "." in axis}
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
 
@@ -102,11 +96,7 @@ def _rates(count: int) -> list[float]:
 
 
 def make_study(
-    folder: Path,
-    shape: Shape,
-    trained: Path | None = None,
-    watcher: Watcher | None = None,
-    workers: int | None = None,
+    folder: Path, shape: Shape, trained: Path | None = None, watcher: Watcher | None = None, workers: int | None = None
 ) -> Path:
     """Write ``large.yaml`` and ``runs/large`` in a folder; return the file.
 
@@ -115,7 +105,7 @@ def make_study(
     trained = trained or train(folder / "trained", shape)
     file = folder / "large.yaml"
     shape.write(file)
-    plan = make_plan(load_file(file), plugins.current(), folder / "runs")
+    plan = make_plan(load_file(file), current(), folder / "runs")
     launcher = Written(trained)
     with patch.object(os, "fsync", lambda handle: None):
         machine = Machine(launcher, workers=workers)
@@ -127,12 +117,11 @@ def train(folder: Path, shape: Shape) -> Path:
     """Train two seeds of every model of the design; return the folder of their runs."""
     folder.mkdir(parents=True, exist_ok=True)
     few = replace(
-        shape, seeds=2,
-        axes={axis: values[:1] if "." in axis else values for axis, values in shape.axes.items()},
-    )  # fmt: skip
+        shape, seeds=2, axes={axis: values[:1] if "." in axis else values for axis, values in shape.axes.items()}
+    )
     file = folder / "trained.yaml"
     few.write(file)
-    registry = plugins.current()
+    registry = current()
     plan = make_plan(load_file(file), registry, folder)
     local = registry.launcher("local")()
     outcome = execute(plan, Machine(local, threads=1), cache_root(), Quiet(), "h2h run")
@@ -194,9 +183,13 @@ class Trained:
         record = files.read_json(path / "run.json")
         lines = (path / "translations.tsv").read_text(encoding="utf-8").splitlines()[1:]
         return cls(
-            path, _model(record), int(record["seed"]), files.read_json(path / "results.json"),
-            list(files.read_lines(path / "metrics.jsonl")), [line.split("\t") for line in lines],
-        )  # fmt: skip
+            path,
+            _model(record),
+            int(record["seed"]),
+            files.read_json(path / "results.json"),
+            list(files.read_lines(path / "metrics.jsonl")),
+            [line.split("\t") for line in lines],
+        )
 
     def write(self, run: RunWriter, record: Mapping[str, Any]) -> None:
         """Write another run of this model."""
@@ -209,12 +202,15 @@ class Trained:
         factor = (1.6 - quality) * math.exp(draws.normal(0, 0.02))
         diverged = int(record["key"][:8], 16) % DIVERGED_IN == 0
         history = self.history[: len(self.history) // 2] if diverged else self.history
-        scores = {"exact_match": float(right.mean()), "exact_match_alone": float(right.mean()),
-                  "bleu": 100 * quality**0.6, "chrf": 100 * quality**0.5}  # fmt: skip
+        scores = {
+            "exact_match": float(right.mean()),
+            "exact_match_alone": float(right.mean()),
+            "bleu": 100 * quality**0.6,
+            "chrf": 100 * quality**0.5,
+        }
 
         def moved(values: Mapping[str, float]) -> dict[str, float]:
-            return {name: _moved(name, value, factor, scores, draws)
-                    for name, value in values.items()}  # fmt: skip
+            return {name: _moved(name, value, factor, scores, draws) for name, value in values.items()}
 
         lines = [{**line, "values": moved(line["values"])} for line in history]
         files.append_lines(run.path / "metrics.jsonl", lines)
@@ -228,10 +224,17 @@ class Trained:
             os.link(self.path / name, target)
         self._write_translations(run.path / "translations.tsv", right)
         results = {**self.results, "metrics": moved(self.results["metrics"])}
-        results["buckets"] = [bucket | moved({name: value for name, value in bucket.items()
-                              if name not in {"bucket", "low", "high", "n", "target_tokens",
-                                              "bleu_counts"}})
-                              for bucket in self.results["buckets"]]  # fmt: skip
+        results["buckets"] = [
+            bucket
+            | moved(
+                {
+                    name: value
+                    for name, value in bucket.items()
+                    if name not in {"bucket", "low", "high", "n", "target_tokens", "bleu_counts"}
+                }
+            )
+            for bucket in self.results["buckets"]
+        ]
         run.set_state(states.RUNNING, step=steps)
         run.finish(results)
 
@@ -243,8 +246,7 @@ class Trained:
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _moved(name: str, value: float, factor: float, scores: Mapping[str, float],
-           draws: np.random.Generator) -> float:  # fmt: skip
+def _moved(name: str, value: float, factor: float, scores: Mapping[str, float], draws: np.random.Generator) -> float:
     leaf = name.rsplit("/", 1)[-1]
     if leaf in scores:
         return scores[leaf]

@@ -47,10 +47,7 @@ def main() -> None:
     print(f"{len(pairs):,} pairs, {ids[0][1]:,} and {ids[1][1]:,} words", flush=True)
     options.folder.mkdir(parents=True, exist_ok=True)
     ours = harness_losses(options)
-    plain = np.array([
-        blocks(kept_losses(options, ids, seed), options.block)
-        for seed in range(1, options.seeds + 1)
-    ])  # fmt: skip
+    plain = np.array([blocks(kept_losses(options, ids, seed), options.block) for seed in range(1, options.seeds + 1)])
     limit = 0.05 / plain.shape[1]
     print("steps    ours          plain         difference  p")
     smallest = 1.0
@@ -64,8 +61,7 @@ def main() -> None:
             f"±{other.std(ddof=1):.3f}  {one.mean() - other.mean():+.3f}      {p:.3f}"
         )
     equal = smallest >= limit
-    print(f"{'equal within' if equal else 'beyond'} seed noise: smallest p {smallest:.4f}, "
-          f"limit {limit:.4f}")  # fmt: skip
+    print(f"{'equal within' if equal else 'beyond'} seed noise: smallest p {smallest:.4f}, limit {limit:.4f}")
     sys.exit(0 if equal else 1)
 
 
@@ -92,9 +88,8 @@ def harness_losses(options: argparse.Namespace) -> np.ndarray:
     path = options.folder / "first-steps.yaml"
     path.write_text(json.dumps(experiment), encoding="utf-8")
     subprocess.run(
-        [sys.executable, "-m", "headtohead.cli", "run", path.name, "--no-tracking"],
-        cwd=options.folder, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "headtohead.cli", "run", path.name, "--no-tracking"], cwd=options.folder, check=True
+    )
     plan = json.loads((options.folder / "runs/first-steps/experiment.json").read_text("utf-8"))
     found = []
     for run in plan["runs"]:
@@ -147,15 +142,11 @@ class Layer(nn.Module):
     def __init__(self, attentions: int) -> None:
         super().__init__()
         self.attentions = nn.ModuleList(Attention() for _ in range(attentions))
-        self.feed_forward = nn.Sequential(
-            nn.Linear(D_MODEL, D_FF), nn.ReLU(), nn.Linear(D_FF, D_MODEL)
-        )
+        self.feed_forward = nn.Sequential(nn.Linear(D_MODEL, D_FF), nn.ReLU(), nn.Linear(D_FF, D_MODEL))
         self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) for _ in range(attentions + 1))
 
     def forward(self, x: Tensor, *reads: tuple[Tensor | None, Tensor]) -> Tensor:
-        for attention, norm, (memory, keep) in zip(
-            self.attentions, self.norms, reads, strict=False
-        ):
+        for attention, norm, (memory, keep) in zip(self.attentions, self.norms, reads, strict=False):
             change = attention(x, x if memory is None else memory, keep)
             x = norm(x + functional.dropout(change, DROPOUT, self.training))
         change = self.feed_forward(x)
@@ -189,9 +180,7 @@ class Model(nn.Module):
         return self.words(self.decoder_norm(x))
 
 
-def kept_losses(
-    options: argparse.Namespace, ids: list[tuple[list[list[int]], int]], seed: int
-) -> list[float]:
+def kept_losses(options: argparse.Namespace, ids: list[tuple[list[list[int]], int]], seed: int) -> list[float]:
     """Train a seed of the plain side, unless its losses are in the folder."""
     path = options.folder / f"plain-{seed}-{options.steps}-{options.lr}.json"
     if not path.exists():
@@ -201,9 +190,7 @@ def kept_losses(
     return losses
 
 
-def plain_losses(
-    ids: list[tuple[list[list[int]], int]], seed: int, steps: int, lr: float
-) -> list[float]:
+def plain_losses(ids: list[tuple[list[list[int]], int]], seed: int, steps: int, lr: float) -> list[float]:
     torch.manual_seed(seed)
     (sources, source_words), (targets, target_words) = ids
     model = Model(source_words, target_words)
@@ -214,9 +201,7 @@ def plain_losses(
         rows = order[step * BATCH : (step + 1) * BATCH]
         source, target = padded([sources[r] for r in rows]), padded([targets[r] for r in rows])
         logits = model(source, target[:, :-1])
-        loss = functional.cross_entropy(
-            logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD
-        )
+        loss = functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

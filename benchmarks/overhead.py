@@ -30,9 +30,9 @@ import psutil
 import torch
 import yaml
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
@@ -68,30 +68,15 @@ def one_round(steps: int, more: list[str]) -> tuple[float, float]:
     folder = Path(tempfile.mkdtemp(prefix="h2h-overhead-"))
     try:
         file = folder / "overhead.yaml"
-        file.write_text(yaml.safe_dump({
-            "question": "What does it add?", "base": base(steps), "seeds": len(SEEDS),
-        }))  # fmt: skip
+        file.write_text(yaml.safe_dump({"question": "What does it add?", "base": base(steps), "seeds": len(SEEDS)}))
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
         commands = [
             [sys.executable, __file__, "--bare", str(steps)],
             # One process: two would train three runs each, at the same time.
-            [
-                sys.executable,
-                "-m",
-                "headtohead.cli",
-                "run",
-                str(file),
-                "--threads",
-                "1",
-                "--workers",
-                "1",
-                *more,
-            ],
+            [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1", "--workers", "1", *more],
         ]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        sides = [
-            subprocess.Popen(command, cwd=folder, env=environment, **pipes) for command in commands
-        ]
+        sides = [subprocess.Popen(command, cwd=folder, env=environment, **pipes) for command in commands]
         turns = take_turns(sides)
         output = sides[0].communicate()[0]
         sides[1].communicate()
@@ -148,9 +133,15 @@ def base(steps: int) -> dict[str, object]:
     return {
         "data": {"dataset": "toy-grammar"},
         "model": {"d_model": 32, "heads": 2, "layers": 1, "d_ff": 64, "dropout": 0.0},
-        "train": {"steps": steps, "batch_tokens": 512, "lr": 0.005, "schedule": "cosine",
-                  "warmup_steps": 50, "evaluate_every": max(1, steps // 10)},
-    }  # fmt: skip
+        "train": {
+            "steps": steps,
+            "batch_tokens": 512,
+            "lr": 0.005,
+            "schedule": "cosine",
+            "warmup_steps": 50,
+            "evaluate_every": max(1, steps // 10),
+        },
+    }
 
 
 def bare(steps: int) -> tuple[float, float]:
@@ -160,9 +151,12 @@ def bare(steps: int) -> tuple[float, float]:
     config = resolve(base(steps), current())
     moments: list[float] = []
     training = StackTraining(
-        config, SEEDS, prepare(config.data, cache_root()), torch.device("cpu"),
+        config,
+        SEEDS,
+        prepare(config.data, cache_root()),
+        torch.device("cpu"),
         on_evaluation=lambda evaluation: moments.append(time.time()),
-    )  # fmt: skip
+    )
     training.run()
     return moments[0], moments[-1]
 

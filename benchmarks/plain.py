@@ -66,9 +66,7 @@ class Layer(nn.Module):
         self.outer = nn.Linear(size.d_ff, size.d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
 
-    def forward(
-        self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None) -> Tensor:
         h = self.norms[0](x)
         x = x + self.own(h, h, keep)
         if self.cross is not None:
@@ -116,9 +114,8 @@ class PlainTraining:
         torch.manual_seed(1)
         self.model = PlainTransformer(size).to(device)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0,
-            fused=True,
-        )  # fmt: skip
+            self.model.parameters(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=True
+        )
         self.loss = nn.CrossEntropyLoss(ignore_index=0)
 
     def step(self, source: Tensor, target: Tensor) -> Tensor:

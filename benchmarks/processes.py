@@ -37,26 +37,28 @@ import torch
 import yaml
 from stacks import machine
 
-from headtohead import Launcher, plugins
+from headtohead import Launcher
+from headtohead.config.loading import load_file
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.loading import load_file
-from headtohead.experiment.plan import make_plan
-from headtohead.experiment.planned import Plan
-from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.stacking import arrange, processors
-from headtohead.runs.local import PRELOAD
-from headtohead.runs.sizes import stack_sizes
+from headtohead.execution.local import PRELOAD
+from headtohead.execution.stack_sizes import stack_sizes
+from headtohead.planning.plan import Plan
+from headtohead.planning.planner import make_plan
+from headtohead.planning.stacking import arrange, processors
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
-NOTEBOOK_1 = {
-    "recipe": "scratch-en-fr",
-    "train": {"epochs": None},
-}
+NOTEBOOK_1 = {"recipe": "scratch-en-fr", "train": {"epochs": None}}
 TATOEBA = {
-    "dataset": "tatoeba", "pair": "eng-spa", "limit": 20_000, "split": "grouped",
-    "normalise": "unicode", "max_words": 14,
-}  # fmt: skip
+    "dataset": "tatoeba",
+    "pair": "eng-spa",
+    "limit": 20_000,
+    "split": "grouped",
+    "normalise": "unicode",
+    "max_words": 14,
+}
 
 
 def tatoeba(words: int, tokens: int, **model: Any) -> dict[str, Any]:
@@ -101,10 +103,11 @@ def main() -> None:
     for name in set(options.sizes) - set(chosen):
         print(f"{name} is left out: it reads pairs, name them by --file", file=sys.stderr)
     cores = processors("cpu")
-    print(f"{machine(torch.device('cpu'))}; torch {torch.__version__}; {options.runs} runs of each "
-          f"size on {cores} cores; medians and ranges of {options.rounds} rounds\n")  # fmt: skip
-    print("| size | cut into | separate, runs·steps/s | stacked / separate | of processor time "
-          "| stacked / in a row |")  # fmt: skip
+    print(
+        f"{machine(torch.device('cpu'))}; torch {torch.__version__}; {options.runs} runs of each "
+        f"size on {cores} cores; medians and ranges of {options.rounds} rounds\n"
+    )
+    print("| size | cut into | separate, runs·steps/s | stacked / separate | of processor time | stacked / in a row |")
     print("|---|---|---:|---:|---:|---:|")
     for name in chosen:
         for row in rows(name, options, cores):
@@ -140,19 +143,23 @@ def cut_by(plan: Plan, cores: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def planned(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path) -> Plan:
     """Plan a study of one variant and so many seeds."""
-    base = {
-        section: dict(own) if isinstance(own, Mapping) else own for section, own in base.items()
-    }
+    base = {section: dict(own) if isinstance(own, Mapping) else own for section, own in base.items()}
     base["train"] = {**base["train"], "steps": LONG}
     base["train"].pop("epochs", None)
     if base.get("data", {}).get("dataset") == "tatoeba" and file is not None:
         base["data"]["file"] = str(file.resolve())
     path = folder / "processes.yaml"
-    path.write_text(yaml.safe_dump({
-        "question": "Is it never slower than separate processes?", "base": base, "seeds": runs,
-        "metrics": {"primary": "valid/loss", "report": []},
-    }))  # fmt: skip
-    return make_plan(load_file(path), plugins.current(), folder / "runs")
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "question": "Is it never slower than separate processes?",
+                "base": base,
+                "seeds": runs,
+                "metrics": {"primary": "valid/loss", "report": []},
+            }
+        )
+    )
+    return make_plan(load_file(path), current(), folder / "runs")
 
 
 def shown(cut: Sequence[int]) -> str:
@@ -160,18 +167,14 @@ def shown(cut: Sequence[int]) -> str:
     return " + ".join(f"{cut.count(size)} × {size}" for size in dict.fromkeys(cut))
 
 
-def row(
-    head: str, cut: Sequence[int], config: RunConfig, cores: int, options: argparse.Namespace
-) -> str:
+def row(head: str, cut: Sequence[int], config: RunConfig, cores: int, options: argparse.Namespace) -> str:
     """Let the three sides take turns; return what was measured."""
     at_once = min(cores, len(cut))
     with ExitStack() as running:
         stacked, separate, in_a_row = (
             running.enter_context(side(config, members, threads))
-            for members, threads in (
-                (cut[:at_once], max(1, cores // at_once)), ([1] * cores, 1), ([1], cores),
-            )
-        )  # fmt: skip
+            for members, threads in ((cut[:at_once], max(1, cores // at_once)), ([1] * cores, 1), ([1], cores))
+        )
         sides = [stacked, separate, in_a_row]
         step = max(one.turn(1).seconds for one in sides)
         steps = max(1, round(options.seconds / step))
@@ -197,8 +200,7 @@ def take_turns(sides: Sequence[Side], steps: int, number: int) -> list[Turn]:
 
 def spread(values: Sequence[float], form: str) -> str:
     """Write the median, and the range."""
-    low, middle, high = (form.format(one) for one in
-                         (min(values), statistics.median(values), max(values)))  # fmt: skip
+    low, middle, high = (form.format(one) for one in (min(values), statistics.median(values), max(values)))
     return f"{middle} ({low} to {high})"
 
 
@@ -238,8 +240,11 @@ class Side:
         for pipe in self.pipes:
             pipe.send(steps)
         found = [pipe.recv() for pipe in self.pipes]
-        return Turn(tuple(steps * members for members in self.members),
-                    tuple(wall for wall, _ in found), sum(used for _, used in found))  # fmt: skip
+        return Turn(
+            tuple(steps * members for members in self.members),
+            tuple(wall for wall, _ in found),
+            sum(used for _, used in found),
+        )
 
 
 @contextmanager

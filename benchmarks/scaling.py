@@ -26,9 +26,10 @@ from pathlib import Path
 from statistics import fmean
 
 ROOT = Path(__file__).parents[1]
-RESULTS = [ROOT / "reports" / name / "results.csv" for name in (
-    "masks-what-they-protect", "positions-fixed-or-learned", "tatoeba-heads",
-)]  # fmt: skip
+RESULTS = [
+    ROOT / "reports" / name / "results.csv"
+    for name in ("masks-what-they-protect", "positions-fixed-or-learned", "tatoeba-heads")
+]
 GPU = ROOT / "docs" / "tables" / "gpu.md"
 BEGIN, END = "<!-- benchmarks/scaling.py -->", "<!-- end -->"
 NOT_MEASURED = "not measured"
@@ -51,9 +52,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, nargs="*", default=RESULTS)
     parser.add_argument("--gpu", type=Path, default=GPU)
     parser.add_argument("--steps", type=int, default=1000, help="of a run, for the table of GPUs")
-    parser.add_argument(
-        "--start", type=float, default=3.0, help="assumed seconds before a stack trains"
-    )
+    parser.add_argument("--start", type=float, default=3.0, help="assumed seconds before a stack trains")
     parser.add_argument("--write", type=Path, help="the page whose table is made anew")
     options = parser.parse_args()
     measured = [*map(from_results, options.results), *from_gpu(options.gpu, options.steps)]
@@ -106,19 +105,16 @@ def from_gpu(path: Path, steps: int) -> Iterator[Throughput]:
         yield Throughput(name, "one GPU", int(members), steps * float(step) / 1000)
 
 
-def table(
-    measured: Iterable[Throughput], runs: int, workers: list[int], start: float
-) -> Iterator[str]:
+def table(measured: Iterable[Throughput], runs: int, workers: list[int], start: float) -> Iterator[str]:
     """Write the estimates as Markdown."""
     heads = " | ".join(f"{count:,} workers" if count > 1 else "1 worker" for count in workers)
     yield f"| {runs:,} runs like those of | worker | stack | seconds of a stack | {heads} |"
     yield "|---|---|---:|---:|" + "---:|" * len(workers)
     for one in measured:
         cells = [
-            NOT_MEASURED if one.seconds is None
-            else spoken(estimate(runs, one.members, one.seconds, count, start))
+            NOT_MEASURED if one.seconds is None else spoken(estimate(runs, one.members, one.seconds, count, start))
             for count in workers
-        ]  # fmt: skip
+        ]
         seconds = NOT_MEASURED if one.seconds is None else f"{one.seconds:,.0f}"
         yield f"| {one.name} | {one.worker} | {one.members} | {seconds} | {' | '.join(cells)} |"
 

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from plain import PlainTraining, Size
 
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.config.resolve import resolve
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
@@ -70,7 +70,7 @@ def main() -> None:
         + " | ".join(f"{n} runs: stacked / one by one" for n in options.members)
         + f" | {len(UNLIKE)} unlike / alike, step |",
         "|---|---:|---:|" + "---:|" * (len(options.members) + 1),
-    ]  # fmt: skip
+    ]
     for size in SIZES:
         lines.append(row(size, device, options.rounds, options.members))
         print(lines[-1], flush=True)
@@ -93,8 +93,10 @@ def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> st
         one, many = alternate([single, stacked], device, max(5, rounds // 2))
         cells.append(f"{n * one / many:.1f} times the runs per second")
     if size.d_model <= LARGEST_UNLIKE:
-        steps = [stack_step(size, len(UNLIKE), source, target, device),
-                 stack_step(size, len(UNLIKE), source, target, device, UNLIKE)]  # fmt: skip
+        steps = [
+            stack_step(size, len(UNLIKE), source, target, device),
+            stack_step(size, len(UNLIKE), source, target, device, UNLIKE),
+        ]
         alike, unlike = alternate(steps, device, max(5, rounds // 2))
         cells.append(f"{unlike / alike:.2f}")
     else:
@@ -124,10 +126,7 @@ def batch_of(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
     """Random ids with lengths as in a bucket: none shorter than half."""
     generator = torch.Generator().manual_seed(1)
     sides = []
-    for words, time_ in (
-        (size.source_words, size.source_time),
-        (size.target_words, size.target_time + 1),
-    ):
+    for words, time_ in ((size.source_words, size.source_time), (size.target_words, size.target_time + 1)):
         ids = torch.randint(4, words, (size.rows, time_), generator=generator)
         lengths = torch.randint(max(2, time_ - 3), time_ + 1, (size.rows, 1), generator=generator)
         lengths[0] = time_
@@ -149,10 +148,7 @@ class Pairs:
     """Stands for prepared data that holds one batch."""
 
     def __init__(self, size: Size, source: torch.Tensor, target: torch.Tensor) -> None:
-        self.source_vocabulary, self.target_vocabulary = (
-            Words(size.source_words),
-            Words(size.target_words),
-        )
+        self.source_vocabulary, self.target_vocabulary = (Words(size.source_words), Words(size.target_words))
         split = type("Split", (), {})()
         split.source = [row[row != 0].numpy() for row in source]
         split.target = [row[row != 0].numpy() for row in target]
@@ -174,22 +170,30 @@ LARGEST_UNLIKE = 64
 
 
 def stack_step(
-    size: Size, members: int, source: torch.Tensor, target: torch.Tensor, device: torch.device,
+    size: Size,
+    members: int,
+    source: torch.Tensor,
+    target: torch.Tensor,
+    device: torch.device,
     unlike: Sequence[Mapping[str, Any]] = ({},),
-) -> Callable[[], Any]:  # fmt: skip
+) -> Callable[[], Any]:
     configs = [
         resolve(
             {
-                "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-                          "d_ff": size.d_ff, "dropout": 0.0},
+                "model": {
+                    "d_model": size.d_model,
+                    "heads": size.heads,
+                    "layers": size.layers,
+                    "d_ff": size.d_ff,
+                    "dropout": 0.0,
+                },
                 **own,
-                "train": {"steps": 10**6, "schedule": "constant", "lr": 1e-3,
-                          **own.get("train", {})},
+                "train": {"steps": 10**6, "schedule": "constant", "lr": 1e-3, **own.get("train", {})},
             },
             current(),
         )
         for own in unlike
-    ]  # fmt: skip
+    ]
     training = StackTraining(
         configs[0],
         range(1, members + 1),
@@ -237,8 +241,7 @@ def machine(device: torch.device) -> str:
     name = platform.processor() or platform.machine()
     path = Path("/proc/cpuinfo")
     if path.exists():
-        models = [line.split(":")[1].strip() for line in path.read_text().splitlines()
-                  if line.startswith("model name")]  # fmt: skip
+        models = [line.split(":")[1].strip() for line in path.read_text().splitlines() if line.startswith("model name")]
         name = f"{models[0]}, {len(models)} cores"
     return name
 

@@ -80,16 +80,32 @@ def command(folder: Path, runs: str, words: tuple[str, ...]) -> tuple[float, flo
     """Run the study; return seconds to the first step, and from one stack to the next."""
     notes = folder / f"{runs}.jsonl"
     environment = os.environ | {
-        "NOTES": str(notes), "H2H_CACHE": str(folder / "cache"),
+        "NOTES": str(notes),
+        "H2H_CACHE": str(folder / "cache"),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'mlflow.db'}",
-    }  # fmt: skip
+    }
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     began = time.time()
     subprocess.run(
-        [sys.executable, "-m", "headtohead.cli", "run", "study.yaml", "--runs", runs, "--plugin",
-         "listener.py", "--workers", "1", *words],
-        cwd=folder, env=environment, check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "headtohead.cli",
+            "run",
+            "study.yaml",
+            "--runs",
+            runs,
+            "--plugin",
+            "listener.py",
+            "--workers",
+            "1",
+            *words,
+        ],
+        cwd=folder,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
     starts = [moment for what, moment in lines if what == "first step"]
     ends = [moment for what, moment in lines if what == "end"]

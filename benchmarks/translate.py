@@ -24,11 +24,11 @@ import notebook3
 import torch
 from torch import Tensor, nn
 
-from headtohead import plugins
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import BeamConfig
+from headtohead.config.resolve import resolve
 from headtohead.model.grouping import TOGETHER, groups, translate_each
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import current
+from headtohead.schema.config import BeamConfig
 
 Words = list[int]
 
@@ -67,11 +67,10 @@ def main() -> None:
 
 def toy() -> list[tuple[list[str], list[str]]]:
     """Return the pairs of toy-grammar, words between boundary tokens."""
-    dataset = plugins.current().dataset("toy-grammar")
+    dataset = current().dataset("toy-grammar")
     corpus = dataset.load(dataset.Options(), "iid", Path())
     return [
-        (["<sos>", *pair.source.split(), "<eos>"], ["<sos>", *pair.target.split(), "<eos>"])
-        for pair in corpus.pairs
+        (["<sos>", *pair.source.split(), "<eos>"], ["<sos>", *pair.target.split(), "<eos>"]) for pair in corpus.pairs
     ]
 
 
@@ -82,13 +81,11 @@ class Sides:
         self.ends = ends
         torch.manual_seed(1)
         self.plain = notebook3.Model(source_words, target_words).eval()
-        config = resolve({"recipe": "tatoeba-en-es"}, plugins.current())
+        config = resolve({"recipe": "tatoeba-en-es"}, current())
         self.ours = Transformer(config, [1], source_words, target_words).eval()
         copy(self.plain, self.ours)
 
-    def row(
-        self, sentences: list[Words], sample: int, limit: int, beam: BeamConfig | None, size: int
-    ) -> str:
+    def row(self, sentences: list[Words], sample: int, limit: int, beam: BeamConfig | None, size: int) -> str:
         """Translate in turns: some batches of ours, some sentences of the plain side."""
         lengths = [len(one) for one in sentences]
         batches = groups(lengths, size)
@@ -97,15 +94,11 @@ class Sides:
         seconds, found, expected = [0.0, 0.0], {}, {}
         for turn, batch in enumerate(batches):
             mine = [sentences[place] for place in batch]
-            spent, texts = timed(
-                lambda mine=mine: translate_each(self.ours, mine, limit, beam, *self.ends, size)
-            )
+            spent, texts = timed(lambda mine=mine: translate_each(self.ours, mine, limit, beam, *self.ends, size))
             seconds[1] += spent
             found |= dict(zip(batch, texts, strict=True))
             for place in asked[turn * sample // len(batches) : (turn + 1) * sample // len(batches)]:
-                spent, expected[place] = timed(
-                    lambda place=place: self.plainly(sentences[place], limit, beam)
-                )
+                spent, expected[place] = timed(lambda place=place: self.plainly(sentences[place], limit, beam))
                 seconds[0] += spent
         plain = seconds[0] * len(sentences) / sample
         same = sum(found[place] == words for place, words in expected.items())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headtohead import plugins
 from headtohead.cli import main
+from headtohead.plugins import registry
 
 Completed = subprocess.CompletedProcess[str]
 Command = Callable[..., Completed]
@@ -61,10 +61,8 @@ def h2h_here() -> Command:
         away = dict.fromkeys(name for name in os.environ if name.startswith(("H2H_", "MLFLOW_")))
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            patch.setattr(plugins, "_current", None)
-            done = CliRunner().invoke(
-                main, list(arguments), prog_name="h2h", env=away | environment
-            )
+            patch.setattr(registry, "_current", None)
+            done = CliRunner().invoke(main, list(arguments), prog_name="h2h", env=away | environment)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Completed(arguments, done.exit_code, done.stdout, done.stderr)

@@ -55,16 +55,20 @@ def main() -> None:
     parser.add_argument("--last", type=count, default=50, help="steps whose losses are averaged")
     parser.add_argument("--batch-tokens", type=count, help="of a batch, other than the size has")
     parser.add_argument(
-        "--length-buckets", choices=["coarse", "exact"], default="exact",
+        "--length-buckets",
+        choices=["coarse", "exact"],
+        default="exact",
         help="pairs that share headtohead's batches, as train.length_buckets has it",
-    )  # fmt: skip
+    )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--threads", type=count, default=torch.get_num_threads())
     parser.add_argument(
-        "--clock", choices=["wall", "processor"], default="wall",
+        "--clock",
+        choices=["wall", "processor"],
+        default="wall",
         help="processor: seconds of all cores together, for a machine that others use too",
-    )  # fmt: skip
+    )
     parser.add_argument("--joeynmt", type=Path, help="the Python of an environment that has it")
     parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="beside headtohead")
     parser.add_argument("--out", type=Path)
@@ -100,9 +104,14 @@ def setting_of(options: argparse.Namespace) -> Setting:
     if options.batch_tokens:
         size = dataclasses.replace(size, batch_tokens=options.batch_tokens)
     return Setting(
-        size, options.file, options.steps or STEPS[options.what], precision=options.precision,
-        device=torch.device(options.device), threads=options.threads, joeynmt=options.joeynmt,
-    )  # fmt: skip
+        size,
+        options.file,
+        options.steps or STEPS[options.what],
+        precision=options.precision,
+        device=torch.device(options.device),
+        threads=options.threads,
+        joeynmt=options.joeynmt,
+    )
 
 
 def names_of(options: argparse.Namespace) -> tuple[str, ...]:
@@ -123,11 +132,12 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
                 found.setdefault(name, []).append(side(steps))
             print(f"turn {turn} of {options.turns}", flush=True)
         return tables.speed(
-            {name: turns[1:] for name, turns in found.items()}, options.clock,
+            {name: turns[1:] for name, turns in found.items()},
+            options.clock,
             f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
             f"pairs a step, {ours.padded(sides.training)}; {options.turns} turns of {steps} steps, "
             "sides in turn",
-        )  # fmt: skip
+        )
 
 
 def losses(options: argparse.Namespace, setting: Setting) -> str:
@@ -140,9 +150,8 @@ def losses(options: argparse.Namespace, setting: Setting) -> str:
             print(f"seed {seed}, {name}: {last:.4f}, {side.seconds:.0f} s", flush=True)
     pairs = ours.pairs_a_step(setting.training())
     return tables.losses(
-        found, options.last,
-        f"{setting.size.name}, {tables.machine(setting)}; {setting.steps} steps of {pairs} pairs",
-    )  # fmt: skip
+        found, options.last, f"{setting.size.name}, {tables.machine(setting)}; {setting.steps} steps of {pairs} pairs"
+    )
 
 
 def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]]:

@@ -16,14 +16,22 @@ from weights import Names, Weights, give, sinusoids
 LAYERS = {
     **{f"attention.{one}": f"self_attn.{one}_proj" for one in "qkv"},
     **{f"cross.{one}": f"encoder_attn.{one}_proj" for one in "qkv"},
-    "attention.o": "self_attn.out_proj", "attention_norm": "self_attn_layer_norm",
-    "cross.o": "encoder_attn.out_proj", "cross_norm": "encoder_attn_layer_norm",
-    "inner": "fc1", "outer": "fc2", "feed_forward_norm": "final_layer_norm",
-}  # fmt: skip
+    "attention.o": "self_attn.out_proj",
+    "attention_norm": "self_attn_layer_norm",
+    "cross.o": "encoder_attn.out_proj",
+    "cross_norm": "encoder_attn_layer_norm",
+    "inner": "fc1",
+    "outer": "fc2",
+    "feed_forward_norm": "final_layer_norm",
+}
 NAMES = Names(
-    "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head",
-    "model.encoder.layers.{}", "model.decoder.layers.{}", LAYERS,
-)  # fmt: skip
+    "model.encoder.embed_tokens",
+    "model.decoder.embed_tokens",
+    "lm_head",
+    "model.encoder.layers.{}",
+    "model.decoder.layers.{}",
+    LAYERS,
+)
 
 
 def marian(size: Size, words: tuple[int, int], weights: Weights, dropout: float = DROPOUT) -> Any:
@@ -31,15 +39,28 @@ def marian(size: Size, words: tuple[int, int], weights: Weights, dropout: float 
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
-        vocab_size=words[0], decoder_vocab_size=words[1], d_model=size.d_model,
-        encoder_layers=size.layers, decoder_layers=size.layers,
-        encoder_attention_heads=size.heads, decoder_attention_heads=size.heads,
-        encoder_ffn_dim=size.d_ff, decoder_ffn_dim=size.d_ff, activation_function="relu",
-        dropout=dropout, attention_dropout=0.0, activation_dropout=0.0,
-        max_position_embeddings=PLACES, pad_token_id=PAD, eos_token_id=EOS, forced_eos_token_id=EOS,
-        decoder_start_token_id=SOS, share_encoder_decoder_embeddings=False,
-        tie_word_embeddings=False, scale_embedding=True,
-    )  # fmt: skip
+        vocab_size=words[0],
+        decoder_vocab_size=words[1],
+        d_model=size.d_model,
+        encoder_layers=size.layers,
+        decoder_layers=size.layers,
+        encoder_attention_heads=size.heads,
+        decoder_attention_heads=size.heads,
+        encoder_ffn_dim=size.d_ff,
+        decoder_ffn_dim=size.d_ff,
+        activation_function="relu",
+        dropout=dropout,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        max_position_embeddings=PLACES,
+        pad_token_id=PAD,
+        eos_token_id=EOS,
+        forced_eos_token_id=EOS,
+        decoder_start_token_id=SOS,
+        share_encoder_decoder_embeddings=False,
+        tie_word_embeddings=False,
+        scale_embedding=True,
+    )
     model = MarianMTModel(config)
     model.lm_head = nn.Linear(size.d_model, words[1])
     give(model, weights, NAMES.of)
@@ -54,25 +75,29 @@ def of_pairs(pairs: Pairs, size: int) -> dict[str, Any]:
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Tensor]:
         source, labels = (
-            nn.utils.rnn.pad_sequence(
-                [torch.tensor(one[name]) for one in chosen], batch_first=True, padding_value=fill
-            )
+            nn.utils.rnn.pad_sequence([torch.tensor(one[name]) for one in chosen], batch_first=True, padding_value=fill)
             for name, fill in (("input_ids", PAD), ("labels", -100))
         )
         return {"input_ids": source, "attention_mask": source != PAD, "labels": labels}
 
-    arguments = {"per_device_train_batch_size": size, "train_sampling_strategy": "group_by_length",
-                 "length_column_name": "length"}  # fmt: skip
+    arguments = {
+        "per_device_train_batch_size": size,
+        "train_sampling_strategy": "group_by_length",
+        "length_column_name": "length",
+    }
     return {"data": data, "collate": collate, "arguments": arguments}
 
 
 def of_batches(batches: Iterable[tuple[Tensor, Tensor, int]]) -> dict[str, Any]:
     """Return what a Trainer is told to take whole batches, one after the other."""
     data = [
-        {"input_ids": source, "attention_mask": source != PAD,
-         "labels": target[:, 1:].masked_fill(target[:, 1:] == PAD, -100)}
+        {
+            "input_ids": source,
+            "attention_mask": source != PAD,
+            "labels": target[:, 1:].masked_fill(target[:, 1:] == PAD, -100),
+        }
         for source, target, _ in batches
-    ]  # fmt: skip
+    ]
     arguments = {"per_device_train_batch_size": 1, "train_sampling_strategy": "sequential"}
     return {"data": data, "collate": lambda chosen: chosen[0], "arguments": arguments}
 
@@ -81,9 +106,16 @@ class StepByStep:
     """Runs a Trainer in a thread that goes on by one step whenever it is asked to."""
 
     def __init__(
-        self, model: Any, lr: float, device: torch.device, precision: str, *, data: list[Any],
-        collate: Callable[..., Any], arguments: dict[str, Any],
-    ) -> None:  # fmt: skip
+        self,
+        model: Any,
+        lr: float,
+        device: torch.device,
+        precision: str,
+        *,
+        data: list[Any],
+        collate: Callable[..., Any],
+        arguments: dict[str, Any],
+    ) -> None:
         import accelerate  # noqa: F401  (the Trainer needs it)
         from transformers import Trainer, TrainerCallback, TrainingArguments
 
@@ -103,15 +135,25 @@ class StepByStep:
                 outer.done.release()
 
         told = TrainingArguments(
-            output_dir=tempfile.mkdtemp(), max_steps=10**6, learning_rate=lr,
-            lr_scheduler_type="constant", optim="adamw_torch_fused", weight_decay=0.0,
-            max_grad_norm=0.0, save_strategy="no", report_to=[], disable_tqdm=True,
-            logging_strategy="no", remove_unused_columns=False, dataloader_num_workers=0, seed=1,
-            use_cpu=device.type == "cpu", bf16=precision == "bfloat16", **arguments,
-        )  # fmt: skip
-        whole = Watched(
-            model=model, args=told, train_dataset=data, data_collator=collate, callbacks=[Ended()]
+            output_dir=tempfile.mkdtemp(),
+            max_steps=10**6,
+            learning_rate=lr,
+            lr_scheduler_type="constant",
+            optim="adamw_torch_fused",
+            weight_decay=0.0,
+            max_grad_norm=0.0,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            remove_unused_columns=False,
+            dataloader_num_workers=0,
+            seed=1,
+            use_cpu=device.type == "cpu",
+            bf16=precision == "bfloat16",
+            **arguments,
         )
+        whole = Watched(model=model, args=told, train_dataset=data, data_collator=collate, callbacks=[Ended()])
         threading.Thread(target=whole.train, daemon=True).start()
 
     def __call__(self) -> tuple[Tensor, int]:

@@ -23,16 +23,19 @@ LAYERS = {
     **{f"encoder.attention.{one}": f"src_src_att.{one}_layer" for one in "qkv"},
     **{f"decoder.attention.{one}": f"trg_trg_att.{one}_layer" for one in "qkv"},
     **{f"cross.{one}": f"src_trg_att.{one}_layer" for one in "qkv"},
-    "encoder.attention.o": "src_src_att.output_layer", "encoder.attention_norm": "layer_norm",
-    "decoder.attention.o": "trg_trg_att.output_layer", "decoder.attention_norm": "x_layer_norm",
-    "cross.o": "src_trg_att.output_layer", "cross_norm": "dec_layer_norm",
-    "inner": "feed_forward.pwff_layer.0", "outer": "feed_forward.pwff_layer.3",
+    "encoder.attention.o": "src_src_att.output_layer",
+    "encoder.attention_norm": "layer_norm",
+    "decoder.attention.o": "trg_trg_att.output_layer",
+    "decoder.attention_norm": "x_layer_norm",
+    "cross.o": "src_trg_att.output_layer",
+    "cross_norm": "dec_layer_norm",
+    "inner": "feed_forward.pwff_layer.0",
+    "outer": "feed_forward.pwff_layer.3",
     "feed_forward_norm": "feed_forward.layer_norm",
-}  # fmt: skip
+}
 NAMES = Names(
-    "src_embed.lut", "trg_embed.lut", "decoder.output_layer", "encoder.layers.{}",
-    "decoder.layers.{}", LAYERS,
-)  # fmt: skip
+    "src_embed.lut", "trg_embed.lut", "decoder.output_layer", "encoder.layers.{}", "decoder.layers.{}", LAYERS
+)
 
 
 class JoeyNMT:
@@ -53,24 +56,34 @@ class JoeyNMT:
     """
 
     def __init__(
-        self, python: Path, size: Size, words: tuple[int, int], weights: Weights,
-        batches: Sequence[tuple[Tensor, Tensor, int]], precision: str, dropout: float = DROPOUT,
+        self,
+        python: Path,
+        size: Size,
+        words: tuple[int, int],
+        weights: Weights,
+        batches: Sequence[tuple[Tensor, Tensor, int]],
+        precision: str,
+        dropout: float = DROPOUT,
         threads: int = 1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         told = dataclasses.asdict(size) | {
-            "words": words, "precision": precision, "dropout": dropout, "threads": threads,
-            "pad": PAD, "sos": SOS, "eos": EOS,
-        }  # fmt: skip
+            "words": words,
+            "precision": precision,
+            "dropout": dropout,
+            "threads": threads,
+            "pad": PAD,
+            "sos": SOS,
+            "eos": EOS,
+        }
         home = Path(self.folder.name)
         (home / "told.json").write_text(json.dumps(told), encoding="utf-8")
         torch.save({NAMES.of(name): one for name, one in weights.items()}, home / "weights.pt")
         torch.save([(source, target) for source, target, _ in batches], home / "batches.pt")
         self.errors = (home / "errors.txt").open("w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [python, WORKER, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self.errors, text=True,
-        )  # fmt: skip
+            [python, WORKER, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
         try:
             self._answer()
         except RuntimeError as error:

@@ -69,10 +69,14 @@ class Given:
                 batch = joey_batch(*next(waiting))
                 words += batch.ntokens
                 yield batch
-            answer({
-                "losses": self.manager.losses, "words": words,
-                "seconds": time.perf_counter() - began, "processor": time.process_time() - worked,
-            })  # fmt: skip
+            answer(
+                {
+                    "losses": self.manager.losses,
+                    "words": words,
+                    "seconds": time.perf_counter() - began,
+                    "processor": time.process_time() - worked,
+                }
+            )
 
 
 class Manager(TrainManager):
@@ -91,10 +95,16 @@ class Manager(TrainManager):
 
 def joey_batch(source: torch.Tensor, target: torch.Tensor) -> Batch:
     return Batch(
-        src=source, src_length=(source != told["pad"]).sum(1), src_prompt_mask=None, trg=target,
-        trg_prompt_mask=None, indices=torch.arange(len(source)), device=CPU,
-        pad_index=told["pad"], eos_index=told["eos"],
-    )  # fmt: skip
+        src=source,
+        src_length=(source != told["pad"]).sum(1),
+        src_prompt_mask=None,
+        trg=target,
+        trg_prompt_mask=None,
+        indices=torch.arange(len(source)),
+        device=CPU,
+        pad_index=told["pad"],
+        eos_index=told["eos"],
+    )
 
 
 def answer(found: object) -> None:
@@ -104,10 +114,15 @@ def answer(found: object) -> None:
 
 def build() -> Model:
     side = {
-        "type": "transformer", "num_layers": told["layers"], "num_heads": told["heads"],
-        "hidden_size": told["d_model"], "ff_size": told["d_ff"], "dropout": told["dropout"],
-        "layer_norm": "post", "embeddings": {"embedding_dim": told["d_model"], "scale": True},
-    }  # fmt: skip
+        "type": "transformer",
+        "num_layers": told["layers"],
+        "num_heads": told["heads"],
+        "hidden_size": told["d_model"],
+        "ff_size": told["d_ff"],
+        "dropout": told["dropout"],
+        "layer_norm": "post",
+        "embeddings": {"embedding_dim": told["d_model"], "scale": True},
+    }
     model = build_model({"encoder": side, "decoder": side}, *map(Words, told["words"]))
     model.decoder.output_layer = nn.Linear(told["d_model"], told["words"][1])
     for part in model.modules():
@@ -128,17 +143,34 @@ def build() -> Model:
 def main() -> None:
     never = 10**9
     train = dict.fromkeys(TrainConfig._fields) | {
-        "loss": "crossentropy", "normalization": "tokens", "label_smoothing": 0.0,
-        "optimizer": "adam", "adam_betas": (0.9, 0.999), "learning_rate": told["lr"],
-        "learning_rate_min": 0.0, "weight_decay": 0.0, "logging_freq": 100,
-        "validation_freq": never, "epochs": 1, "max_updates": never, "batch_size": 1,
-        "batch_type": "sentence", "batch_multiplier": 1, "minimize_metric": True,
-        "keep_best_ckpts": 0, "scheduling": "exponential", "decrease_factor": 1.0,
-    }  # fmt: skip
+        "loss": "crossentropy",
+        "normalization": "tokens",
+        "label_smoothing": 0.0,
+        "optimizer": "adam",
+        "adam_betas": (0.9, 0.999),
+        "learning_rate": told["lr"],
+        "learning_rate_min": 0.0,
+        "weight_decay": 0.0,
+        "logging_freq": 100,
+        "validation_freq": never,
+        "epochs": 1,
+        "max_updates": never,
+        "batch_size": 1,
+        "batch_type": "sentence",
+        "batch_multiplier": 1,
+        "minimize_metric": True,
+        "keep_best_ckpts": 0,
+        "scheduling": "exponential",
+        "decrease_factor": 1.0,
+    }
     manager = Manager(
-        rank=0, model=build(), model_dir=home, device=CPU,
-        autocast={"device_type": "cpu", "enabled": False}, train_args=TrainConfig(**train),
-    )  # fmt: skip
+        rank=0,
+        model=build(),
+        model_dir=home,
+        device=CPU,
+        autocast={"device_type": "cpu", "enabled": False},
+        train_args=TrainConfig(**train),
+    )
     data = Given(torch.load(home / "batches.pt"), manager)
     answer("ready")
     manager.train_and_validate(data, SimpleNamespace())

@@ -33,18 +33,13 @@ def random_batches(pairs: Pairs, size: int, seed: int, device: torch.device) -> 
     while True:
         chosen = torch.randint(len(pairs), (size,), generator=generator).tolist()
         source, target = (
-            nn.utils.rnn.pad_sequence(
-                [torch.tensor(pairs[one][side]) for one in chosen], batch_first=True
-            ).to(device)
+            nn.utils.rnn.pad_sequence([torch.tensor(pairs[one][side]) for one in chosen], batch_first=True).to(device)
             for side in (0, 1)
         )
         yield source, target, sum(len(pairs[one][1]) - 1 for one in chosen)
 
 
-def good_loop(
-    model: nn.Module, lr: float, batches: Batches,
-    device: torch.device, precision: str,
-) -> Step:  # fmt: skip
+def good_loop(model: nn.Module, lr: float, batches: Batches, device: torch.device, precision: str) -> Step:
     """Take a model that returns its loss; the optimizer is fused, and nothing waits for a loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
 

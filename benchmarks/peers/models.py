@@ -56,9 +56,7 @@ class NotebookLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(size.d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None) -> Tensor:
         x = self.attention_norm(x + self.dropout(self.attention(x, x, keep)))
         if memory is not None:
             x = self.cross_norm(x + self.dropout(self.cross(x, memory, live)))
@@ -107,20 +105,31 @@ class TorchTransformer(nn.Module):
     """
 
     names = Names(
-        "source.table", "target.table", "words", "body.encoder.layers.{}", "body.decoder.layers.{}",
-        {"attention.in": "self_attn.in_proj_", "attention.o": "self_attn.out_proj",
-         "cross.in": "multihead_attn.in_proj_", "cross.o": "multihead_attn.out_proj",
-         "inner": "linear1", "outer": "linear2", "attention_norm": "norm1", "cross_norm": "norm2",
-         "encoder.feed_forward_norm": "norm2", "decoder.feed_forward_norm": "norm3"},
-    )  # fmt: skip
+        "source.table",
+        "target.table",
+        "words",
+        "body.encoder.layers.{}",
+        "body.decoder.layers.{}",
+        {
+            "attention.in": "self_attn.in_proj_",
+            "attention.o": "self_attn.out_proj",
+            "cross.in": "multihead_attn.in_proj_",
+            "cross.o": "multihead_attn.out_proj",
+            "inner": "linear1",
+            "outer": "linear2",
+            "attention_norm": "norm1",
+            "cross_norm": "norm2",
+            "encoder.feed_forward_norm": "norm2",
+            "decoder.feed_forward_norm": "norm3",
+        },
+    )
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
         self.source, self.target = (Embedded(one, size.d_model, dropout) for one in words)
         self.body = nn.Transformer(
-            size.d_model, size.heads, size.layers, size.layers, size.d_ff, dropout,
-            batch_first=True,
-        )  # fmt: skip
+            size.d_model, size.heads, size.layers, size.layers, size.d_ff, dropout, batch_first=True
+        )
         self.body.encoder.norm = self.body.decoder.norm = None
         for part in self.body.modules():
             if isinstance(part, nn.MultiheadAttention):
@@ -135,13 +144,15 @@ class TorchTransformer(nn.Module):
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         reads, writes = target[:, :-1], target[:, 1:]
         pads = source == PAD
-        future = nn.Transformer.generate_square_subsequent_mask(
-            reads.shape[1], device=reads.device, dtype=torch.bool
-        )
+        future = nn.Transformer.generate_square_subsequent_mask(reads.shape[1], device=reads.device, dtype=torch.bool)
         hidden = self.body(
-            self.source(source), self.target(reads), tgt_mask=future, tgt_is_causal=True,
-            src_key_padding_mask=pads, memory_key_padding_mask=pads,
-        )  # fmt: skip
+            self.source(source),
+            self.target(reads),
+            tgt_mask=future,
+            tgt_is_causal=True,
+            src_key_padding_mask=pads,
+            memory_key_padding_mask=pads,
+        )
         return mean_loss(self.words(hidden), writes)
 
 

@@ -10,9 +10,9 @@ from sizes import DROPOUT, PAD, Size
 from torch import Tensor
 from turns import Step
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 Batches = Iterator[tuple[Tensor, Tensor, int]]
@@ -22,24 +22,38 @@ Pairs = list[tuple[list[int], list[int]]]
 
 
 def start(
-    size: Size, file: Path, seed: int, device: torch.device, precision: str = "float32",
-    dropout: float = DROPOUT,
-) -> StackTraining:  # fmt: skip
+    size: Size, file: Path, seed: int, device: torch.device, precision: str = "float32", dropout: float = DROPOUT
+) -> StackTraining:
     """Return a training of the Transformer as its paper has it, with Adam as torch has it."""
     config = resolve(
         {
-            "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": str(file.resolve()),
-                     **size.data},
-            "model": {"d_model": size.d_model, "heads": size.heads, "layers": size.layers,
-                      "d_ff": size.d_ff, "norm": "post", "dropout_embedding": dropout,
-                      "dropout_residual": dropout, "dropout_attention": 0.0, "dropout_ffn": 0.0},
-            "train": {"steps": 10**6, "schedule": "constant", "lr": size.lr, "clip_norm": None,
-                      "optimizer": "adam", "betas": [0.9, 0.999], "eps": 1e-8,
-                      "batch_tokens": size.batch_tokens, "precision": precision,
-                      "length_buckets": size.length_buckets},
+            "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": str(file.resolve()), **size.data},
+            "model": {
+                "d_model": size.d_model,
+                "heads": size.heads,
+                "layers": size.layers,
+                "d_ff": size.d_ff,
+                "norm": "post",
+                "dropout_embedding": dropout,
+                "dropout_residual": dropout,
+                "dropout_attention": 0.0,
+                "dropout_ffn": 0.0,
+            },
+            "train": {
+                "steps": 10**6,
+                "schedule": "constant",
+                "lr": size.lr,
+                "clip_norm": None,
+                "optimizer": "adam",
+                "betas": [0.9, 0.999],
+                "eps": 1e-8,
+                "batch_tokens": size.batch_tokens,
+                "precision": precision,
+                "length_buckets": size.length_buckets,
+            },
         },
         current(),
-    )  # fmt: skip
+    )
     return StackTraining(config, [seed], prepare(config.data, cache_root()), device)
 
 

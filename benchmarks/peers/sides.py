@@ -20,8 +20,7 @@ from turns import Side, in_turns
 from weights import drawn
 from xtransformer import XTransformer
 
-NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers",
-         "JoeyNMT")  # fmt: skip
+NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers", "JoeyNMT")
 CPU = torch.device("cpu")
 
 
@@ -45,9 +44,7 @@ class Setting:
     joeynmt: Path | None = None
 
     def training(self) -> ours.StackTraining:
-        return ours.start(
-            self.size, self.file, self.seed, self.device, self.precision, self.dropout
-        )
+        return ours.start(self.size, self.file, self.seed, self.device, self.precision, self.dropout)
 
 
 class Sides:
@@ -95,9 +92,8 @@ class Sides:
         model = kind(setting.size, self.words, setting.dropout)
         model.load(self.weights)
         step = loops.good_loop(
-            self._placed(model), setting.size.lr, ours.batches(self.training), setting.device,
-            setting.precision,
-        )  # fmt: skip
+            self._placed(model), setting.size.lr, ours.batches(self.training), setting.device, setting.precision
+        )
         return in_turns(step, setting.device)
 
     def _transformers(self) -> Side:
@@ -106,9 +102,7 @@ class Sides:
             told = hugging.of_batches(itertools.islice(ours.batches(training), setting.steps + 1))
         else:
             told = hugging.of_pairs(ours.pairs(training), ours.pairs_a_step(training))
-        model = self._placed(
-            hugging.marian(setting.size, self.words, self.weights, setting.dropout)
-        )
+        model = self._placed(hugging.marian(setting.size, self.words, self.weights, setting.dropout))
         step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **told)
         return in_turns(step, setting.device)
 
@@ -120,9 +114,15 @@ class Sides:
             raise ImportError("its process is written for the CPU")
         batches = list(itertools.islice(ours.batches(self.training), setting.steps))
         side = JoeyNMT(
-            setting.joeynmt, setting.size, self.words, self.weights, batches, setting.precision,
-            setting.dropout, setting.threads,
-        )  # fmt: skip
+            setting.joeynmt,
+            setting.size,
+            self.words,
+            self.weights,
+            batches,
+            setting.precision,
+            setting.dropout,
+            setting.threads,
+        )
         self.stack.callback(side.close)
         return side
 

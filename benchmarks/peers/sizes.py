@@ -35,12 +35,22 @@ class Size:
 
 SIZES = [
     Size(
-        128, 4, 2, 512, lr=5e-4, batch_tokens=2048,
+        128,
+        4,
+        2,
+        512,
+        lr=5e-4,
+        batch_tokens=2048,
         data={"limit": 60_000, "max_words": 40, "vocabulary": {"max_size": 8000}},
     ),
     Size(
-        512, 8, 6, 2048, lr=1e-4, batch_tokens=640,
+        512,
+        8,
+        6,
+        2048,
+        lr=1e-4,
+        batch_tokens=640,
         data={"split": "nothing-held-out", "normalise": "ascii-fold", "valid": 256, "test": 128},
     ),
-]  # fmt: skip
+]
 """The second is notebook 3's: every pair, every word, some 64 pairs a batch."""

@@ -18,15 +18,14 @@ from headtohead.training.loop import StackTraining
 def speed(found: Mapping[str, Sequence[Turned]], clock: str, how: str) -> str:
     """Return the rates of all sides by a clock; ratios are of turns beside each other."""
     field = {"wall": "seconds", "processor": "processor"}[clock]
-    rates = {
-        name: [one.words / getattr(one, field) for one in turns] for name, turns in found.items()
-    }
+    rates = {name: [one.words / getattr(one, field) for one in turns] for name, turns in found.items()}
     own = rates["headtohead"]
     lines = [
-        f"{how}; {clock} time", "",
+        f"{how}; {clock} time",
+        "",
         "| side | target tokens a second (median) | headtohead is faster by | range over turns |",
         "|---|---:|---:|---:|",
-    ]  # fmt: skip
+    ]
     for name, side in rates.items():
         ratios = sorted(one / other for one, other in zip(own, side, strict=True))
         lines.append(
@@ -41,10 +40,11 @@ def losses(found: Mapping[str, Sequence[Sequence[float]]], last: int, how: str) 
     means = {name: [statistics.mean(one[-last:]) for one in seeds] for name, seeds in found.items()}
     own = means["headtohead"]
     lines = [
-        f"{how}, {len(own)} seeds", "",
+        f"{how}, {len(own)} seeds",
+        "",
         f"| side | mean loss of the last {last} steps | difference from headtohead, by seed |",
         "|---|---:|---:|",
-    ]  # fmt: skip
+    ]
     for name, side in means.items():
         apart = [one - other for one, other in zip(side, own, strict=True)]
         difference = "" if name == "headtohead" else _with_error(apart, "+")
@@ -57,10 +57,11 @@ def proof(found: Mapping[str, Sequence[float]], how: str) -> str:
     own = found["headtohead"]
     steps = range(1, len(own) + 1)
     lines = [
-        how, "",
+        how,
+        "",
         f"| side | {' | '.join(f'step {step}' for step in steps)} | largest difference |",
         f"|---|{'---:|' * (len(own) + 1)}",
-    ]  # fmt: skip
+    ]
     for name, side in found.items():
         largest = max(abs(one - other) for one, other in zip(side, own, strict=True))
         lines.append(f"| {name} | {' | '.join(f'{one:.8f}' for one in side)} | {largest:.1e} |")

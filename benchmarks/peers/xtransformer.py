@@ -10,10 +10,7 @@ from sizes import DROPOUT, PAD, PLACES, Size
 from torch import Tensor, nn
 from weights import Weights, give, sinusoids
 
-BRANCHES = {
-    "encoder": ("attention", "feed_forward"),
-    "decoder": ("attention", "cross", "feed_forward"),
-}
+BRANCHES = {"encoder": ("attention", "feed_forward"), "decoder": ("attention", "cross", "feed_forward")}
 MAPS = {"q": "to_q", "k": "to_k", "v": "to_v", "o": "to_out", "inner": "ff.0.0", "outer": "ff.2"}
 
 
@@ -48,16 +45,23 @@ class XTransformer(nn.Module):
 
         sides = {}
         for side, count in zip(("enc", "dec"), words, strict=True):
-            own = {"num_tokens": count, "depth": size.layers, "heads": size.heads,
-                   "max_seq_len": PLACES, "attn_dim_head": size.d_model // size.heads,
-                   "ff_mult": size.d_ff // size.d_model, "ff_custom_activation": nn.ReLU(),
-                   "attn_flash": True, "pre_norm": False, "norm_add_unit_offset": False,
-                   "emb_dropout": dropout,
-                   "attn_sublayer_dropout": dropout, "ff_sublayer_dropout": dropout}  # fmt: skip
+            own = {
+                "num_tokens": count,
+                "depth": size.layers,
+                "heads": size.heads,
+                "max_seq_len": PLACES,
+                "attn_dim_head": size.d_model // size.heads,
+                "ff_mult": size.d_ff // size.d_model,
+                "ff_custom_activation": nn.ReLU(),
+                "attn_flash": True,
+                "pre_norm": False,
+                "norm_add_unit_offset": False,
+                "emb_dropout": dropout,
+                "attn_sublayer_dropout": dropout,
+                "ff_sublayer_dropout": dropout,
+            }
             sides |= {f"{side}_{name}": value for name, value in own.items()}
-        self.body = x_transformers.XTransformer(
-            dim=size.d_model, pad_value=PAD, ignore_index=PAD, **sides
-        )
+        self.body = x_transformers.XTransformer(dim=size.d_model, pad_value=PAD, ignore_index=PAD, **sides)
         for wrapper, count in zip((self.body.encoder, self.body.decoder.net), words, strict=True):
             wrapper.token_emb = Embeddings(count, size.d_model)
             wrapper.pos_emb = Waves(size.d_model)

@@ -10,84 +10,84 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headtohead.analysis.results import results as results
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
     from headtohead.api import report as report
+    from headtohead.api import results as results
     from headtohead.api import run as run
     from headtohead.errors import HeadToHeadError as HeadToHeadError
-    from headtohead.experiment.schema import FilePath as FilePath
-    from headtohead.experiment.schema import ModelConfig as ModelConfig
-    from headtohead.experiment.schema import RunConfig as RunConfig
-    from headtohead.experiment.schema import Runtime as Runtime
-    from headtohead.families.attention import Attention as Attention
-    from headtohead.families.attention import Shows as Shows
-    from headtohead.families.dataset import Corpus as Corpus
-    from headtohead.families.dataset import Dataset as Dataset
-    from headtohead.families.dataset import Pair as Pair
-    from headtohead.families.draws import Draws as Draws
-    from headtohead.families.draws import sorted_subset as sorted_subset
-    from headtohead.families.entry import Options as Options
-    from headtohead.families.entry import Setting as Setting
-    from headtohead.families.launcher import Exit as Exit
-    from headtohead.families.launcher import Job as Job
-    from headtohead.families.launcher import Launcher as Launcher
-    from headtohead.families.masking import Masking as Masking
-    from headtohead.families.positional import BuildContext as BuildContext
-    from headtohead.families.positional import Geometry as Geometry
-    from headtohead.families.positional import Positional as Positional
-    from headtohead.families.recipe import Checkpoint as Checkpoint
-    from headtohead.families.recipe import Recipe as Recipe
-    from headtohead.families.recipe import Tensors as Tensors
-    from headtohead.hookspecs import hookimpl as hookimpl
+    from headtohead.execution.local import LocalLauncher as LocalLauncher
+    from headtohead.execution.remote import Message as Message
+    from headtohead.execution.remote import RemoteJob as RemoteJob
+    from headtohead.execution.transfer import Sending as Sending
     from headtohead.model.geometry import find_geometry as find_geometry
-    from headtohead.plugins import register as register
-    from headtohead.plugins import registered as registered
-    from headtohead.runs.local import LocalLauncher as LocalLauncher
-    from headtohead.runs.remote import Message as Message
-    from headtohead.runs.remote import RemoteJob as RemoteJob
-    from headtohead.runs.sending import Sending as Sending
+    from headtohead.plugins.attention import Attention as Attention
+    from headtohead.plugins.attention import Shows as Shows
+    from headtohead.plugins.dataset import Corpus as Corpus
+    from headtohead.plugins.dataset import Dataset as Dataset
+    from headtohead.plugins.dataset import Pair as Pair
+    from headtohead.plugins.entry import Options as Options
+    from headtohead.plugins.entry import Setting as Setting
+    from headtohead.plugins.hookspecs import hookimpl as hookimpl
+    from headtohead.plugins.launcher import Exit as Exit
+    from headtohead.plugins.launcher import Job as Job
+    from headtohead.plugins.launcher import Launcher as Launcher
+    from headtohead.plugins.masking import Masking as Masking
+    from headtohead.plugins.member_rng import Draws as Draws
+    from headtohead.plugins.member_rng import sorted_subset as sorted_subset
+    from headtohead.plugins.positional import BuildContext as BuildContext
+    from headtohead.plugins.positional import Geometry as Geometry
+    from headtohead.plugins.positional import Positional as Positional
+    from headtohead.plugins.recipe import Checkpoint as Checkpoint
+    from headtohead.plugins.recipe import Recipe as Recipe
+    from headtohead.plugins.recipe import Tensors as Tensors
+    from headtohead.plugins.registry import register as register
+    from headtohead.plugins.registry import registered as registered
+    from headtohead.schema.config import FilePath as FilePath
+    from headtohead.schema.config import ModelConfig as ModelConfig
+    from headtohead.schema.config import NotHashed as NotHashed
+    from headtohead.schema.config import RunConfig as RunConfig
 
 _HOMES = {
-    "results": "headtohead.analysis.results",
+    "results": "headtohead.api",
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
     "plan": "headtohead.api",
     "report": "headtohead.api",
     "run": "headtohead.api",
     "HeadToHeadError": "headtohead.errors",
-    "FilePath": "headtohead.experiment.schema",
-    "ModelConfig": "headtohead.experiment.schema",
-    "RunConfig": "headtohead.experiment.schema",
-    "Runtime": "headtohead.experiment.schema",
-    "Attention": "headtohead.families.attention",
-    "Shows": "headtohead.families.attention",
-    "Corpus": "headtohead.families.dataset",
-    "Dataset": "headtohead.families.dataset",
-    "Pair": "headtohead.families.dataset",
-    "Draws": "headtohead.families.draws",
-    "sorted_subset": "headtohead.families.draws",
-    "Options": "headtohead.families.entry",
-    "Setting": "headtohead.families.entry",
-    "Exit": "headtohead.families.launcher",
-    "Job": "headtohead.families.launcher",
-    "Launcher": "headtohead.families.launcher",
-    "Masking": "headtohead.families.masking",
-    "BuildContext": "headtohead.families.positional",
-    "Geometry": "headtohead.families.positional",
-    "Positional": "headtohead.families.positional",
-    "Checkpoint": "headtohead.families.recipe",
-    "Recipe": "headtohead.families.recipe",
-    "Tensors": "headtohead.families.recipe",
-    "hookimpl": "headtohead.hookspecs",
+    "FilePath": "headtohead.schema.config",
+    "ModelConfig": "headtohead.schema.config",
+    "RunConfig": "headtohead.schema.config",
+    "NotHashed": "headtohead.schema.config",
+    "Attention": "headtohead.plugins.attention",
+    "Shows": "headtohead.plugins.attention",
+    "Corpus": "headtohead.plugins.dataset",
+    "Dataset": "headtohead.plugins.dataset",
+    "Pair": "headtohead.plugins.dataset",
+    "Draws": "headtohead.plugins.member_rng",
+    "sorted_subset": "headtohead.plugins.member_rng",
+    "Options": "headtohead.plugins.entry",
+    "Setting": "headtohead.plugins.entry",
+    "Exit": "headtohead.plugins.launcher",
+    "Job": "headtohead.plugins.launcher",
+    "Launcher": "headtohead.plugins.launcher",
+    "Masking": "headtohead.plugins.masking",
+    "BuildContext": "headtohead.plugins.positional",
+    "Geometry": "headtohead.plugins.positional",
+    "Positional": "headtohead.plugins.positional",
+    "Checkpoint": "headtohead.plugins.recipe",
+    "Recipe": "headtohead.plugins.recipe",
+    "Tensors": "headtohead.plugins.recipe",
+    "hookimpl": "headtohead.plugins.hookspecs",
     "find_geometry": "headtohead.model.geometry",
-    "register": "headtohead.plugins",
-    "registered": "headtohead.plugins",
-    "LocalLauncher": "headtohead.runs.local",
-    "Message": "headtohead.runs.remote",
-    "RemoteJob": "headtohead.runs.remote",
-    "Sending": "headtohead.runs.sending",
+    "register": "headtohead.plugins.registry",
+    "registered": "headtohead.plugins.registry",
+    "LocalLauncher": "headtohead.execution.local",
+    "Message": "headtohead.execution.remote",
+    "RemoteJob": "headtohead.execution.remote",
+    "Sending": "headtohead.execution.transfer",
 }
 
 __all__ = [
@@ -107,13 +107,13 @@ __all__ = [
     "Masking",
     "Message",
     "ModelConfig",
+    "NotHashed",
     "Options",
     "Pair",
     "Positional",
     "Recipe",
     "RemoteJob",
     "RunConfig",
-    "Runtime",
     "Sending",
     "Setting",
     "Shows",

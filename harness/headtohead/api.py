@@ -9,30 +9,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headtohead import plugins
+from headtohead.config.loading import MAX_RUNS, load_file, read_override
+from headtohead.config.project import next_command, readable, reports_folder, runs_folder
 from headtohead.data import cache_root
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.faults import faults_of
-from headtohead.experiment.loading import MAX_RUNS, load_file, read_override
-from headtohead.experiment.plan import make_plan
-from headtohead.experiment.planned import Plan
-from headtohead.experiment.progress import find_experiment
-from headtohead.experiment.replacing import refuse_replacing
-from headtohead.project import next_command, readable, reports_folder, runs_folder
-from headtohead.runs import states
-from headtohead.runs.execute import Machine, Outcome, Watcher, execute, reset_failed, supersede
-from headtohead.runs.failures import failure_lines, next_step
-from headtohead.runs.imported import read_checkpoint
-from headtohead.runs.imported_directory import check_name, refuse_existing, write_imported
-from headtohead.runs.launching import make_launcher
-from headtohead.runs.loaded import LoadedRun, load
-from headtohead.runs.shipper import QUIET_SECONDS, Shipper, shipping_seconds, start_shipper
+from headtohead.execution.failures import failure_lines, next_step
+from headtohead.execution.import_checkpoint import read_checkpoint
+from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
+from headtohead.execution.launching import make_launcher
+from headtohead.execution.loaded import LoadedRun, load
+from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, reset_failed, supersede
+from headtohead.execution.shipper import QUIET_SECONDS, Shipper, shipping_seconds, start_shipper
+from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.plan import Plan
+from headtohead.planning.planner import make_plan
+from headtohead.planning.replacing import refuse_replacing
+from headtohead.plugins.registry import current
+from headtohead.report.notebook import register
+from headtohead.storage import states
+from headtohead.storage.progress import find_experiment
+from headtohead.training.maps import ProbeMaps
 
 if TYPE_CHECKING:
-    from headtohead.families.launcher import Launcher
-    from headtohead.reporting import ReportPaths
+    from headtohead.analysis.results import RunsTable
+    from headtohead.plugins.launcher import Launcher
+    from headtohead.report import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "report", "run"]
+__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "report", "results", "run"]
+
+
+register(Plan, LoadedRun, ProbeMaps)
 
 
 @dataclass(frozen=True)
@@ -50,23 +56,28 @@ class Result:
         return set(self.states) <= states.RESULTS
 
     def _repr_html_(self) -> str:
-        from headtohead.display.results import result_html
+        from headtohead.report.notebook.results import result_html
 
         return result_html(self.experiment, self.states, self.report)
 
 
 def plan(
-    experiment: Path | str, *, overrides: Sequence[str] = (), seeds: int | None = None,
-    name: str | None = None, max_runs: int = MAX_RUNS, runs: Path | None = None,
+    experiment: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    seeds: int | None = None,
+    name: str | None = None,
+    max_runs: int = MAX_RUNS,
+    runs: Path | None = None,
     fresh: bool = False,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Check an experiment file and plan it against the runs folder; nothing is trained.
 
     Raises:
         HeadToHeadError: For every fault of file, data or plugins, in one line.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    return make_plan(loaded, plugins.current(), runs_folder(experiment, runs), fresh=fresh)
+    return make_plan(loaded, current(), runs_folder(experiment, runs), fresh=fresh)
 
 
 def run(
@@ -123,7 +134,7 @@ def run(
     starter, patience = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     kind = find_device(device, starter)
-    registry, root = plugins.current(), runs_folder(experiment, runs)
+    registry, root = current(), runs_folder(experiment, runs)
     planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
@@ -155,14 +166,14 @@ def run(
         """Say why runs of a plan have no result, and how to go on."""
         if outcome.stopped:
             say(outcome.stopped)
-        for line in failure_lines(
-            plan.directory, [run.directory for run in plan.runs if not run.reused_from]
-        ):
+        for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
             say(line)
         if not set(outcome.states) <= states.RESULTS:
             counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
-            say(f"not complete: {counts}; {next_command('status', name, root)} shows each; "
-                f"{next_step(outcome.states, same)}")  # fmt: skip
+            say(
+                f"not complete: {counts}; {next_command('status', name, root)} shows each; "
+                f"{next_step(outcome.states, same)}"
+            )
 
     if tuning is not None and not tuning.is_done:
         sweep = retried(tuning.plan) if retry else tuning.plan
@@ -190,9 +201,13 @@ def run(
 
 
 def _finish_shipping(
-    shippers: dict[str, Shipper], name: str, experiment: Path | str, root: Path, seconds: float,
+    shippers: dict[str, Shipper],
+    name: str,
+    experiment: Path | str,
+    root: Path,
+    seconds: float,
     say: Callable[[str], object],
-) -> None:  # fmt: skip
+) -> None:
     """Wait a limited time for MLflow, and say where the runs are or how to ship the rest."""
     until = time.monotonic() + QUIET_SECONDS + seconds
     for of, shipper in reversed(shippers.items()):
@@ -202,20 +217,18 @@ def _finish_shipping(
             say(missing)
         elif of == name:
             ui = next_command("ui", None, root)
-            say(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this "
-                "study's charts)")  # fmt: skip
+            say(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this study's charts)")
 
 
 def report(
-    experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None,
-    allow_partial: bool = False,
-) -> ReportPaths:  # fmt: skip
+    experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None, allow_partial: bool = False
+) -> ReportPaths:
     """Write the report of an experiment, given as its file, its name or its folder of runs.
 
     A study with missing runs gets a report that says so on its face and ranks no incomplete
     variant, unless ``allow_partial`` is set.
     """
-    from headtohead.reporting import write_report
+    from headtohead.report import write_report
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
     return write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
@@ -251,7 +264,7 @@ def import_checkpoint(
     check_name(name)
     if not force:
         refuse_existing(name, root)
-    registry = plugins.current()
+    registry = current()
     settings = [read_override(text) for text in overrides]
     found = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
     say(found.summary())
@@ -312,3 +325,21 @@ class _Silent:
 
     def close(self) -> None:
         pass
+
+
+def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:
+    """Return one row per run of an experiment: axes, seed, state, costs and final metrics.
+
+    Args:
+        experiment: Its file, its name or its folder.
+        runs: The runs folder; default: H2H_RUNS, else ``runs`` in the project root.
+
+    Raises:
+        HeadToHeadError: If nothing of the experiment has been run there.
+    """
+    from headtohead.analysis.results import RunsTable
+    from headtohead.storage.frames import load_frames
+
+    register(RunsTable)
+    folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
+    return RunsTable.of(load_frames(folder))

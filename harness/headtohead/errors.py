@@ -44,8 +44,10 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
         packages: Names of top-level modules, such as those of plugins. The location is the
             innermost frame in the first collection that has a frame, else in headtohead.
     """
-    frames = [(frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
-              for frame, line in traceback.walk_tb(error.__traceback__)]  # fmt: skip
+    frames = [
+        (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
     text = f"{type(error).__name__}: {error}"
     for wanted in (*packages, ["headtohead"]):
         inside = [(frame, line) for package, frame, line in frames if package in wanted]

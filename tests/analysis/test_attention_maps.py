@@ -4,14 +4,8 @@ import math
 import numpy as np
 import pytest
 
-from headtohead.analysis.attention_maps import (
-    contact_sheet,
-    entropy,
-    head_statistics,
-    load_maps,
-    mean_distance,
-)
 from headtohead.errors import HeadToHeadError
+from headtohead.storage.attention_maps import contact_sheet, entropy, head_statistics, load_maps, mean_distance
 
 
 def naive(weights):

@@ -8,10 +8,10 @@ import scipy.special
 import scipy.stats
 
 from headtohead.analysis.contrasts import OTHER_DATA, factor_family, incomplete, variant_family
-from headtohead.analysis.frames import load_frames
-from headtohead.analysis.statistics import minimum_detectable_effect
 from headtohead.analysis.study import analyse, ceiling_verdicts
-from headtohead.experiment.schema import DataConfig
+from headtohead.schema.config import DataConfig
+from headtohead.statistics.paired_tests import minimum_detectable_effect
+from headtohead.storage.frames import load_frames
 
 METRIC = "test/exact_match"
 
@@ -26,8 +26,7 @@ def test_variants_are_paired_with_the_baseline_seed_by_seed(quickstart):
     assert family.tested == 11
     for contrast in family.contrasts:
         left, right = frames.scores(contrast.left, METRIC), frames.scores(frames.baseline, METRIC)
-        oracle = scipy.stats.ttest_rel([left[s] for s in range(1, 7)],
-                                       [right[s] for s in range(1, 7)])  # fmt: skip
+        oracle = scipy.stats.ttest_rel([left[s] for s in range(1, 7)], [right[s] for s in range(1, 7)])
         assert contrast.paired.p == pytest.approx(oracle.pvalue, rel=1e-6)
 
 
@@ -64,8 +63,7 @@ def test_known_effects_are_found_with_their_direction(quickstart):
 
 
 def test_the_minimum_detectable_effect_is_that_of_holms_first_step(quickstart):
-    for family in (variant_family(load_frames(quickstart), METRIC),
-                   factor_family(load_frames(quickstart), METRIC)):  # fmt: skip
+    for family in (variant_family(load_frames(quickstart), METRIC), factor_family(load_frames(quickstart), METRIC)):
         for contrast in family.contrasts:
             expected = minimum_detectable_effect(contrast.paired.sd, 6, family.tested)
             assert contrast.mde == pytest.approx(expected)
@@ -80,9 +78,7 @@ def test_a_contrast_of_two_families_has_one_minimum_detectable_effect(made, tmp_
     folder = made.write_study(tmp_path, study)
     file = folder / "experiment.json"
     record = json.loads(file.read_text())
-    record["contrasts"] = [
-        one for one in record["contrasts"] if one["kind"] == "variant" or one["value"] == "rotary"
-    ]
+    record["contrasts"] = [one for one in record["contrasts"] if one["kind"] == "variant" or one["value"] == "rotary"]
     file.write_text(json.dumps(record))
     frames = load_frames(folder)
     variants, factors = variant_family(frames, METRIC), factor_family(frames, METRIC)
@@ -91,8 +87,7 @@ def test_a_contrast_of_two_families_has_one_minimum_detectable_effect(made, tmp_
     assert factor.pairs == variant.pairs
     assert (variants.tested, factors.tested) == (2, 1)
     differences = [
-        frames.scores(factor.left + "-split-heads", METRIC)[seed]
-        - frames.scores(frames.baseline, METRIC)[seed]
+        frames.scores(factor.left + "-split-heads", METRIC)[seed] - frames.scores(frames.baseline, METRIC)[seed]
         for seed in range(1, 7)
     ]
     sd = statistics.stdev(differences)
@@ -106,10 +101,11 @@ def test_settings_that_are_equal_by_construction_do_not_enter_an_average(made, t
         return 0.5 + 0.01 * seed - lost * (1 + 0.1 * seed) * (axes["positional"] != "none")
 
     study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none"],
-              "masking": ["padding-causal", "causal"]},
-        equal_to={"none-causal": "none-padding-causal"}, score=score, maps=False,
-    )  # fmt: skip
+        axes={"positional": ["sinusoidal", "rotary", "none"], "masking": ["padding-causal", "causal"]},
+        equal_to={"none-causal": "none-padding-causal"},
+        score=score,
+        maps=False,
+    )
     frames = load_frames(made.write_study(tmp_path, study))
     found = by_name(factor_family(frames, METRIC))["masking: causal − padding-causal"]
     differences = []
@@ -148,8 +144,7 @@ def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
     analysis = analyse(load_frames(messy))
     assert "rotary-split-heads-causal" not in analysis.incomplete
     assert analysis.withheld["rotary-split-heads-causal"] == "1 diverged of 6 seeds"
-    assert set(incomplete(analysis.frames)) == {
-        "rotary-independent-heads-padding-causal", "none-split-heads-causal"}  # fmt: skip
+    assert set(incomplete(analysis.frames)) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
 
 
 def test_a_factor_is_not_judged_while_one_of_its_variants_is_not_ranked(messy):
@@ -192,9 +187,8 @@ def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
         return {"data": chosen.model_dump(mode="json")}
 
     study = made.Study(
-        axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]},
-        config=config, maps=False,
-    )  # fmt: skip
+        axes={"data.pair": ["eng-spa", "eng-fra"], "positional": ["sinusoidal", "rotary"]}, config=config, maps=False
+    )
     frames = load_frames(made.write_study(tmp_path, study))
     families = variant_family(frames, METRIC), factor_family(frames, METRIC)
     assert {c.name: c.reason for family in families for c in family.contrasts} == {
@@ -212,9 +206,7 @@ def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
         config=lambda axes: {"train": {"target": axes["train.target"]}},
         maps=False,
     )
-    (contrast,) = variant_family(
-        load_frames(made.write_study(tmp_path, study)), "valid/loss"
-    ).contrasts
+    (contrast,) = variant_family(load_frames(made.write_study(tmp_path, study)), "valid/loss").contrasts
     assert contrast.reason == "losses do not compare: predicted tokens differ"
 
 
@@ -230,9 +222,10 @@ def test_one_seed_gives_a_difference_and_no_verdict(made, tmp_path):
 
 def test_saturated_variants_are_told_apart_from_chance(made, tmp_path):
     study = made.Study(
-        axes={"positional": ["sinusoidal", "rotary", "none"]}, maps=False,
+        axes={"positional": ["sinusoidal", "rotary", "none"]},
+        maps=False,
         score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
-    )  # fmt: skip
+    )
     found = by_name(factor_family(load_frames(made.write_study(tmp_path, study)), METRIC))
     assert found["positional: rotary − sinusoidal"].verdict == "identical"
     constant = found["positional: none − sinusoidal"]
@@ -244,9 +237,11 @@ def test_saturated_variants_are_told_apart_from_chance(made, tmp_path):
 
 def test_a_saturated_difference_is_a_verdict_with_seeds_enough(made, tmp_path):
     study = made.Study(
-        axes={"positional": ["sinusoidal", "none"]}, maps=False, seeds=tuple(range(1, 7)),
+        axes={"positional": ["sinusoidal", "none"]},
+        maps=False,
+        seeds=tuple(range(1, 7)),
         score=lambda axes, seed: 0.0 if axes["positional"] == "none" else 1.0,
-    )  # fmt: skip
+    )
     (contrast,) = factor_family(load_frames(made.write_study(tmp_path, study)), METRIC).contrasts
     assert contrast.verdict == "worse"
     assert contrast.holm_p == 2 / 64
@@ -257,9 +252,7 @@ def test_the_ceiling_is_judged_without_padding(made, tmp_path):
     assert set(ceiling_verdicts(under).values()) == {"stays under the ceiling"}
     assert len(ceiling_verdicts(under)) == 4
     # batched 0.5 is under 0.53, the same model alone scores 0.56
-    leaking = made.Study(
-        maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9
-    )
+    leaking = made.Study(maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9)
     over = ceiling_verdicts(analyse(load_frames(made.write_study(tmp_path / "b", leaking))))
     assert over == {
         "none-split-heads-padding-causal": "stays under the ceiling",

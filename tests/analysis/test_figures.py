@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from headtohead.analysis.figures import style
-from headtohead.analysis.figures.buckets import bucket_scores, buckets_figure, end_of_training
-from headtohead.analysis.figures.cost import cost_figure
-from headtohead.analysis.figures.curves import curves, curves_figure
-from headtohead.analysis.figures.forest import forest_figure
-from headtohead.analysis.figures.interaction import interaction_figure
-from headtohead.analysis.figures.strip import MOST_ROWS, drawn, strip_figure
-from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import analyse
+from headtohead.figures import style
+from headtohead.report.figures.buckets import bucket_scores, buckets_figure, end_of_training
+from headtohead.report.figures.cost import cost_figure
+from headtohead.report.figures.curves import curves, curves_figure
+from headtohead.report.figures.forest import forest_figure
+from headtohead.report.figures.interaction import interaction_figure
+from headtohead.report.figures.palette import Palette
+from headtohead.report.figures.strip import MOST_ROWS, drawn, strip_figure
+from headtohead.storage.frames import load_frames
 
-FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure,
-           cost_figure]  # fmt: skip
+FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_the_ceiling_is_drawn_where_the_data_states_one(analysis):
 
 
 def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
-    palette = style.Palette(analysis.frames)
+    palette = Palette(analysis.frames)
     assert palette.colour_axis == "positional"
     colours = {}
     for slug, variant in analysis.frames.variants.items():
@@ -65,8 +65,9 @@ def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
 
 
 def test_curves_leave_out_steps_that_some_seed_did_not_reach(made, tmp_path):
-    study = made.Study(axes={"positional": ["sinusoidal"]}, seeds=(1, 2), maps=False,
-                       states={("sinusoidal", 2): "FAILED"})  # fmt: skip
+    study = made.Study(
+        axes={"positional": ["sinusoidal"]}, seeds=(1, 2), maps=False, states={("sinusoidal", 2): "FAILED"}
+    )
     table = curves(analyse(load_frames(made.write_study(tmp_path, study))), "valid/loss")
     assert table["step"].max() == 300
     assert (table["count"] == 2).all()
@@ -91,9 +92,12 @@ def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary
 
 def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     study = made.Study(
-        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 61)]}, seeds=(1, 2), maps=False,
-        one_at_a_time=True, score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
-    )  # fmt: skip
+        axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 61)]},
+        seeds=(1, 2),
+        maps=False,
+        one_at_a_time=True,
+        score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
+    )
     analysis = analyse(load_frames(made.write_study(tmp_path, study)))
     rows = drawn(analysis)
     assert len(rows) == MOST_ROWS
@@ -112,15 +116,20 @@ def drawn_lines(figure, title):
 
 def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tmp_path):
     """As tatoeba-heads: independent heads have no variant without matched parameters."""
-    axes = {"positional": ["sinusoidal", "rotary"],
-            "attention": ["split-heads", "independent-heads"],
-            "match": ["parameters", "none"]}  # fmt: skip
+    axes = {
+        "positional": ["sinusoidal", "rotary"],
+        "attention": ["split-heads", "independent-heads"],
+        "match": ["parameters", "none"],
+    }
     study = made.Study(
-        axes=axes, maps=False,
-        excluded=[{"axes": {"positional": one, "attention": "independent-heads", "match": "none"},
-                   "reason": "no"} for one in axes["positional"]],
+        axes=axes,
+        maps=False,
+        excluded=[
+            {"axes": {"positional": one, "attention": "independent-heads", "match": "none"}, "reason": "no"}
+            for one in axes["positional"]
+        ],
         score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
-    )  # fmt: skip
+    )
     figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by match")
     assert panel.get_title("left") == "positional, by match\nat attention split-heads"
@@ -133,11 +142,15 @@ def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tm
 
 
 def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, tmp_path):
-    axes = {"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"],
-            "masking": ["padding-causal", "causal"]}  # fmt: skip
-    kept = {"padding-causal": {("sinusoidal", "split-heads"), ("rotary", "split-heads"),
-                               ("sinusoidal", "single")},
-            "causal": {("rotary", "single"), ("sinusoidal", "split-heads")}}  # fmt: skip
+    axes = {
+        "positional": ["sinusoidal", "rotary"],
+        "attention": ["split-heads", "single"],
+        "masking": ["padding-causal", "causal"],
+    }
+    kept = {
+        "padding-causal": {("sinusoidal", "split-heads"), ("rotary", "split-heads"), ("sinusoidal", "single")},
+        "causal": {("rotary", "single"), ("sinusoidal", "split-heads")},
+    }
     excluded = [
         {"axes": {"positional": one, "attention": other, "masking": mask}, "reason": "no"}
         for mask, pairs in kept.items()
@@ -146,10 +159,7 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
         if (one, other) not in pairs
     ]
     study = made.Study(
-        axes=axes,
-        excluded=excluded,
-        maps=False,
-        score=lambda axes, seed: 0.5 + 0.3 * (axes["masking"] == "causal"),
+        axes=axes, excluded=excluded, maps=False, score=lambda axes, seed: 0.5 + 0.3 * (axes["masking"] == "causal")
     )
     figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
     panel, lines = drawn_lines(figure, "positional, by attention")
@@ -162,8 +172,9 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
 def test_the_numbers_of_an_interaction_ascend_and_their_axis_is_named(made, tmp_path, styles):
     study = made.Study(
         axes={"train.lr": [0.003, 0.0001, 10.0, 0.02], "attention": styles},
-        maps=False, score=lambda axes, seed: 0.5 + axes["train.lr"] / 100,
-    )  # fmt: skip
+        maps=False,
+        score=lambda axes, seed: 0.5 + axes["train.lr"] / 100,
+    )
     figure = interaction_figure(analyse(load_frames(made.write_study(tmp_path, study))))
     (panel,) = figure.axes
     ascending = ["0.0001", "0.003", "0.02", "10.0"]
@@ -195,9 +206,7 @@ def trained_up_to(analysis, tokens):
     return replace(analysis, frames=frames)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "place"), [(5, 0.5), (8, 1.5), (11, 2.5), (7, None), (14, None), (20, None)]
-)
+@pytest.mark.parametrize(("tokens", "place"), [(5, 0.5), (8, 1.5), (11, 2.5), (7, None), (14, None), (20, None)])
 def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analysis, tokens, place):
     """Buckets are 1-5, 6-8, 9-11 and 12-14."""
     trained = trained_up_to(analysis, tokens)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.analysis.frames import load_frames
 from headtohead.errors import HeadToHeadError
+from headtohead.storage.frames import load_frames
 
 
 @pytest.fixture
@@ -18,8 +18,7 @@ def test_every_planned_run_is_one_row_with_its_axes_and_metrics(quickstart):
     frames = load_frames(quickstart)
     assert len(frames.runs) == 72
     row = frames.runs.loc[frames.runs["variant"] == "rotary-split-heads-causal"].iloc[0]
-    assert (row["positional"], row["attention"], row["masking"]) == (
-        "rotary", "split-heads", "causal")  # fmt: skip
+    assert (row["positional"], row["attention"], row["masking"]) == ("rotary", "split-heads", "causal")
     stored = json.loads((quickstart / row["directory"] / "results.json").read_text())["metrics"]
     for metric, value in stored.items():
         assert row[metric] == value
@@ -61,8 +60,7 @@ def test_a_line_torn_in_the_middle_does_not_take_its_neighbours_along(copied):
 def test_of_a_repeated_step_the_last_line_counts(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9,
-                               "values": {"train/loss": 123.0}}) + "\n")  # fmt: skip
+        file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}}) + "\n")
     histories = load_frames(copied).histories
     rows = histories[(histories["run"] == run.name) & (histories["step"] == 50)]
     assert rows.loc[rows["metric"] == "train/loss", "value"].tolist() == [123.0]

@@ -8,9 +8,9 @@ import statistics as plain
 import pytest
 from scipy import stats
 
-from headtohead.analysis.frames import load_frames
-from headtohead.analysis.path import analyse_path, order_error
+from headtohead.analysis.shapley import analyse_path, order_error
 from headtohead.analysis.study import analyse
+from headtohead.storage.frames import load_frames
 
 FOUR = ("model.norm", "model.activation", "model.bias", "train.lr")
 FIVE = (*FOUR, "model.init")
@@ -77,9 +77,7 @@ def test_of_additive_effects_each_choice_gets_its_own(walk):
         assert share.contrast.spread == (EFFECTS[name], EFFECTS[name])
         assert share.order_error == 0
         assert share.alone.paired.mean == share.without.paired.mean == EFFECTS[name]
-    assert [share.name for share in found.shares] == [
-        "model.norm", "model.activation", "model.bias", "train.lr",
-    ]  # fmt: skip
+    assert [share.name for share in found.shares] == ["model.norm", "model.activation", "model.bias", "train.lr"]
 
 
 def test_two_choices_that_only_work_together_share_evenly_over_all_orders(walk):
@@ -88,9 +86,7 @@ def test_two_choices_that_only_work_together_share_evenly_over_all_orders(walk):
 
     _, found, shares = walk(FOUR[:2], score)
     assert found.walked == found.possible == 2
-    assert {name: share.mean for name, share in shares.items()} == {
-        "model.norm": 0.125, "model.activation": 0.125,
-    }  # fmt: skip
+    assert {name: share.mean for name, share in shares.items()} == {"model.norm": 0.125, "model.activation": 0.125}
     for share in shares.values():
         assert share.contrast.spread == (0.0, 0.25)
         assert share.alone.paired.mean == 0.0
@@ -103,9 +99,7 @@ def test_with_reverses_an_interaction_of_two_is_split_evenly_in_a_sample_too(wal
 
     _, found, shares = walk(FIVE, score)
     assert (found.walked, found.possible) == (8, 120)
-    assert {name: share.mean for name, share in shares.items() if share.mean} == {
-        "model.norm": 0.25, "train.lr": 0.25,
-    }  # fmt: skip
+    assert {name: share.mean for name, share in shares.items() if share.mean} == {"model.norm": 0.25, "train.lr": 0.25}
 
 
 def test_shares_intervals_and_p_are_those_of_naive_loops(walk):
@@ -133,10 +127,9 @@ def test_the_range_is_that_of_the_orders_means_over_seeds(walk):
     frames, _, shares = walk(FIVE, random_game, seeds=seeds)
     for name, share in shares.items():
         each = [
-            plain.fmean(by_walk(frames, random_game, seed)[number][frozenset([name])]
-                        for seed in seeds)
+            plain.fmean(by_walk(frames, random_game, seed)[number][frozenset([name])] for seed in seeds)
             for number in range(8)
-        ]  # fmt: skip
+        ]
         assert share.by_order == pytest.approx(each, abs=1e-12)
         assert share.contrast.spread == pytest.approx((min(each), max(each)), abs=1e-12)
 
@@ -169,20 +162,15 @@ def test_a_joint_step_is_reported_as_one_and_the_sum_still_holds(walk):
     def score(applied, seed):
         return additive(applied, seed) + 0.001 * noise("joint", sorted(applied), seed)
 
-    frames, found, shares = walk(
-        FOUR, score, undefined=lambda applied: len(applied & together) == 1
-    )
+    frames, found, shares = walk(FOUR, score, undefined=lambda applied: len(applied & together) == 1)
     naive = naive_shares(frames, score, frames.seeds)
     assert {frozenset(share.choices) for share in found.shares} == set(naive)
-    assert not any(set(share.choices) & together and len(share.choices) == 1
-                   for share in found.shares)  # fmt: skip
+    assert not any(set(share.choices) & together and len(share.choices) == 1 for share in found.shares)
     for share in found.shares:
         values = list(naive[frozenset(share.choices)].values())
         assert share.mean == pytest.approx(plain.fmean(values), abs=1e-12)
     assert sum(share.orders for share in found.shares if len(share.choices) > 1) == 8
-    assert math.fsum(share.mean for share in found.shares) == pytest.approx(
-        found.distance.paired.mean, abs=1e-12
-    )
+    assert math.fsum(share.mean for share in found.shares) == pytest.approx(found.distance.paired.mean, abs=1e-12)
     assert shares["model.norm with model.bias"].mean > 0
     assert found.remainder == 0.0
 
@@ -196,10 +184,13 @@ def test_a_part_of_the_orders_scales_the_share_and_keeps_its_p(walk):
     frames, _, shares = walk(FOUR, score, undefined=lambda applied: len(applied & together) == 1)
     share = next(one for one in shares.values() if 1 < one.orders < 8)
     alone = [
-        plain.fmean(found[frozenset(share.choices)] for found in by_walk(frames, score, seed)
-                    if frozenset(share.choices) in found)
+        plain.fmean(
+            found[frozenset(share.choices)]
+            for found in by_walk(frames, score, seed)
+            if frozenset(share.choices) in found
+        )
         for seed in frames.seeds
-    ]  # fmt: skip
+    ]
     part = share.orders / 8
     assert list(share.by_seed.values()) == pytest.approx([part * value for value in alone])
     assert share.mean == pytest.approx(part * plain.fmean(alone), abs=1e-12)
@@ -218,9 +209,7 @@ def test_where_nothing_differs_every_share_is_identical(walk):
 def test_a_choice_that_cannot_make_a_difference_is_equal_by_construction(walk):
     names = ("model.norm", "masking.decoder")
     effects = {"model.norm": 0.25, "masking.decoder": 0.0}
-    _, found, shares = walk(
-        names, lambda applied, seed: 0.125 * seed + sum(effects[name] for name in applied)
-    )
+    _, found, shares = walk(names, lambda applied, seed: 0.125 * seed + sum(effects[name] for name in applied))
     assert shares["masking.decoder"].nothing
     assert shares["masking.decoder"].mean == 0.0
     assert found.family.tested == 1
@@ -265,9 +254,7 @@ def test_a_point_without_a_result_takes_its_choices_out_of_judgement(walk):
     assert "from + model.norm: 1 diverged of 3 seeds" in shares["model.norm"].contrast.reason
     lost = sum(EFFECTS[name] for name in passed)
     assert found.remainder == pytest.approx(lost, abs=1e-12)
-    assert [share.known for share in found.shares] == [True] * (4 - len(passed)) + [False] * len(
-        passed
-    )
+    assert [share.known for share in found.shares] == [True] * (4 - len(passed)) + [False] * len(passed)
 
 
 def test_partial_runs_are_judged_on_the_seeds_that_all_their_points_have(walk):
@@ -296,9 +283,7 @@ def test_losses_that_do_not_compare_have_no_share(walk, metric, known):
     assert shares["model.norm"].known
 
 
-def test_the_variants_of_a_path_are_ordered_ends_first_then_single_differences(
-    paths, cache, tmp_path
-):
+def test_the_variants_of_a_path_are_ordered_ends_first_then_single_differences(paths, cache, tmp_path):
     folder = paths.write_path(tmp_path, paths.PathStudy(FOUR, additive), cache)
     found = analyse(load_frames(folder))
     assert found.order[:4] == ("from", "to", "from-plus-model.norm", "from-plus-model.activation")

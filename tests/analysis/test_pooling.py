@@ -14,8 +14,8 @@ import pytest
 import sacrebleu
 import torch
 
-from headtohead.analysis.frames import Frames, load_frames
 from headtohead.analysis.published import findings, side_scores
+from headtohead.storage.frames import Frames, load_frames
 from headtohead.training.evaluate import Forced, Translations
 from headtohead.training.results import bucket_scores
 
@@ -30,10 +30,7 @@ class Planted:
         random = np.random.default_rng(seed)
         self.lengths = random.integers(1, 12, size=60).tolist()
         texts = [[str(word) for word in random.choice(WORDS, size=n)] for n in self.lengths]
-        written = [
-            [word if random.random() < 0.95 - 0.05 * len(text) else "non" for word in text]
-            for text in texts
-        ]
+        written = [[word if random.random() < 0.95 - 0.05 * len(text) else "non" for word in text] for text in texts]
         self.translations = Translations(
             tuple(f"source {row}" for row in range(60)),
             tuple((" ".join(text), "non") for text in texts),
@@ -44,9 +41,7 @@ class Planted:
         self.forced = Forced(losses.unsqueeze(0), torch.zeros(1, 60), words)
 
     def buckets(self) -> list[dict[str, object]]:
-        found = bucket_scores(
-            self.lengths, range(60), self.translations, self.forced, 0, BOUNDS
-        )  # fmt: skip
+        found = bucket_scores(self.lengths, range(60), self.translations, self.forced, 0, BOUNDS)
         return [dict(one) for one in json.loads(json.dumps(found))]
 
     def naive(self, low: int, high: int) -> dict[str, float]:
@@ -59,8 +54,7 @@ class Planted:
             "test/bleu": bleu.corpus_score(hypotheses, streams).score,
             "test/loss": float(self.forced.losses[0][rows].sum() / self.forced.words[rows].sum()),
             "test/exact_match": sum(
-                hypothesis in accepted
-                for hypothesis, accepted in zip(hypotheses, references, strict=True)
+                hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)
             )
             / len(rows),
         }
@@ -85,10 +79,18 @@ def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
 
 def claim(metric: str, lengths: tuple[int, int]) -> dict[str, object]:
     return {
-        "says": "x", "variant": "sinusoidal", "against": "sinusoidal", "metric": metric,
-        "against_metric": None, "lengths": list(lengths), "against_lengths": None,
-        "expect": "lower", "by": 0.0, "margin": None, "limit": None,
-    }  # fmt: skip
+        "says": "x",
+        "variant": "sinusoidal",
+        "against": "sinusoidal",
+        "metric": metric,
+        "against_metric": None,
+        "lengths": list(lengths),
+        "against_lengths": None,
+        "expect": "lower",
+        "by": 0.0,
+        "margin": None,
+        "limit": None,
+    }
 
 
 @pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
@@ -98,9 +100,7 @@ def test_scores_of_several_buckets_are_those_of_their_sentences_together(
 ) -> None:
     planted, tests = with_tests(frames)
     found = side_scores(planted, claim(metric, lengths), "variant")
-    assert found == {
-        seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()
-    }
+    assert found == {seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()}
 
 
 def test_a_mean_of_bucket_scores_weighted_by_sentences_is_another_number(frames: Frames) -> None:

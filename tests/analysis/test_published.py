@@ -13,17 +13,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.frames import Frames, load_frames
 from headtohead.analysis.published import Finding, findings
+from headtohead.storage.frames import Frames, load_frames
 
 Plant = Callable[..., Frames]
 
 CLAIM: dict[str, Any] = {
-    "says": "Rotary is better.", "variant": "rotary", "against": "sinusoidal",
-    "metric": "test/exact_match", "against_metric": None, "lengths": None, "against_lengths": None,
+    "says": "Rotary is better.",
+    "variant": "rotary",
+    "against": "sinusoidal",
+    "metric": "test/exact_match",
+    "against_metric": None,
+    "lengths": None,
+    "against_lengths": None,
     "published": {"variant": 25.8, "against": 12.5, "where": "BLEU, table 3"},
-    "expect": "higher", "by": 0.0, "margin": None, "limit": None,
-}  # fmt: skip
+    "expect": "higher",
+    "by": 0.0,
+    "margin": None,
+    "limit": None,
+}
 
 
 @pytest.fixture
@@ -31,10 +39,13 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
     """Write a study of three variants with these claims; ``gaps`` are seeds' differences."""
 
     def write(
-        *claims: Mapping[str, Any], gap: float = 0.0, spread: float = 0.004, seeds: int = 6,
+        *claims: Mapping[str, Any],
+        gap: float = 0.0,
+        spread: float = 0.004,
+        seeds: int = 6,
         states: Mapping[tuple[str, int], str] | None = None,
         score: Callable[[Mapping[str, Any], int], float] | None = None,
-    ) -> Frames:  # fmt: skip
+    ) -> Frames:
         wobble = np.random.default_rng(3).normal(0, spread, size=50)
 
         def planted(axes: Mapping[str, Any], seed: int) -> float:
@@ -54,9 +65,11 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
         file = folder / "experiment.json"
         content = json.loads(file.read_text())
         content["published"] = {
-            "source": "A. Author 2018", "setup": {}, "differences": [],
+            "source": "A. Author 2018",
+            "setup": {},
+            "differences": [],
             "claims": [CLAIM | dict(one) for one in claims],
-        }  # fmt: skip
+        }
         file.write_text(json.dumps(content))
         return load_frames(folder)
 
@@ -130,9 +143,7 @@ def test_a_run_exactly_at_the_bound_does_not_break_it(plant: Plant) -> None:
 
 
 @pytest.mark.parametrize(("seeds", "verdict"), [(3, "cannot tell"), (6, "agrees")])
-def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(
-    seeds: int, verdict: str, plant: Plant
-) -> None:
+def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(seeds: int, verdict: str, plant: Plant) -> None:
     """Each seed differs by exactly 0.4: a t-test has nothing to go by, a sign test needs six."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
     found = one(frames)
@@ -155,18 +166,25 @@ def test_missing_seeds_withhold_the_verdict_until_partial_is_allowed(plant: Plan
 
 
 def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> None:
-    found = one(plant({"metric": "heads/cross/only-one/loss", "against_metric":
-                       "heads/encoder/only-one/loss", "against": "rotary"}))  # fmt: skip
+    found = one(
+        plant(
+            {
+                "metric": "heads/cross/only-one/loss",
+                "against_metric": "heads/encoder/only-one/loss",
+                "against": "rotary",
+            }
+        )
+    )
     assert found.verdict == "cannot tell"
     assert found.reason == "heads are not yet masked: h2h heads claims, then h2h report"
 
 
 def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path) -> None:
-    frames = plant({"metric": "heads/cross/only-one/loss", "against_metric":
-                    "heads/encoder/only-one/loss", "against": "rotary"})  # fmt: skip
+    frames = plant(
+        {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
+    )
     for number, run in enumerate(frames.rows("rotary").index):
-        metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number,
-                   "heads/encoder/only-one/loss": 0.1 + 0.02 * number}  # fmt: skip
+        metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
         (frames.path(run) / "heads.json").write_text(json.dumps({"metrics": metrics}))
     found = one(load_frames(frames.directory))
     assert found.verdict == "agrees"
@@ -176,8 +194,15 @@ def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path)
 
 def test_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
     """Buckets are 1-5, 6-8, 9-11 and 12-14 with 88, 97, 45 and 20 sentences."""
-    frames = plant({"variant": "sinusoidal", "against": "sinusoidal", "expect": "lower",
-                    "lengths": [9, 14], "against_lengths": [1, 8]})  # fmt: skip
+    frames = plant(
+        {
+            "variant": "sinusoidal",
+            "against": "sinusoidal",
+            "expect": "lower",
+            "lengths": [9, 14],
+            "against_lengths": [1, 8],
+        }
+    )
     found = one(frames)
     table = frames.buckets[frames.buckets["run"] == frames.rows("sinusoidal").index[0]]
     scores = dict(zip(table["low"], table["exact_match"], strict=True))
@@ -211,9 +236,7 @@ def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> N
         theirs = random.normal(0.5, 0.05, size=8)
         nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         claim = CLAIM | {"by": 0.0}
-        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != (
-            "cannot tell"
-        )
+        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("cannot tell")
         edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         both = (edge[0], edge[1])
         difference = published.statistics.paired(*both, confidence=0.95)

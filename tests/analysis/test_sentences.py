@@ -2,15 +2,14 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU
 
-from headtohead.analysis.frames import load_frames
 from headtohead.analysis.sentences import compare, sentence_tests
 from headtohead.analysis.study import analyse
-from headtohead.analysis.translations import Translation, median_seed, read_translations
+from headtohead.storage.frames import load_frames
+from headtohead.storage.translations import Translation, median_seed, read_translations
 
 
 def rows(hypotheses, reference="a b c d e"):
-    return [Translation(f"s{i}", reference, text, text == reference)
-            for i, text in enumerate(hypotheses)]  # fmt: skip
+    return [Translation(f"s{i}", reference, text, text == reference) for i, text in enumerate(hypotheses)]
 
 
 def test_the_same_translations_do_not_differ():
@@ -42,10 +41,7 @@ def test_one_sentence_of_difference_proves_nothing():
 def test_both_scores_are_sacrebleus_and_the_p_is_the_same_each_time():
     words = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c"], size=(2, 60))
     references = ["a b c d e ||| z b c d"] * 60
-    ours, theirs = (
-        [Translation(str(i), references[i], text, False) for i, text in enumerate(side)]
-        for side in words
-    )
+    ours, theirs = ([Translation(str(i), references[i], text, False) for i, text in enumerate(side)] for side in words)
     first, second, p = compare(ours, theirs)
     scorer = BLEU(tokenize="none", force=True)
     streams = [["a b c d e"] * 60, ["z b c d"] * 60]
@@ -66,8 +62,9 @@ def test_equal_models_are_called_different_no_more_often_than_five_times_in_a_hu
 
 def test_the_median_seed_stands_for_a_variant(made, tmp_path):
     score = {1: 0.9, 2: 0.5, 3: 0.7, 4: 0.6}
-    study = made.Study(axes={"positional": ["sinusoidal"]}, seeds=(1, 2, 3, 4), maps=False,
-                       score=lambda axes, seed: score[seed])  # fmt: skip
+    study = made.Study(
+        axes={"positional": ["sinusoidal"]}, seeds=(1, 2, 3, 4), maps=False, score=lambda axes, seed: score[seed]
+    )
     frames = load_frames(made.write_study(tmp_path, study))
     assert median_seed(frames, "sinusoidal", "test/exact_match") == 4
 
@@ -75,11 +72,9 @@ def test_the_median_seed_stands_for_a_variant(made, tmp_path):
 def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
     analysis = analyse(load_frames(quickstart))
     found = sentence_tests(analysis)
-    assert [test.slug for test in found] == [
-        slug for slug in analysis.ranked if slug != analysis.frames.baseline]  # fmt: skip
+    assert [test.slug for test in found] == [slug for slug in analysis.ranked if slug != analysis.frames.baseline]
     for test in found:
-        assert test.baseline_seed == median_seed(
-            analysis.frames, analysis.frames.baseline, analysis.metric)  # fmt: skip
+        assert test.baseline_seed == median_seed(analysis.frames, analysis.frames.baseline, analysis.metric)
     worst = next(test for test in found if test.slug == "none-split-heads-causal")
     assert worst.p < 0.01
     assert worst.bleu < worst.baseline_bleu

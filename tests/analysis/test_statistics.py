@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headtohead.analysis import statistics as s
+from headtohead.statistics import paired_tests as s
 
 scores = st.floats(-100, 100, allow_nan=False).map(lambda value: round(value, 3))
 
@@ -104,12 +104,9 @@ def test_floor_and_seeds_needed_for_the_quickstart():
 
 
 @pytest.mark.parametrize(
-    ("seeds", "contrasts", "effect"),
-    [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)],
+    ("seeds", "contrasts", "effect"), [(6, 11, 2.51), (6, 142, 4.30), (3, 11, 10.86), (2, 3, 34.6), (12, 1, 0.889)]
 )
-def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(
-    seeds, contrasts, effect
-):
+def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_power(seeds, contrasts, effect):
     sd = 0.02
     found = s.minimum_detectable_effect(sd, seeds, contrasts)
     assert found / sd == pytest.approx(effect, rel=2e-3)
@@ -120,9 +117,7 @@ def test_simulated_studies_detect_the_minimum_detectable_effect_with_the_stated_
 
 def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds():
     counts = np.arange(1, 201)
-    found = np.array(
-        [[s.minimum_detectable_effect(1.0, n, int(m)) for m in counts] for n in range(2, 13)]
-    )
+    found = np.array([[s.minimum_detectable_effect(1.0, n, int(m)) for m in counts] for n in range(2, 13)])
     assert (np.diff(found, axis=1) > 0).all()
     assert (np.diff(found, axis=0) < 0).all()
     seeds = np.arange(2, 13)[:, None]

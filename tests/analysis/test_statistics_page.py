@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from scipy.special import nctdtrinc, stdtrit
 
-from headtohead.analysis import statistics
+from headtohead.statistics import paired_tests
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 
@@ -20,10 +20,8 @@ def test_the_pages_table_of_floors_is_what_the_code_computes():
     rows = re.findall(r"^\| (\d+) \| (0\.\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 3
     for contrasts, floor, seeds in rows:
-        assert float(floor) == pytest.approx(
-            statistics.sign_flip_floor(int(contrasts), 6), abs=5e-4
-        )
-        assert int(seeds) == statistics.seeds_needed(int(contrasts))
+        assert float(floor) == pytest.approx(paired_tests.sign_flip_floor(int(contrasts), 6), abs=5e-4)
+        assert int(seeds) == paired_tests.seeds_needed(int(contrasts))
 
 
 def test_the_pages_table_of_minimum_detectable_effects_is_that_of_the_noncentral_t():
@@ -36,6 +34,4 @@ def test_the_pages_table_of_minimum_detectable_effects_is_that_of_the_noncentral
             critical = stdtrit(n - 1, 1 - 0.05 / contrasts / 2)
             expected = nctdtrinc(n - 1, 0.2, critical) / n**0.5
             assert float(cell) == pytest.approx(expected, rel=5e-4)
-            assert statistics.minimum_detectable_effect(1.0, n, contrasts) == pytest.approx(
-                expected, rel=2e-4
-            )
+            assert paired_tests.minimum_detectable_effect(1.0, n, contrasts) == pytest.approx(expected, rel=2e-4)

@@ -60,9 +60,7 @@ def make_study(many_runs: ModuleType, tmp_path_factory: pytest.TempPathFactory) 
     few = many_runs.Shape({"positional": ["sinusoidal", "rotary"]}, seeds=2, steps=20)
     trained = many_runs.train(tmp_path_factory.mktemp("trained"), few)
 
-    def make(
-        folder: Path, rates: int, seeds: int, watcher: Any = None, workers: int | None = None
-    ) -> Path:
+    def make(folder: Path, rates: int, seeds: int, watcher: Any = None, workers: int | None = None) -> Path:
         lr = [0.001 * (1 + n) for n in range(rates)]
         shape = many_runs.Shape(few.axes | {"train.lr": lr}, seeds, steps=20)
         return many_runs.make_study(folder, shape, trained, watcher, workers)

@@ -26,9 +26,7 @@ def growth(benchmark: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark("growth")
 
 
-def test_the_exponent_of_a_power_is_found_and_the_last_points_say_where_it_goes(
-    growth: ModuleType,
-) -> None:
+def test_the_exponent_of_a_power_is_found_and_the_last_points_say_where_it_goes(growth: ModuleType) -> None:
     square = growth.Growth.of([2, 4, 8, 16], [3 * n**2 for n in (2, 4, 8, 16)])
     assert (square.exponent, square.error) == pytest.approx((2, 0), abs=1e-6)
     bent = growth.Growth.of([1, 10, 100], [10 + n for n in (1, 10, 100)])
@@ -39,8 +37,11 @@ def test_the_exponent_of_a_power_is_found_and_the_last_points_say_where_it_goes(
 def test_what_commands_cost_is_read_in_the_page(growth: ModuleType) -> None:
     plan, status = growth.commands(TABLE)
     assert (plan.name, list(plan.numbers), list(plan.processor), list(plan.wall)) == (
-        "h2h plan", [100, 10_000], [2, 8], [4, 9],
-    )  # fmt: skip
+        "h2h plan",
+        [100, 10_000],
+        [2, 8],
+        [4, 9],
+    )
     assert list(status.numbers) == [100, 1000]
     found = growth.commands(PAGE.read_text(encoding="utf-8"))
     assert [one.name for one in found] == ["h2h plan", "h2h status", "h2h report"]
@@ -90,8 +91,9 @@ def test_every_panel_is_drawn_with_its_exponents(growth: ModuleType) -> None:
     ]
     members, runs = growth.drawn(curves).axes
     assert [members.get_title(loc="left"), runs.get_title(loc="left")] == [
-        growth.PANELS["members"], growth.PANELS["runs"],
-    ]  # fmt: skip
+        growth.PANELS["members"],
+        growth.PANELS["runs"],
+    ]
     words = [text.get_text() for text in members.get_legend().get_texts()]
     assert words == ["small\nexponent 1.00 ± 0.00", "large\nexponent 1.00 ± 0.00"]
     assert (members.get_xscale(), members.get_yscale()) == ("log", "log")

@@ -15,18 +15,18 @@ from typing import Any
 
 import pytest
 
-from headtohead import plugins
 from headtohead.analysis import sentences
 from headtohead.analysis.contrasts import Family
-from headtohead.analysis.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
-from headtohead.analysis.figures.strip import drawn
-from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import analyse
-from headtohead.experiment.loading import load_file
-from headtohead.experiment.plan import make_plan
-from headtohead.experiment.progress import read_progress
-from headtohead.reporting.content import Content
-from headtohead.reporting.rendering import html_page, markdown_page
+from headtohead.config.loading import load_file
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.registry import current
+from headtohead.report.content import Content
+from headtohead.report.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
+from headtohead.report.figures.strip import drawn
+from headtohead.report.rendering import html_page, markdown_page
+from headtohead.storage.frames import load_frames
+from headtohead.storage.progress import read_progress
 
 MakeStudy = Callable[..., Path]
 
@@ -48,7 +48,7 @@ def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plan(file: Path) -> None:
-    made = make_plan(load_file(file), plugins.current(), file.parent / "runs")
+    made = make_plan(load_file(file), current(), file.parent / "runs")
     assert made.remaining == []
 
 
@@ -85,9 +85,7 @@ def test_the_time_of_a_run_does_not_grow_with_their_number(
     assert min(seconds[large]) < 4 * ALLOWED * min(seconds[small]), seconds
 
 
-@pytest.mark.parametrize(
-    ("work", "most"), [(plan, 3), (status, 1), (report, 8)], ids=["plan", "status", "report"]
-)
+@pytest.mark.parametrize(("work", "most"), [(plan, 3), (status, 1), (report, 8)], ids=["plan", "status", "report"])
 def test_every_record_is_read_and_every_folder_listed_once(
     work: Callable[[Path], None], most: int, studies: tuple[Path, Path]
 ) -> None:
@@ -95,8 +93,11 @@ def test_every_record_is_read_and_every_folder_listed_once(
     runs = {path for path in opened if path.parent.parent.name == "large"}
     assert len(runs) <= most * 400
     # a report looks into the translations and maps of few runs a second time
-    again = [path for path, times in opened.items() if times > 1 and path.name != "probes.json"
-             and (path.suffix == ".json" or path.is_dir())]  # fmt: skip
+    again = [
+        path
+        for path, times in opened.items()
+        if times > 1 and path.name != "probes.json" and (path.suffix == ".json" or path.is_dir())
+    ]
     assert again == []
 
 
@@ -157,9 +158,7 @@ def _held_by(file: str) -> int:
 
 
 def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path, Path]) -> None:
-    small, large = (
-        Content(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies
-    )
+    small, large = (Content(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
     assert small.parts == {}
     found = large.parts
     rows = len(drawn(large.analysis))

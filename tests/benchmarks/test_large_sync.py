@@ -48,9 +48,7 @@ def test_a_sync_killed_midway_goes_on_where_it_was(
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("large")
     assert experiment is not None
-    found = {
-        run.data.tags["h2h.key"]: run for run in client.search_runs([experiment.experiment_id])
-    }
+    found = {run.data.tags["h2h.key"]: run for run in client.search_runs([experiment.experiment_id])}
     study = read_study(folder)
     assert len(client.search_runs([experiment.experiment_id])) == len(found) == RUNS
     assert set(found) == {run.key for run in study.runs()}

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from headtohead.experiment.stacking import digest
 from headtohead.model.members import shape
-from headtohead.plugins import current
+from headtohead.planning.stacking import digest
+from headtohead.plugins.registry import current
 
 
 @pytest.fixture(scope="module")

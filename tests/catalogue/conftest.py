@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from headtohead.catalogue.__main__ import built_in_and
-from headtohead.catalogue.content import Section
-from headtohead.catalogue.writing import files_of
+from headtohead.tools.catalogue.__main__ import built_in_and
+from headtohead.tools.catalogue.content import Section
+from headtohead.tools.catalogue.writing import files_of
 
 
 @pytest.fixture(scope="session")

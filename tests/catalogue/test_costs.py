@@ -7,7 +7,13 @@ from fractions import Fraction
 import pytest
 import torch
 
-from headtohead.catalogue.costs import (
+from headtohead.config.resolve import resolve
+from headtohead.errors import HeadToHeadError
+from headtohead.model.counting import count
+from headtohead.plugins.positional import BuildContext
+from headtohead.plugins.registry import current, load_registry
+from headtohead.schema.config import ModelConfig
+from headtohead.tools.catalogue.costs import (
     attention_costs,
     attention_operations,
     attention_weights,
@@ -15,48 +21,42 @@ from headtohead.catalogue.costs import (
     positional_operations,
     positional_weights,
 )
-from headtohead.catalogue.forms import Form, find_forms
-from headtohead.errors import HeadToHeadError
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import ModelConfig
-from headtohead.families.positional import BuildContext
-from headtohead.model.counting import count
-from headtohead.plugins import current, load_registry
+from headtohead.tools.catalogue.forms import Form, find_forms
 
 BUILT_IN = [one for one in load_registry().all() if one.distribution == "headtohead"]
 ATTENTIONS = [one.name for one in BUILT_IN if one.family == "attention"]
 POSITIONALS = [one.name for one in BUILT_IN if one.family == "positional"]
 ELSEWHERE = (
-    {"d": 120, "h": 10, "L": 5, "n": 9}, {"d": 240, "h": 20, "L": 6, "n": 13},
+    {"d": 120, "h": 10, "L": 5, "n": 9},
+    {"d": 240, "h": 20, "L": 6, "n": 13},
     {"d": 96, "h": 12, "L": 7, "n": 21},
-)  # fmt: skip
+)
 
 ATTENTION_FORMS = {
     "split-heads": ("4d²", "4d", "4n²d + 8nd²"),
     "independent-heads": ("4d²h", "3dh + d", "4n²dh + 8nd²h"),
     "single-head": ("4d²", "4d", "4n²d + 8nd²"),
-    "grouped-query": (
-        "2d² + 2d²·kv_heads/h", "2d + 2d·kv_heads/h", "4n²d + 4nd² + 4nd²·kv_heads/h"
-    ),
+    "grouped-query": ("2d² + 2d²·kv_heads/h", "2d + 2d·kv_heads/h", "4n²d + 4nd² + 4nd²·kv_heads/h"),
     "multi-query": ("2d² + 2d²/h", "2d + 2d/h", "4n²d + 4nd² + 4nd²/h"),
     "qk-norm": ("4d² + h", "4d", "4n²d + 8nd²"),
     "talking-heads": ("4d² + 2h²", "4d", "4n²h² + 4n²d + 8nd²"),
     "sigmoid": ("4d²", "4d", "4n²d + 8nd²"),
     "embedding-softmax": ("0", "0", "2d³"),
-}  # fmt: skip
+}
 POSITIONAL_FORMS = {
-    "none": ("0", "0"), "sinusoidal": ("0", "0"), "alibi": ("0", "0"), "rotary": ("0", "0"),
-    "learned": ("d·max_length", "0"), "t5-relative": ("h·buckets", "0"),
-}  # fmt: skip
+    "none": ("0", "0"),
+    "sinusoidal": ("0", "0"),
+    "alibi": ("0", "0"),
+    "rotary": ("0", "0"),
+    "learned": ("d·max_length", "0"),
+    "t5-relative": ("h·buckets", "0"),
+}
 
 
 @pytest.mark.parametrize("name", ATTENTION_FORMS)
 def test_an_attention_costs_what_its_mathematics_says(name: str) -> None:
     found = attention_costs(current().attention(name), "decoder")
-    assert (
-        tuple(map(str, (found.parameters, found.biases, found.operations)))
-        == (ATTENTION_FORMS[name])
-    )
+    assert tuple(map(str, (found.parameters, found.biases, found.operations))) == (ATTENTION_FORMS[name])
 
 
 @pytest.mark.parametrize("name", POSITIONAL_FORMS)
@@ -110,9 +110,8 @@ def test_the_forms_of_an_encoding_equal_counts_and_its_own_count_at_other_sizes(
         style = current().attention("split-heads")
         model = ModelConfig(d_model=sizes["d"], heads=sizes["h"])
         context = BuildContext(
-            "decoder", sizes["L"], sizes["d"], style.geometry(style.Options(), model),
-            [torch.Generator()],
-        )  # fmt: skip
+            "decoder", sizes["L"], sizes["d"], style.geometry(style.Options(), model), [torch.Generator()]
+        )
         assert encoding.parameter_count(options, context) == weights
 
 
@@ -144,9 +143,8 @@ def test_a_count_that_is_no_polynomial_has_no_form() -> None:
 def test_one_wrong_count_is_enough_to_have_no_form() -> None:
     samples = [{"d": 2 * one + 3} for one in range(11)]
     found = find_forms(
-        lambda sizes: (3 * sizes["d"] ** 2 + 1, sizes["d"] + (sizes["d"] == 21)),
-        {"d": (0, 1, 2)}, samples,
-    )  # fmt: skip
+        lambda sizes: (3 * sizes["d"] ** 2 + 1, sizes["d"] + (sizes["d"] == 21)), {"d": (0, 1, 2)}, samples
+    )
     assert str(found[0]) == "3d² + 1"
     assert found[1] is None
 

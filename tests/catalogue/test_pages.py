@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.catalogue.content import FAMILIES, Section
-from headtohead.catalogue.writing import same_picture, stale, write
-from headtohead.plugins import load_registry
+from headtohead.plugins.registry import load_registry
+from headtohead.tools.catalogue.content import FAMILIES, Section
+from headtohead.tools.catalogue.writing import same_picture, stale, write
 
 DOCS = Path(__file__).parents[2] / "docs" / "catalogue"
 SHOWN = [
@@ -45,9 +45,7 @@ def test_the_pages_link_every_entry(files: Mapping[str, str], family: str) -> No
             assert f'id="{family}-{name}"' in files["index.html"]
 
 
-def test_every_picture_that_a_page_shows_is_written_and_the_other_way_round(
-    files: Mapping[str, str],
-) -> None:
+def test_every_picture_that_a_page_shows_is_written_and_the_other_way_round(files: Mapping[str, str]) -> None:
     shown = {
         name
         for page, text in files.items()
@@ -101,23 +99,21 @@ def test_the_html_page_fetches_nothing(files: Mapping[str, str]) -> None:
     assert targets <= set(re.findall(r'id="([^"]+)"', page))
 
 
-def test_a_page_or_picture_that_is_not_current_is_told(
-    files: Mapping[str, str], tmp_path: Path
-) -> None:
+def test_a_page_or_picture_that_is_not_current_is_told(files: Mapping[str, str], tmp_path: Path) -> None:
     write(tmp_path, files)
     assert list(stale(tmp_path, files)) == []
     page = tmp_path / "positional.md"
     page.write_text(page.read_text("utf-8").replace("alibi", "alibbi"), "utf-8")
     picture = tmp_path / "pictures" / "positional-alibi-1.svg"
-    picture.write_text(
-        picture.read_text("utf-8").replace('"#ffffff" d="', '"#d55e00" d="'), "utf-8"
-    )
+    picture.write_text(picture.read_text("utf-8").replace('"#ffffff" d="', '"#d55e00" d="'), "utf-8")
     (tmp_path / "pictures" / "masking-causal.svg").unlink()
     (tmp_path / "pictures" / "gone.svg").write_text("", "utf-8")
     assert set(stale(tmp_path, files)) == {
-        "positional.md", "pictures/positional-alibi-1.svg", "pictures/masking-causal.svg",
+        "positional.md",
+        "pictures/positional-alibi-1.svg",
+        "pictures/masking-causal.svg",
         "pictures/gone.svg",
-    }  # fmt: skip
+    }
     write(tmp_path, files)
     assert list(stale(tmp_path, files)) == []
 

@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from headtohead.catalogue.attention_pictures import attention_panels
-from headtohead.catalogue.masking_pictures import masking_panels
-from headtohead.catalogue.panels import Heads, Heat, Lines, Words
-from headtohead.catalogue.positional_pictures import kernel, positional_panels
-from headtohead.catalogue.small import D_MODEL, HEADS, TIME, build_positional
-from headtohead.catalogue.svg import HIDDEN, Scale, cells, number
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
+from headtohead.tools.catalogue.attention_pictures import attention_panels
+from headtohead.tools.catalogue.masking_pictures import masking_panels
+from headtohead.tools.catalogue.panels import Heads, Heat, Lines, Words
+from headtohead.tools.catalogue.positional_pictures import kernel, positional_panels
+from headtohead.tools.catalogue.small import D_MODEL, HEADS, TIME, build_positional
+from headtohead.tools.catalogue.svg import HIDDEN, Scale, cells, number
 
 
 def kernel_of(name: str, role: str = "encoder") -> torch.Tensor:
@@ -55,8 +55,7 @@ def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
 
 
 def test_the_decoder_hides_what_its_mask_hides_and_the_encoder_nothing() -> None:
-    heats = {panel.title: panel for panel in positional_panels("alibi", current())
-             if isinstance(panel, Heat)}  # fmt: skip
+    heats = {panel.title: panel for panel in positional_panels("alibi", current()) if isinstance(panel, Heat)}
     decoder = heats["decoder: added to scores"].maps[0][1]
     encoder = heats["encoder: added to scores"].maps[0][1]
     assert all((decoder[i][j] is None) == (j > i) for i in range(TIME) for j in range(TIME))
@@ -81,8 +80,10 @@ def test_a_mask_is_shown_as_it_is_with_its_padding() -> None:
         for j, value in enumerate(row):
             assert (value is not None) == (j <= i and j < 13)
     assert [panel.title for panel in (encoder, decoder, cross)] == [
-        "encoder, if named there", "decoder", "cross-attention, if named there",
-    ]  # fmt: skip
+        "encoder, if named there",
+        "decoder",
+        "cross-attention, if named there",
+    ]
 
 
 def test_weights_of_a_picture_are_those_of_its_style() -> None:
@@ -111,9 +112,7 @@ def test_heads_are_drawn_to_scale_and_share_colours_with_what_they_read() -> Non
 def test_colours_grow_with_numbers_and_tell_signs_apart() -> None:
     scale = Scale.of([-2.0, 1.0])
     assert (scale.low, scale.high) == (-2.0, 2.0)
-    assert (scale.colour(2.0), scale.colour(-2.0), scale.colour(0.0)) == (
-        "#0072b2", "#d55e00", "#ffffff",
-    )  # fmt: skip
+    assert (scale.colour(2.0), scale.colour(-2.0), scale.colour(0.0)) == ("#0072b2", "#d55e00", "#ffffff")
     assert scale.colour(1.0) == "#80b8d8"
     assert Scale.of([-3.0, 0.0]) == Scale(-3.0, 0.0)
     assert Scale.of([0.0, 0.0]) == Scale(0.0, 1.0)
@@ -128,8 +127,7 @@ def test_cells_stand_in_their_places_and_none_is_hidden() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
-    [(0.0, "0"), (-3.75, "−3.8"), (440.0, "440"), (0.00066, "0.00066"), (0.84, "0.84")],
+    ("value", "shown"), [(0.0, "0"), (-3.75, "−3.8"), (440.0, "440"), (0.00066, "0.00066"), (0.84, "0.84")]
 )
 def test_numbers_are_short(value: float, shown: str) -> None:
     assert number(value) == shown

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.catalogue.__main__ import main
-from headtohead.catalogue.content import Section, sections
-from headtohead.catalogue.writing import files_of
-from headtohead.plugins import load_registry
-from headtohead.scaffold import FAMILIES, write_package
+from headtohead.plugins.registry import load_registry
+from headtohead.tools.catalogue.__main__ import main
+from headtohead.tools.catalogue.content import Section, sections
+from headtohead.tools.catalogue.writing import files_of
+from headtohead.tools.plugin_template import FAMILIES, write_package
 
 ODD = '''
 """Counts that no polynomial gives, a formula that is missing, no docstring of a class."""
@@ -43,20 +43,16 @@ def register_attentions():
 '''
 
 
-def sections_with(
-    path: Path, family: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, Section]:
+def sections_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Section]:
     registry = load_registry([path])
-    monkeypatch.setattr("headtohead.plugins._current", registry)
+    monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     plain = [("positional", "alibi"), ("attention", "linear"), ("masking", "causal")]
     chosen = [registry.find(*one) for one in [*plain, (family, name)]]
     return {one.name: one for one in sections(registry, chosen)}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_new_entry_has_a_section_and_pictures(
-    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]
     found = sections_with(path, family, "my-idea", monkeypatch)
     mine = found["my-idea"]
@@ -78,9 +74,7 @@ def test_a_new_entry_has_a_section_and_pictures(
     assert mine.pictures or mine.pairs
 
 
-def test_an_odd_entry_is_shown_as_far_as_it_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_odd_entry_is_shown_as_far_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.py"
     path.write_text(ODD, "utf-8")
     odd = sections_with(path, "attention", "odd", monkeypatch)["odd"]
@@ -91,12 +85,8 @@ def test_an_odd_entry_is_shown_as_far_as_it_goes(
     assert any('fill="#d55e00"' in svg or "−1" in svg for _, _, svg in odd.pictures)
 
 
-def test_a_plugin_file_that_is_missing_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plugin_file_that_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "nowhere.py"
     assert main([str(tmp_path / "out"), "--plugin", str(missing)]) == 2
-    assert capsys.readouterr().err == (
-        f"headtohead.catalogue: plugin file '{missing}' does not exist\n"
-    )
+    assert capsys.readouterr().err == (f"headtohead.tools.catalogue: plugin file '{missing}' does not exist\n")
     assert not (tmp_path / "out").exists()

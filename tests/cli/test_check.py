@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headtohead import plugins
 from headtohead.cli import main
+from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
 
 NAMES = [one.name for one in INVARIANTS]
@@ -96,7 +96,7 @@ def h2h(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     if "few" not in request.fixturenames:
-        monkeypatch.setattr(plugins, "_current", None)
+        monkeypatch.setattr(plugin_registry, "_current", None)
 
     def h2h(*arguments):
         result = CliRunner().invoke(main, [str(one) for one in arguments])
@@ -109,14 +109,16 @@ def h2h(tmp_path, monkeypatch, request):
 @pytest.fixture
 def few(monkeypatch):
     """Let the registry have a few entries of each family: those that others stand beside."""
-    kept = {"positional": ("none", "alibi", "fire", "sinusoidal"),
-            "attention": ("split-heads", "linear"),
-            "masking": ("padding", "padding-causal")}  # fmt: skip
-    registry = plugins.load_registry()
+    kept = {
+        "positional": ("none", "alibi", "fire", "sinusoidal"),
+        "attention": ("split-heads", "linear"),
+        "masking": ("padding", "padding-causal"),
+    }
+    registry = plugin_registry.load_registry()
     every = dict(registry.entries)
     for family, names in kept.items():
         registry.entries[family] = {name: every[family][name] for name in names}
-    monkeypatch.setattr(plugins, "_current", registry)
+    monkeypatch.setattr(plugin_registry, "_current", registry)
 
     def add(family, name):
         registry.entries[family][name] = every[family][name]
@@ -154,9 +156,7 @@ def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, few):
     assert output.splitlines()[0] == "positional/rotary"
     assert list(found) == NAMES
     assert found["parameter-count"].startswith("holds 0 weights too many or too few")
-    assert found["falls-with-distance"] == (
-        "does not apply - the encoding does not promise to fall with distance"
-    )
+    assert found["falls-with-distance"] == ("does not apply - the encoding does not promise to fall with distance")
     assert "broken" not in output
 
 
@@ -168,9 +168,7 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     outcome, number = found["causality"].split()[:2]
     assert outcome == "broken"
     assert float(number) > 1e-3
-    assert found["causality"].endswith(
-        "expected at most 1e-09: change of logits before a changed target token"
-    )
+    assert found["causality"].endswith("expected at most 1e-09: change of logits before a changed target token")
     shown = output[output.index("smallest example of causality:\n") :].splitlines()[1]
     assert re.fullmatch(
         r"  1 source word, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
@@ -195,8 +193,7 @@ def test_a_file_that_registers_nothing_to_check_is_one_clear_line(h2h, plugin):
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
         2,
-        f"h2h: {path} registers nothing to check; h2h check takes positional, attention, masking "
-        "and recipe entries\n",
+        f"h2h: {path} registers nothing to check; h2h check takes positional, attention, masking and recipe entries\n",
     )
 
 
@@ -205,8 +202,7 @@ def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
         2,
-        f"h2h: plugin '{path}' (file) failed to import: ModuleNotFoundError: "
-        "No module named 'headtohed' (mine.py:1)\n",
+        f"h2h: plugin '{path}' (file) failed to import: ModuleNotFoundError: No module named 'headtohed' (mine.py:1)\n",
     )
 
 
@@ -231,12 +227,11 @@ def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
 
 
 def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
-    assert h2h("check", "--all", "rotary") == (
-        2, "h2h: --all asks of all combinations; leave out names and --set\n",
-    )  # fmt: skip
+    assert h2h("check", "--all", "rotary") == (2, "h2h: --all asks of all combinations; leave out names and --set\n")
     assert h2h("check", "rotary", "--format", "markdown") == (
-        2, "h2h: --format markdown is the page of --all; add --all, or take json\n",
-    )  # fmt: skip
+        2,
+        "h2h: --format markdown is the page of --all; add --all, or take json\n",
+    )
 
 
 @pytest.mark.usefixtures("few")
@@ -251,8 +246,7 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
 def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "unfinished")
     assert code == 1
-    line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1)
-                if "to be done" in text)  # fmt: skip
+    line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
     assert output.count("to be done") == 1  # one error, raised by many invariants
     assert f"\nbroken: ValueError: to be done (mine.py:{line})\n  raised by " in output
     raised = output.partition("  raised by ")[2].splitlines()[0].split(", ")
@@ -267,9 +261,7 @@ def test_json_has_the_error_of_every_invariant(h2h, plugin):
     (record,) = json.loads(h2h(*words)[1])
     errors = [one["error"] for one in record["invariants"] if one["error"] is not None]
     assert len(errors) >= 5
-    assert {re.sub(r":\d+\)", ":N)", one) for one in errors} == {
-        "ValueError: to be done (mine.py:N)"
-    }
+    assert {re.sub(r":\d+\)", ":N)", one) for one in errors} == {"ValueError: to be done (mine.py:N)"}
 
 
 def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
@@ -283,9 +275,7 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
 
 
 def test_positions_by_row_break_what_the_notebook_breaks(h2h):
-    code, output = h2h(
-        "check", "recipe/tatoeba-en-es", "--set", "model.d_model=32", "--set", "model.d_ff=32"
-    )
+    code, output = h2h("check", "recipe/tatoeba-en-es", "--set", "model.d_model=32", "--set", "model.d_ff=32")
     found = rows(output)
     assert code == 0
     for name in ("batch-of-one", "source-order", "source-mirror"):
@@ -327,22 +317,22 @@ def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
     ("arguments", "message"),
     [
         (["rotery"], "unknown name 'rotery'; did you mean 'rotary'?"),
-        (["positional/rotery"], "unknown name 'positional/rotery'; did you mean "
-         "'positional/rotary'?"),
-        (["recipe/slides-en-de"], "unknown name 'recipe/slides-en-de'; did you mean "
-         "'recipe/slides-en-fr'?"),
-        (["toy-grammar"], "dataset/toy-grammar has no invariants; h2h check takes positional, "
-         "attention, masking and recipe entries, for example positional/alibi"),
-        (["rotary", "--set", "model.d_model=8"],
-         "--set changes recipes, and none is checked; name one"),
-        (["recipe/slides-en-fr", "--set", "model.d_modle=8"],
-         "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?"),
-        (["recipe/slides-en-fr", "--set", "model"],
-         "--set model: expected path=value, such as model.d_model=64"),
-        (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], 
-         "file '{cwd}/nope.txt' does not exist"),
+        (["positional/rotery"], "unknown name 'positional/rotery'; did you mean 'positional/rotary'?"),
+        (["recipe/slides-en-de"], "unknown name 'recipe/slides-en-de'; did you mean 'recipe/slides-en-fr'?"),
+        (
+            ["toy-grammar"],
+            "dataset/toy-grammar has no invariants; h2h check takes positional, "
+            "attention, masking and recipe entries, for example positional/alibi",
+        ),
+        (["rotary", "--set", "model.d_model=8"], "--set changes recipes, and none is checked; name one"),
+        (
+            ["recipe/slides-en-fr", "--set", "model.d_modle=8"],
+            "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?",
+        ),
+        (["recipe/slides-en-fr", "--set", "model"], "--set model: expected path=value, such as model.d_model=64"),
+        (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], "file '{cwd}/nope.txt' does not exist"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line_that_says_what_to_type(h2h, arguments, message):
     code, output = h2h("check", *arguments)
     assert (code, output) == (2, f"h2h: {message.replace('{cwd}', os.getcwd())}\n")

@@ -2,10 +2,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from headtohead import plugins
 from headtohead.cli import doctor, main
 from headtohead.data import cache_root
-from headtohead.runs import selftest
+from headtohead.plugins import registry
+from headtohead.training import selftest
 
 
 @pytest.fixture
@@ -13,15 +13,13 @@ def h2h(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr(plugins, "_current", None)
+    monkeypatch.setattr(registry, "_current", None)
 
     def h2h(*arguments):
         result = CliRunner().invoke(main, ["doctor", *arguments])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         lines = dict(line[6:].split(": ", 1) for line in result.output.splitlines())
-        levels = {
-            line[6:].split(": ", 1)[0]: line[:4].strip() for line in result.output.splitlines()
-        }
+        levels = {line[6:].split(": ", 1)[0]: line[:4].strip() for line in result.output.splitlines()}
         return result.exit_code, levels, lines
 
     return h2h
@@ -30,9 +28,7 @@ def h2h(tmp_path, monkeypatch):
 def test_a_sound_installation_passes(h2h, tmp_path):
     code, levels, lines = h2h()
     assert code == 0
-    assert {
-        "python", "packages", "cpu", "backends", "plugins", "runs folder", "data cache", "mlflow",
-    } <= set(levels)  # fmt: skip
+    assert {"python", "packages", "cpu", "backends", "plugins", "runs folder", "data cache", "mlflow"} <= set(levels)
     assert "torch" in lines["packages"]
     assert lines["mlflow"] == f"'{tmp_path / 'mlflow.db'}' will be created by the first run"
 
@@ -110,9 +106,7 @@ def test_a_package_that_is_absent_fails(h2h, monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda _: ["no-such-package-here>=1"])
     code, levels, lines = h2h()
     assert (code, levels["no-such-package-here"]) == (1, "fail")
-    assert lines["no-such-package-here"] == (
-        "not installed; type pip install 'no-such-package-here>=1'"
-    )
+    assert lines["no-such-package-here"] == ("not installed; type pip install 'no-such-package-here>=1'")
 
 
 def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch):

@@ -21,9 +21,7 @@ print("the interpreter went on")
 def ended(words: list[str], setting: str = "") -> subprocess.CompletedProcess[str]:
     code = PREPARED.format(setting=setting, words=words)
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=buffered
-    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=buffered)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["nonsense"], 2)])

@@ -23,21 +23,24 @@ STUDY = {
     "published": {
         "source": "Michel et al. 2019",
         "claims": [
-            {"says": "Cross-attention loses most.", "variant": {},
-             "metric": "heads/cross/only-one/loss",
-             "against_metric": "heads/encoder/only-one/loss",
-             "published": {"where": "table 2"}, "expect": "higher"},
+            {
+                "says": "Cross-attention loses most.",
+                "variant": {},
+                "metric": "heads/cross/only-one/loss",
+                "against_metric": "heads/encoder/only-one/loss",
+                "published": {"where": "table 2"},
+                "expect": "higher",
+            }
         ],
     },
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("heads")
     (made / "tiny.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    done = call(made, "run", str(made / "tiny.yaml"), "--no-tracking", "--reports",
-                str(made / "reports"))  # fmt: skip
+    done = call(made, "run", str(made / "tiny.yaml"), "--no-tracking", "--reports", str(made / "reports"))
     assert done.exit_code == 0, done.output
     return made
 
@@ -66,9 +69,7 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
     picture = (folder / "reports" / "tiny" / "figures" / "heads.svg").read_text()
     assert picture.count("without this head, seed") == 2 * 3 * 2
     assert picture.count("with this head alone, seed") == 2 * 3 * 2
-    assert {f"{one['role']} {one['layer']}" for one in written[0]["heads"]} == {
-        "encoder 0", "decoder 0", "cross 0",
-    }  # fmt: skip
+    assert {f"{one['role']} {one['layer']}" for one in written[0]["heads"]} == {"encoder 0", "decoder 0", "cross 0"}
     assert "cross-attention, layer 0" in picture
     assert "layer 1" not in picture
     for record in written:
@@ -97,13 +98,13 @@ def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twi
 def test_what_has_no_finished_run_is_bad_input(folder):
     planned = folder / "runs" / "planned"
     planned.mkdir()
-    (planned / "experiment.json").write_text(json.dumps(
-        {"name": "planned", "question": "Which?", "variants": [], "runs": []}))  # fmt: skip
+    (planned / "experiment.json").write_text(
+        json.dumps({"name": "planned", "question": "Which?", "variants": [], "runs": []})
+    )
     done = call(folder, "heads", "planned")
     assert done.exit_code == 2
     assert done.output == (
-        "h2h: no run of 'planned' is done; heads are masked in trained models; start with "
-        "h2h run FILE\n"
+        "h2h: no run of 'planned' is done; heads are masked in trained models; start with h2h run FILE\n"
     )
     unknown = call(folder, "heads", "nothing")
     assert unknown.exit_code == 2
@@ -115,8 +116,8 @@ def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
     from dataclasses import replace
 
     from headtohead.errors import HeadToHeadError
-    from headtohead.runs.heads import _measured
-    from headtohead.runs.loaded import load
+    from headtohead.execution.loaded import load
+    from headtohead.tools.head_ablation import _measured
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")

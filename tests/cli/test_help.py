@@ -51,9 +51,7 @@ def test_the_generated_page_is_current(name: str) -> None:
     assert written == PAGES[name](), f"docs/{name} is not current; type make docs"
 
 
-def test_a_page_that_is_not_current_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_page_that_is_not_current_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert make_pages([str(tmp_path)]) == 0
     assert make_pages([str(tmp_path), "--check"]) == 0
     page = tmp_path / "plugins.md"

@@ -21,9 +21,7 @@ def loaded_by(*arguments: str) -> set[str]:
         "main(sys.argv[1:], standalone_mode=False)\n"
         "print('\\n', *sys.modules)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines()[-1].split())
 
 

@@ -14,10 +14,19 @@ import pytest
 Completed = subprocess.CompletedProcess[str]
 Call = Callable[..., Completed]
 SMALL = (
-    "--only", "positions-fixed-or-learned", "--seeds", "2",
-    "--set", "train.steps=2", "--set", "train.warmup_steps=0",
-    "--set", "data.size=60", "--set", "evaluate.test_limit=2",
-)  # fmt: skip
+    "--only",
+    "positions-fixed-or-learned",
+    "--seeds",
+    "2",
+    "--set",
+    "train.steps=2",
+    "--set",
+    "train.warmup_steps=0",
+    "--set",
+    "data.size=60",
+    "--set",
+    "evaluate.test_limit=2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +50,10 @@ def finished(folder: Path) -> dict[str, int]:
     return {str(file.relative_to(folder)): file.stat().st_mtime_ns for file in files}
 
 
-def test_the_last_line_is_the_page_and_the_exit_code_is_0(
-    folder: Path, call: Call, first: Completed
-) -> None:
+def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Call, first: Completed) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
     lines = first.stdout.splitlines()
-    assert lines[0] == (
-        "positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?"
-    )
+    assert lines[0] == ("positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?")
     assert lines[-1] == "reports/notebooks/index.html"
     page = (folder / lines[-1]).read_text(encoding="utf-8")
     assert page.count('<article class="row"') == 5
@@ -87,9 +92,7 @@ def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed
     assert after[lost] != before[lost]
 
 
-def test_options_that_would_replace_the_results_need_a_name(
-    folder: Path, call: Call, first: Completed
-) -> None:
+def test_options_that_would_replace_the_results_need_a_name(folder: Path, call: Call, first: Completed) -> None:
     before = finished(folder)
     refused = call(*SMALL, "--set", "train.steps=1", "--seeds", "1")
     assert refused.returncode == 2
@@ -106,23 +109,20 @@ def test_options_that_would_replace_the_results_need_a_name(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--data-file", "nowhere.tsv"],
-         "h2h: --data-file 'nowhere.tsv' does not exist; name a file of pairs\n"),
-        (["--only", "heads-split-or-independant"],
-         "h2h: unknown experiment 'heads-split-or-independant'; did you mean "
-         "'heads-split-or-independent'?\n"),
-        (["--set", "nonsense"],
-         "h2h: --set nonsense: expected path=value, such as model.d_model=64\n"),
+        (["--data-file", "nowhere.tsv"], "h2h: --data-file 'nowhere.tsv' does not exist; name a file of pairs\n"),
+        (
+            ["--only", "heads-split-or-independant"],
+            "h2h: unknown experiment 'heads-split-or-independant'; did you mean 'heads-split-or-independent'?\n",
+        ),
+        (["--set", "nonsense"], "h2h: --set nonsense: expected path=value, such as model.d_model=64\n"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(call: Call, arguments: list[str], line: str) -> None:
     done = call(*arguments)
     assert (done.returncode, done.stderr) == (2, line)
 
 
-def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(
-    folder: Path, call: Call, first: Completed
-) -> None:
+def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(folder: Path, call: Call, first: Completed) -> None:
     lost = sorted(finished(folder))[-1]
     (folder / lost).unlink()
     status = (folder / lost).with_name("status.json")

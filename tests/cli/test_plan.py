@@ -4,8 +4,8 @@ import textwrap
 import pytest
 from click.testing import CliRunner
 
-from headtohead import plugins
 from headtohead.cli import main
+from headtohead.plugins import registry
 
 SMALL = """
 question: Does order matter?
@@ -31,7 +31,7 @@ def h2h(tmp_path, monkeypatch, cache):
     """Run a command in an empty folder with a registry of its own; return exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(cache))
-    monkeypatch.setattr(plugins, "_current", None)
+    monkeypatch.setattr(registry, "_current", None)
 
     def h2h(*arguments):
         result = CliRunner().invoke(main, [str(one) for one in arguments])
@@ -62,8 +62,7 @@ def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
     assert baseline.endswith(" 16 8 fused")
     assert "none-masking.decoder-causal: twice the same (exclude)" in lines
     assert any(
-        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding")
-        for line in lines
+        line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding") for line in lines
     )
     assert any("seeds detect" in line for line in lines)
 
@@ -108,19 +107,22 @@ def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("none]", "nowhere]"),
-         "h2h: {file}:9: design[0].product.positional[1]: unknown positional 'nowhere'"),
-        (("d_model: 8", "d_modl: 8"),
-         "h2h: {file}:5: base.model.d_modl: unknown field 'd_modl'; did you mean 'd_model'?"),
-        (("d_model: 8", "d_model: wide"),
-         "h2h: {file}:5: base.model.d_model: expected a whole number, got 'wide'"),
-        (("heads: 2", "heads: 3"),
-         "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, "
-         "got 8 and 3"),
-        (("positional: sinusoidal", "positional: {name: learned, max_length: 3}"),
-         "h2h: {file}:7: baseline: a source of "),
+        (("none]", "nowhere]"), "h2h: {file}:9: design[0].product.positional[1]: unknown positional 'nowhere'"),
+        (
+            ("d_model: 8", "d_modl: 8"),
+            "h2h: {file}:5: base.model.d_modl: unknown field 'd_modl'; did you mean 'd_model'?",
+        ),
+        (("d_model: 8", "d_model: wide"), "h2h: {file}:5: base.model.d_model: expected a whole number, got 'wide'"),
+        (
+            ("heads: 2", "heads: 3"),
+            "h2h: {file}:7: baseline: split-heads needs d_model to be a multiple of heads, got 8 and 3",
+        ),
+        (
+            ("positional: sinusoidal", "positional: {name: learned, max_length: 3}"),
+            "h2h: {file}:7: baseline: a source of ",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line_and_exit_code_2(h2h, experiment, change, message):
     experiment.write_text(SMALL.replace(*change))
     code, output = h2h("plan", experiment)

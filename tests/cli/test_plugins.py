@@ -6,14 +6,14 @@ import textwrap
 import pytest
 from click.testing import CliRunner
 
-from headtohead import plugins
 from headtohead.cli import main
+from headtohead.plugins import registry
 
 
 @pytest.fixture
 def h2h(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plugins, "_current", None)
+    monkeypatch.setattr(registry, "_current", None)
 
     def h2h(*arguments):
         result = CliRunner().invoke(main, [str(one) for one in arguments])
@@ -60,8 +60,8 @@ def test_every_entry_is_listed_with_its_origin(h2h):
     code, output = h2h("plugins")
     assert code == 0
     rows = output.splitlines()[1:]
-    assert len(rows) == len(list(plugins.current().all()))
-    for found, row in zip(plugins.current().all(), rows, strict=True):
+    assert len(rows) == len(list(registry.current().all()))
+    for found, row in zip(registry.current().all(), rows, strict=True):
         assert row.split()[:2] == [found.family, found.name]
         assert row.endswith(f"{found.module} ({found.distribution} {found.version})")
         assert found.entry.summary()
@@ -75,9 +75,7 @@ def test_one_entry_is_described_with_its_options(h2h):
     assert lines[0] == "learned (positional)"
     assert any("Gehring" in line for line in lines)
     assert "as a bare name it means 'none' in cross" in lines
-    assert (
-        "max_length whole number ≥ 1 128 positions in the table, boundary tokens counted" in lines
-    )
+    assert "max_length whole number ≥ 1 128 positions in the table, boundary tokens counted" in lines
 
 
 def test_a_name_of_two_families_describes_both(h2h):
@@ -89,9 +87,7 @@ def test_a_name_of_two_families_describes_both(h2h):
 
 
 def test_an_unknown_plugin_suggests_the_nearest(h2h):
-    assert h2h("plugins", "rotery") == (
-        2, "h2h: unknown plugin 'rotery'; did you mean 'rotary'?\n",
-    )  # fmt: skip
+    assert h2h("plugins", "rotery") == (2, "h2h: unknown plugin 'rotery'; did you mean 'rotary'?\n")
 
 
 def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
@@ -106,19 +102,25 @@ def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
     [
         ("1 / 0", "plugin 'mine.py' (file) failed to import: ZeroDivisionError: division by zero"),
         ("def broken(:", "plugin 'mine.py' (file) failed to import: SyntaxError: "),
-        (GOOD.replace('"mine"', '"rotary"'),
-         "two plugins register positional 'rotary': headtohead_plugins.positional.rotary "
-         "(headtohead) and mine.py (file); rename one of them"),
-        (GOOD.replace("register_positionals", "register_positional"),
-         "plugin 'mine.py' (file): unknown hook 'register_positional'; "
-         "did you mean 'register_positionals'?"),
-        (GOOD.replace('return {"mine": Mine}', "return Mine"),
-         "plugin 'mine.py' (file): register_positionals returned type; "
-         "expected a mapping from name to class"),
-        (GOOD.replace('return {"mine": Mine}', "raise ValueError('no')"),
-         "plugin 'mine.py' (file): register_positionals raised ValueError: no"),
+        (
+            GOOD.replace('"mine"', '"rotary"'),
+            "two plugins register positional 'rotary': headtohead_plugins.positional.rotary "
+            "(headtohead) and mine.py (file); rename one of them",
+        ),
+        (
+            GOOD.replace("register_positionals", "register_positional"),
+            "plugin 'mine.py' (file): unknown hook 'register_positional'; did you mean 'register_positionals'?",
+        ),
+        (
+            GOOD.replace('return {"mine": Mine}', "return Mine"),
+            "plugin 'mine.py' (file): register_positionals returned type; expected a mapping from name to class",
+        ),
+        (
+            GOOD.replace('return {"mine": Mine}', "raise ValueError('no')"),
+            "plugin 'mine.py' (file): register_positionals raised ValueError: no",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_broken_plugin_is_one_line_that_names_it(h2h, plugin, text, message):
     code, output = h2h("plugins", "--plugin", plugin(text))
     assert code == 2
@@ -127,9 +129,7 @@ def test_a_broken_plugin_is_one_line_that_names_it(h2h, plugin, text, message):
 
 
 def test_a_missing_plugin_file_is_named(h2h):
-    assert h2h("plugins", "--plugin", "nope.py") == (
-        2, "h2h: plugin file 'nope.py' does not exist\n",
-    )  # fmt: skip
+    assert h2h("plugins", "--plugin", "nope.py") == (2, "h2h: plugin file 'nope.py' does not exist\n")
 
 
 def test_the_list_imports_neither_mlflow_nor_pandas():

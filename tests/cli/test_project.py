@@ -17,13 +17,12 @@ H2h = Callable[..., object]
 TINY = {
     "question": "Where are its runs?",
     "base": {
-        "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": "../data/pairs.tsv",
-                 "valid": 10, "test": 10},
+        "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": "../data/pairs.tsv", "valid": 10, "test": 10},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
         "train": {"steps": 2, "batch_tokens": 128, "lr": 0.005},
     },
     "seeds": 1,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,17 +34,14 @@ def project(tmp_path_factory: pytest.TempPathFactory, h2h_here) -> Path:
     rows = (f"word{i} word{i % 7}\tpalabra{i} palabra{i % 7}\n" for i in range(60))
     (root / "data" / "pairs.tsv").write_text("".join(rows), "utf-8")
     (root / "experiments" / "tiny.yaml").write_text(yaml.safe_dump(TINY), "utf-8")
-    done = h2h_here(root, "run", "experiments/tiny.yaml", "--no-tracking",
-                    H2H_CACHE=str(root / "cache"))  # fmt: skip
+    done = h2h_here(root, "run", "experiments/tiny.yaml", "--no-tracking", H2H_CACHE=str(root / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "report: reports/tiny/index.html"
     return root
 
 
 @pytest.mark.parametrize("where", ["outside", "elsewhere/deep", "experiments"])
-def test_every_command_finds_the_runs_from_any_folder(
-    project: Path, tmp_path: Path, h2h_here, where: str
-) -> None:
+def test_every_command_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, h2h_here, where: str) -> None:
     folder = tmp_path if where == "outside" else project / where
     file = os.path.relpath(project / "experiments" / "tiny.yaml", folder)
     environment = {"H2H_CACHE": str(project / "cache")}
@@ -65,9 +61,7 @@ def test_every_command_finds_the_runs_from_any_folder(
     assert {path.name for path in (project / "experiments").iterdir()} == {"tiny.yaml"}
 
 
-def test_a_name_is_looked_up_in_the_project_of_the_working_directory(
-    project: Path, h2h_here
-) -> None:
+def test_a_name_is_looked_up_in_the_project_of_the_working_directory(project: Path, h2h_here) -> None:
     deep = project / "elsewhere" / "deep"
     assert "1 runs: 1 DONE" in h2h_here(deep, "status", "tiny").stdout
     run = next((project / "runs" / "tiny").glob("*-s1-*")).name
@@ -75,9 +69,7 @@ def test_a_name_is_looked_up_in_the_project_of_the_working_directory(
     assert done.returncode == 0, done.stderr
 
 
-def test_python_finds_the_runs_from_any_folder(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = project / "experiments" / "tiny.yaml"
     monkeypatch.setenv("H2H_CACHE", str(project / "cache"))
     monkeypatch.chdir(tmp_path)
@@ -102,9 +94,7 @@ def test_a_run_is_loaded_in_a_working_directory_that_has_no_such_data(
     assert h2h.load(run).translate(["word1"])
 
 
-def test_a_path_on_the_command_line_starts_at_the_working_directory(
-    project: Path, tmp_path: Path, h2h_here
-) -> None:
+def test_a_path_on_the_command_line_starts_at_the_working_directory(project: Path, tmp_path: Path, h2h_here) -> None:
     (tmp_path / "other.tsv").write_bytes((project / "data" / "pairs.tsv").read_bytes())
     file = str(project / "experiments" / "tiny.yaml")
     words = ("plan", file, "--set", "data.file=other.tsv", "--format", "json")
@@ -114,9 +104,7 @@ def test_a_path_on_the_command_line_starts_at_the_working_directory(
     assert variant["config"]["data"]["options"]["file"] == str(tmp_path / "other.tsv")
 
 
-def test_the_options_override_where_runs_and_reports_are(
-    project: Path, tmp_path: Path, h2h_here
-) -> None:
+def test_the_options_override_where_runs_and_reports_are(project: Path, tmp_path: Path, h2h_here) -> None:
     file = str(project / "experiments" / "tiny.yaml")
     environment = {"H2H_CACHE": str(project / "cache")}
     planned = h2h_here(tmp_path, "plan", file, "--runs", "mine/runs", **environment)
@@ -129,9 +117,7 @@ def test_the_options_override_where_runs_and_reports_are(
     assert "there/tiny/index.html" in h2h_here(tmp_path, "report", file, H2H_REPORTS="there").stdout
 
 
-def test_a_record_names_its_file_from_the_project_root(
-    project: Path, tmp_path: Path, h2h_here
-) -> None:
+def test_a_record_names_its_file_from_the_project_root(project: Path, tmp_path: Path, h2h_here) -> None:
     file = os.path.relpath(project / "experiments" / "tiny.yaml", tmp_path)
     words = ("plan", file, "--format", "json")
     done = h2h_here(tmp_path, *words, H2H_CACHE=str(project / "cache"))

@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from headtohead.cli import main
-from headtohead.runs.leases import Lease
+from headtohead.storage.leases import Lease
 
 
 @pytest.fixture
@@ -24,10 +24,11 @@ def study(tmp_path, monkeypatch):
         (folder / directory / "status.json").write_text(json.dumps(status))
         runs.append({"variant": variant, "seed": seed, "directory": directory})
     content = {
-        "name": "study", "question": "Which?", "runs": runs,
-        "variants": [{"slug": "a", "equal_to": None}, {"slug": "b", "equal_to": None},
-                     {"slug": "c", "equal_to": "a"}],
-    }  # fmt: skip
+        "name": "study",
+        "question": "Which?",
+        "runs": runs,
+        "variants": [{"slug": "a", "equal_to": None}, {"slug": "b", "equal_to": None}, {"slug": "c", "equal_to": "a"}],
+    }
     (folder / "experiment.json").write_text(json.dumps(content))
     with Lease(folder / "b-s1-00000000"):
         yield

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from headtohead import HeadToHeadError
-from headtohead.experiment.schema import BeamConfig
-from headtohead.runs.loaded import load
+from headtohead.execution.loaded import load
+from headtohead.schema.config import BeamConfig
 
 STUDY = {
     "question": "Does a beam help?",
@@ -83,10 +83,7 @@ def test_the_report_says_how_each_way_of_decoding_went(folder):
 
 def test_a_run_is_scored_on_what_its_beam_writes(run_of):
     greedy, beam = run_of("greedy"), run_of("beam")
-    sources = [
-        row.split("\t")[0]
-        for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]
-    ]
+    sources = [row.split("\t")[0] for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]]
     assert load(beam).translate(sources) == hypotheses(beam)
     assert load(greedy).translate(sources) == hypotheses(greedy)
     # Training does not depend on decoding: the other run's beam is this one's.
@@ -106,15 +103,14 @@ def test_a_beam_can_be_asked_for_and_one_hypothesis_is_greedy(translate, run_of)
 
 def test_what_makes_no_sense_is_one_line(translate, run_of):
     alone = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
-    assert (alone.returncode, alone.stderr) == (
-        2, "h2h: --length-penalty is of a beam; type --beam 4 too\n"
-    )  # fmt: skip
+    assert (alone.returncode, alone.stderr) == (2, "h2h: --length-penalty is of a beam; type --beam 4 too\n")
     zeros = run_of("zeros")
     over = translate(str(zeros), "--beam", "4", "she eats")
     assert (over.returncode, over.stderr) == (
-        2, f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
-        "zeros), where there is no beam to search; leave it out\n"
-    )  # fmt: skip
+        2,
+        f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
+        "zeros), where there is no beam to search; leave it out\n",
+    )
     with pytest.raises(HeadToHeadError, match=r"no beam to search"):
         load(zeros).generate([4, 5, 3], BeamConfig())
 

@@ -4,12 +4,7 @@ import pytest
 
 from headtohead.testing import check
 from headtohead.testing.consequences import consequences
-from headtohead.testing.contracts import (
-    AttentionContract,
-    MaskingContract,
-    PositionalContract,
-    VariantContract,
-)
+from headtohead.testing.contracts import AttentionContract, MaskingContract, PositionalContract, VariantContract
 from headtohead.testing.tiny import tiny_config
 
 MODELS = {
@@ -19,9 +14,7 @@ MODELS = {
     "output tied": {"tied": "output"},
     "all tied": {"tied": "all"},
     "no biases": {"bias": False},
-    "gelu, embeddings not scaled, torch's start": {
-        "activation": "gelu", "embedding_scale": "one", "init": "torch",
-    },
+    "gelu, embeddings not scaled, torch's start": {"activation": "gelu", "embedding_scale": "one", "init": "torch"},
     "odd width": {"d_model": 9, "heads": 3},
     "fill -1e9": {"fill": "-1e9"},
     "fill additive": {"fill": "additive"},
@@ -34,9 +27,11 @@ MODELS = {
     "all that can be shared": {"shared": ["feed-forward", "norm"]},
     "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
     "notebook 5's feed-forward": {
-        "decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"], "norm": "post",
+        "decoder_feed_forward": "after-each",
+        "shared": ["norm", "feed-forward"],
+        "norm": "post",
     },
-}  # fmt: skip
+}
 
 
 class TestModels(VariantContract):
@@ -61,8 +56,7 @@ class TestDecoderThatReadsItself(VariantContract):
 
 
 class TestPositionsByRow(VariantContract):
-    @pytest.fixture(params=[BY_ROW, {"encoder": BY_ROW}, {"decoder": BY_ROW}],
-                    ids=["both sides", "encoder", "decoder"])  # fmt: skip
+    @pytest.fixture(params=[BY_ROW, {"encoder": BY_ROW}, {"decoder": BY_ROW}], ids=["both sides", "encoder", "decoder"])
     def config(self, request):
         return tiny_config(request.param)
 
@@ -75,17 +69,11 @@ class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
 
 CONSEQUENCES = {
     "second attention of the decoder": ({"cross": "decoder"}, {"hears-source", "gradients"}),
-    "rows on both sides": (
-        {"positional": BY_ROW}, {"batch-of-one", "source-order", "source-mirror"},
-    ),
+    "rows on both sides": ({"positional": BY_ROW}, {"batch-of-one", "source-order", "source-mirror"}),
     "rows of targets": ({"positional": {"decoder": BY_ROW}}, {"batch-of-one"}),
-    "single precision": (
-        {"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"},
-    ),
-    "mask on embeddings": (
-        {"attention": "embedding-softmax", "norm": "post"}, {"hears-target", "gradients"},
-    ),
-}  # fmt: skip
+    "single precision": ({"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"}),
+    "mask on embeddings": ({"attention": "embedding-softmax", "norm": "post"}, {"hears-target", "gradients"}),
+}
 
 
 @pytest.mark.parametrize(("choices", "expected"), CONSEQUENCES.values(), ids=CONSEQUENCES.keys())
@@ -110,14 +98,13 @@ def test_mask_on_embeddings_lets_earlier_tokens_through_at_a_billionth():
 
 
 MIXED = {
-    "an encoding for each role": {
-        "positional": {"encoder": "rotary", "decoder": "alibi", "cross": "none"}
-    },
+    "an encoding for each role": {"positional": {"encoder": "rotary", "decoder": "alibi", "cross": "none"}},
     "alibi over the source": {"positional": {"cross": "alibi"}},
     "rotary over the source": {"positional": {"cross": "rotary"}},
     "a style for each role": {
         "attention": {
-            "encoder": "single-head", "decoder": "independent-heads",
+            "encoder": "single-head",
+            "decoder": "independent-heads",
             "cross": {"name": "grouped-query", "kv_heads": 1},
         }
     },
@@ -128,7 +115,7 @@ MIXED = {
         "positional": "none",
         "masking": {"encoder": "padding-causal", "decoder": "causal", "cross": "padding"},
     },
-}  # fmt: skip
+}
 
 
 class TestRoles(VariantContract):

@@ -2,15 +2,11 @@
 
 import pytest
 
-from headtohead import plugins
+from headtohead.plugins.registry import current
 from headtohead.testing.contracts import DatasetContract
 
-REGISTRY = plugins.current()
-MADE = sorted(
-    name
-    for name, one in REGISTRY.entries["dataset"].items()
-    if "file" not in one.entry.Options.model_fields
-)
+REGISTRY = current()
+MADE = sorted(name for name, one in REGISTRY.entries["dataset"].items() if "file" not in one.entry.Options.model_fields)
 
 
 class TestMadeDatasets(DatasetContract):

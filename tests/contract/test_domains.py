@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
 
@@ -19,11 +19,10 @@ NOT_APPLYING = {
     ("alibi", "padding-causal"): NO_DRAWS | {"limit"},
     ("alibi", "causal"): NO_DRAWS | HIDDEN_PADDING | {"limit", "source-mirror"},
     ("none", "padding"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
-    ("learned", "none"): NO_DRAWS | CAUSAL | HIDDEN_PADDING
-    | {"falls-with-distance", "joint-shift"},
+    ("learned", "none"): NO_DRAWS | CAUSAL | HIDDEN_PADDING | {"falls-with-distance", "joint-shift"},
     ("shape", "window"): {"falls-with-distance", "joint-shift"},
     ("t5-relative", "prefix"): NO_DRAWS | CAUSAL | {"falls-with-distance", "limit"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("names", NOT_APPLYING, ids="/".join)
@@ -48,18 +47,14 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
 
 @pytest.mark.parametrize("chosen", [{"positional": "learned"}, {"attention": "random"}])
 @pytest.mark.parametrize(
-    ("beside", "said"),
-    [
-        (1, "refuses place {}, which is within its limit"),
-        (-1, "computes place {}, which is beyond"),
-    ],
+    ("beside", "said"), [(1, "refuses place {}, which is within its limit"), (-1, "computes place {}, which is beyond")]
 )
 def test_a_limit_is_neither_too_far_nor_too_near(monkeypatch, chosen, beside, said):
     """A call that raises for another reason is no refusal: the last place within has to work."""
     registry = current()
-    entry = {
-        "positional": registry.positional("learned"), "attention": registry.attention("random"),
-    }[next(iter(chosen))]  # fmt: skip
+    entry = {"positional": registry.positional("learned"), "attention": registry.attention("random")}[
+        next(iter(chosen))
+    ]
     true = entry.limit(entry.Options())
     monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + beside))
     verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))

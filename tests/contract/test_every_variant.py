@@ -9,17 +9,16 @@ import itertools
 
 import pytest
 
-from headtohead import plugins
-from headtohead.evidence.surroundings import by_role, defined
+from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.covering import covering
 from headtohead.testing.invariants import TRAINING
 from headtohead.testing.invariants.parity import FILLS
+from headtohead.tools.pitfalls.surroundings import by_role, defined
 
-REGISTRY = plugins.current()
+REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
-ROLES = ("as its name means", "every role", "the encoder alone", "the decoder alone",
-         "the cross alone")  # fmt: skip
+ROLES = ("as its name means", "every role", "the encoder alone", "the decoder alone", "the cross alone")
 FACTORS = {
     **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
     "fill": list(FILLS),
@@ -67,9 +66,7 @@ def test_no_invariant_is_broken(row):
 
 
 def test_every_two_choices_with_a_meaning_meet():
-    met = {
-        (a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)
-    }
+    met = {(a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)}
     for a, b in itertools.combinations(FAMILIES, 2):
         for one, other in itertools.product(FACTORS[a], FACTORS[b]):
             if has_meaning({a: one, b: other}):

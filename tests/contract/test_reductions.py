@@ -102,10 +102,15 @@ def test_talking_heads_that_say_nothing_are_split_heads():
     def carry(weights):
         names = [
             f"{place}.style.{one}"
-            for place in ("encoder.0.attention", "decoder.0.attention", "decoder.0.cross",
-                          "decoder.1.attention", "decoder.1.cross")
+            for place in (
+                "encoder.0.attention",
+                "decoder.0.attention",
+                "decoder.0.cross",
+                "decoder.1.attention",
+                "decoder.1.cross",
+            )
             for one in ("before", "behind")
-        ]  # fmt: skip
+        ]
         identity = torch.eye(HEADS, dtype=torch.float64).expand(2, -1, -1)
         return {**weights, **dict.fromkeys(names, identity)}
 
@@ -116,10 +121,7 @@ def everywhere(encoding):
     return {"encoder": encoding, "decoder": encoding, "cross": encoding}
 
 
-ZERO = {
-    "t5-relative": {"table"},
-    "shaw-relative": {"on_keys", "on_values", "keys", "of_values"},
-}
+ZERO = {"t5-relative": {"table"}, "shaw-relative": {"on_keys", "on_values", "keys", "of_values"}}
 
 
 @pytest.mark.parametrize("name", ZERO)
@@ -141,8 +143,7 @@ def test_relative_tables_of_zeros_are_no_encoding(name, attention):
 def test_rotary_that_hardly_turns_is_no_encoding():
     slow = {"name": "rotary", "theta": 1e300}
     (first, *rest) = [
-        (turned - plain).abs().max()
-        for turned, plain in ((_turned(slow, pair), _plain(pair)) for pair in range(2))
+        (turned - plain).abs().max() for turned, plain in ((_turned(slow, pair), _plain(pair)) for pair in range(2))
     ]
     assert float(first) > 1e-3  # the first pair always turns by its position
     assert all(float(one) < 1e-9 for one in rest)
@@ -172,29 +173,19 @@ def test_rotary_where_all_stand_in_one_place_is_no_encoding(places):
 
 
 MASKS = {
-    "a window as wide as the sentence": (
-        {"decoder": {"name": "window", "width": 5}}, {"decoder": "padding-causal"},
-    ),
-    "a window as wide as the source": (
-        {"encoder": {"name": "window", "width": 6}}, {"encoder": "padding"},
-    ),
+    "a window as wide as the sentence": ({"decoder": {"name": "window", "width": 5}}, {"decoder": "padding-causal"}),
+    "a window as wide as the source": ({"encoder": {"name": "window", "width": 6}}, {"encoder": "padding"}),
     "no prefix": ({"decoder": {"name": "prefix", "length": 0}}, {"decoder": "padding-causal"}),
-    "<sos> for a prefix": (
-        {"decoder": {"name": "prefix", "length": 1}}, {"decoder": "padding-causal"},
-    ),
-    "all for a prefix": (
-        {"decoder": {"name": "prefix", "length": 99}}, {"decoder": "padding"},
-    ),
-}  # fmt: skip
+    "<sos> for a prefix": ({"decoder": {"name": "prefix", "length": 1}}, {"decoder": "padding-causal"}),
+    "all for a prefix": ({"decoder": {"name": "prefix", "length": 99}}, {"decoder": "padding"}),
+}
 PLAIN_MASKS = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
 
 
 @pytest.mark.parametrize(("one", "other"), MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("attention", ["split-heads", "sigmoid", "linear"])
 def test_a_mask_that_hides_no_more_is_the_same_function(one, other, attention):
-    configs = [
-        tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (one, other)
-    ]
+    configs = [tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (one, other)]
     assert same_function(*configs).state == "holds"
 
 
@@ -205,9 +196,10 @@ def test_a_window_narrower_than_the_sentence_is_another_function(width):
 
 
 def test_a_sinusoid_that_is_never_shifted_is_shape():
-    assert same_function(
-        tiny_config("sinusoidal"), tiny_config("shape"), with_states(tiny_config("shape"))
-    ).state == "holds"  # fmt: skip
+    assert (
+        same_function(tiny_config("sinusoidal"), tiny_config("shape"), with_states(tiny_config("shape"))).state
+        == "holds"
+    )
 
 
 def with_states(config):

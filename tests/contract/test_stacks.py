@@ -2,18 +2,18 @@
 
 import pytest
 
-from headtohead import plugins
 from headtohead.data import prepare
-from headtohead.evidence.surroundings import defined
-from headtohead.experiment.schema import DataConfig
 from headtohead.model.geometry import only_length
+from headtohead.plugins.registry import current
+from headtohead.schema.config import DataConfig
 from headtohead.testing.covering import covering
 from headtohead.testing.equality import same_training
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
+from headtohead.tools.pitfalls.surroundings import defined
 
-REGISTRY = plugins.current()
+REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
     sorted(REGISTRY.entries[family]) for family in ("positional", "attention", "masking")
 )
@@ -47,9 +47,15 @@ def test_member_of_a_stack_trains_as_the_run_with_its_seed_alone(names, toy):
 @pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, toy):
     train = {
-        "batch_tokens": 128, "steps": 6, "optimizer": optimizer, "weight_decay": 0.1,
-        "label_smoothing": 0.1, "clip_norm": 0.05, "schedule": "cosine", "warmup_steps": 2,
-    }  # fmt: skip
+        "batch_tokens": 128,
+        "steps": 6,
+        "optimizer": optimizer,
+        "weight_decay": 0.1,
+        "label_smoothing": 0.1,
+        "clip_norm": 0.05,
+        "schedule": "cosine",
+        "warmup_steps": 2,
+    }
     # A key bias has no gradient under plain softmax, so that L2 makes Adam follow the sign of a
     # rounding error; it changes no output, but it is a weight.
     config = tiny_config(train=train, bias=optimizer == "adamw")
@@ -62,14 +68,11 @@ def test_every_entry_is_trained_in_some_stack():
         assert {names[place] for names in ASKED} | {"fire"} >= set(entries)
 
 
-@pytest.mark.parametrize(
-    "positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str
-)
+@pytest.mark.parametrize("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str)
 def test_causal_and_padding_causal_decoders_train_to_bit_equal_weights(positional):
     masks = {"encoder": "padding", "cross": "padding"}
     one, other = (
-        tiny_config(positional, masking=masks | {"decoder": decoder})
-        for decoder in ("causal", "padding-causal")
+        tiny_config(positional, masking=masks | {"decoder": decoder}) for decoder in ("causal", "padding-causal")
     )
     assert same_training(one, other).state == "holds"
 

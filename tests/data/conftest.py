@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headtohead.data import fingerprint_pairs
-from headtohead.families.dataset import Corpus, Pair
+from headtohead.plugins.dataset import Corpus, Pair
 
 MakeCorpus = Callable[..., Corpus]
 
@@ -74,9 +74,7 @@ def _handler(state: Site) -> type[BaseHTTPRequestHandler]:
                 return
             self.send_response(206 if start else 200)
             if start:
-                self.send_header(
-                    "Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}"
-                )
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             self.send_header("ETag", tag)
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()

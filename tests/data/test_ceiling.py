@@ -20,9 +20,7 @@ CORPUS = st.lists(
 
 
 @given(CORPUS)
-def test_the_best_of_all_translators_of_bags_reaches_exactly_the_ceiling(
-    corpus: list[tuple[str, list[str]]],
-) -> None:
+def test_the_best_of_all_translators_of_bags_reaches_exactly_the_ceiling(corpus: list[tuple[str, list[str]]]) -> None:
     bags = sorted({tuple(sorted(source.split())) for source, _ in corpus})
     best = 0
     for answers in product("xyz", repeat=len(bags)):

@@ -41,8 +41,11 @@ def test_stats_of_a_dataset_by_name(run: Run) -> None:
 
 
 def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: Path) -> None:
-    shown = table(run("stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set",
-                      "pair=eng-spa", "--set", "split=row"))  # fmt: skip
+    shown = table(
+        run(
+            "stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "pair=eng-spa", "--set", "split=row"
+        )
+    )
     assert shown["dropped"] == "0 empty, 1 one-sided, 0 too-long"
     assert shown["leak"].startswith("0.0%")
     assert shown["split"] == "row"
@@ -53,8 +56,11 @@ def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: 
 
 def test_stats_of_a_split_that_leaks_call_it_leaky(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("".join(f"go {n // 8}\tve {n}\n" for n in range(40)))
-    shown = table(run("stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set",
-                      "pair=eng-spa", "--set", "split=row"))  # fmt: skip
+    shown = table(
+        run(
+            "stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "pair=eng-spa", "--set", "split=row"
+        )
+    )
     assert float(shown["leak"].split("%")[0]) > 0
     assert shown["split"] == "row, leaky"
 
@@ -88,9 +94,7 @@ def test_fetch_reads_the_corpus_and_names_its_licence(run: Run, tmp_path: Path) 
         (("fetch", "tatoeba", "--set", "pair=x"), "expected two language codes such as eng-spa"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(
-    run: Run, words: tuple[str, ...], message: str
-) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(run: Run, words: tuple[str, ...], message: str) -> None:
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.output

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headtohead.config.resolve import resolve
 from headtohead.data.normalise import NORMALISERS
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 
 PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
 
@@ -24,9 +24,7 @@ def test_every_dataset_stands_in_the_table_as_it_is() -> None:
             assert re.search(row, PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize(
-    "name", ["toy-grammar", "tatoeba", "copy", "reverse", "sort", "lookup", "addition"]
-)
+@pytest.mark.parametrize("name", ["toy-grammar", "tatoeba", "copy", "reverse", "sort", "lookup", "addition"])
 def test_every_option_is_explained(name: str) -> None:
     for option in current().dataset(name).Options.model_fields:
         assert re.search(rf"^\| .*`{option}`.* \| ", PAGE, re.MULTILINE)

@@ -54,8 +54,7 @@ def test_a_later_call_goes_on_after_three_cuts(site: Any, tmp_path: Path) -> Non
     site.files["/a.bin"] = CONTENT
     site.cuts = [10, 10, 10]
     url = f"{site.address}/a.bin"
-    fails(r"^download of .* was cut 3 times, 30 bytes are kept; run the command again to go on$",
-          url, tmp_path)  # fmt: skip
+    fails(r"^download of .* was cut 3 times, 30 bytes are kept; run the command again to go on$", url, tmp_path)
     assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
     assert site.ask[-1] == "bytes=30-"
 
@@ -88,8 +87,13 @@ def test_a_part_longer_than_the_file_is_thrown_away(site: Any, tmp_path: Path) -
 def test_a_wrong_sum_is_refused_and_nothing_is_kept(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
-    fails(rf"^download of {url} is damaged: sha256 is {SUM}, expected 00; it was removed, run the "
-          "command again$", url, tmp_path, sha256="00")  # fmt: skip
+    fails(
+        rf"^download of {url} is damaged: sha256 is {SUM}, expected 00; it was removed, run the "
+        "command again$",
+        url,
+        tmp_path,
+        sha256="00",
+    )
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
@@ -97,8 +101,7 @@ def test_a_sum_named_later_is_held_against_the_copy(site: Any, tmp_path: Path) -
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     fetch(url, tmp_path)
-    fails(rf"has sha256 {SUM}, expected 00; correct sha256: or delete the file", url, tmp_path,
-          sha256="00")  # fmt: skip
+    fails(rf"has sha256 {SUM}, expected 00; correct sha256: or delete the file", url, tmp_path, sha256="00")
 
 
 def test_a_copy_that_changed_on_disk_is_downloaded_again(
@@ -127,14 +130,17 @@ def test_a_damaged_archive_is_refused_and_not_kept(
 ) -> None:
     site.files[f"/{name}"] = content
     url = f"{site.address}/{name}"
-    fails(rf"^download of {url} is damaged: {reason}.*; it was removed, run the command again$",
-          url, tmp_path)  # fmt: skip
+    fails(rf"^download of {url} is damaged: {reason}.*; it was removed, run the command again$", url, tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_what_the_server_lacks_is_named(site: Any, tmp_path: Path) -> None:
-    fails(r"^cannot download http.*/a.bin: 404 Not Found; check the pair and the address, or name "
-          "a file of your own with file:$", f"{site.address}/a.bin", tmp_path)  # fmt: skip
+    fails(
+        r"^cannot download http.*/a.bin: 404 Not Found; check the pair and the address, or name "
+        "a file of your own with file:$",
+        f"{site.address}/a.bin",
+        tmp_path,
+    )
 
 
 def closed_port() -> int:
@@ -143,27 +149,31 @@ def closed_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_without_a_network_the_way_out_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     url = f"http://127.0.0.1:{closed_port()}/a"
-    fails(r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, get it "
-          "elsewhere and name it with file:$", url, tmp_path)  # fmt: skip
+    fails(
+        r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, get it "
+        "elsewhere and name it with file:$",
+        url,
+        tmp_path,
+    )
 
 
 def test_an_unknown_host_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    fails(r"^cannot reach http://nowhere.invalid/a \(.*\); without a network",
-          "http://nowhere.invalid/a", tmp_path)  # fmt: skip
+    fails(r"^cannot reach http://nowhere.invalid/a \(.*\); without a network", "http://nowhere.invalid/a", tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_is_named(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     (tmp_path / "file").write_text("in the way")
-    fails(r"^cannot write to the cache folder '.*file/below': Not a directory; set H2H_CACHE",
-          f"{site.address}/a.bin", tmp_path / "file" / "below")  # fmt: skip
+    fails(
+        r"^cannot write to the cache folder '.*file/below': Not a directory; set H2H_CACHE",
+        f"{site.address}/a.bin",
+        tmp_path / "file" / "below",
+    )
 
 
 def test_two_at_once_download_once(site: Any, tmp_path: Path) -> None:

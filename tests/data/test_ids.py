@@ -17,8 +17,8 @@ from headtohead.data import PreparedData, prepare, prepare_corpus
 from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import Vocabulary, frequency_vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError
-from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus
+from headtohead.plugins.dataset import Corpus
+from headtohead.schema.config import DataConfig
 
 SCRATCH = {
     "dataset": "notebook-en-fr",
@@ -70,33 +70,49 @@ PRINTED_TARGETS = """
 RAW = (
     ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
     ("1277", "I have to go to sleep.", "2482", "Tengo que irme a dormir."),
-    ("1280", "Today is June 18th and it is Muiriel's birthday!",
-     "2485", "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
-    ("1280", "Today is June 18th and it is Muiriel's birthday!",
-     "1130137", "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
+    (
+        "1280",
+        "Today is June 18th and it is Muiriel's birthday!",
+        "2485",
+        "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!",
+    ),
+    (
+        "1280",
+        "Today is June 18th and it is Muiriel's birthday!",
+        "1130137",
+        "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!",
+    ),
     ("1282", "Muiriel is 20 now.", "2487", "Ahora, Muiriel tiene 20 años."),
     ("1282", "Muiriel is 20 now.", "1130133", "Muiriel tiene 20 años ahora."),
     ("1283", 'The password is "Muiriel".', "2488", 'La contraseña es "Muiriel".'),
     ("1284", "I will be back soon.", "2489", "Volveré pronto."),
     ("1284", "I will be back soon.", "586853", "Vuelvo en seguida."),
     ("1284", "I will be back soon.", "1031885", "Yo regresaré pronto."),
-)  # fmt: skip
+)
 ENGLISH = [
-    "<sos> let s try something <eos>", "<sos> i have to go to sleep <eos>",
+    "<sos> let s try something <eos>",
+    "<sos> i have to go to sleep <eos>",
     "<sos> today is june th and it is muiriel s birthday <eos>",
     "<sos> today is june th and it is muiriel s birthday <eos>",
-    "<sos> muiriel is now <eos>", "<sos> muiriel is now <eos>",
-    "<sos> the password is muiriel <eos>", "<sos> i will be back soon <eos>",
-    "<sos> i will be back soon <eos>", "<sos> i will be back soon <eos>",
-]  # fmt: skip
+    "<sos> muiriel is now <eos>",
+    "<sos> muiriel is now <eos>",
+    "<sos> the password is muiriel <eos>",
+    "<sos> i will be back soon <eos>",
+    "<sos> i will be back soon <eos>",
+    "<sos> i will be back soon <eos>",
+]
 SPANISH = [
-    "<sos> intentemos algo <eos>", "<sos> tengo que irme a dormir <eos>",
+    "<sos> intentemos algo <eos>",
+    "<sos> tengo que irme a dormir <eos>",
     "<sos> hoy es de junio y es el cumplea os de muiriel <eos>",
     "<sos> hoy es el de junio y es el cumplea os de muiriel <eos>",
-    "<sos> ahora muiriel tiene a os <eos>", "<sos> muiriel tiene a os ahora <eos>",
-    "<sos> la contrase a es muiriel <eos>", "<sos> volvere pronto <eos>",
-    "<sos> vuelvo en seguida <eos>", "<sos> yo regresare pronto <eos>",
-]  # fmt: skip
+    "<sos> ahora muiriel tiene a os <eos>",
+    "<sos> muiriel tiene a os ahora <eos>",
+    "<sos> la contrase a es muiriel <eos>",
+    "<sos> volvere pronto <eos>",
+    "<sos> vuelvo en seguida <eos>",
+    "<sos> yo regresare pronto <eos>",
+]
 
 
 def rows_of_five(text: str) -> list[tuple[int, ...]]:
@@ -161,15 +177,12 @@ def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> N
         assert pair in pairs
 
 
-def test_notebook_1_drops_a_word_without_telling_and_the_record_tells(
-    ready: Callable[..., PreparedData],
-) -> None:
+def test_notebook_1_drops_a_word_without_telling_and_the_record_tells(ready: Callable[..., PreparedData]) -> None:
     data = ready(SCRATCH)
     assert data.tokenise("cat is small", "source") == data.tokenise("cat small", "source")
     assert data.record["dropped_words"] == {"source": 5, "target": 0}
     assert data.record["notes"][1] == (
-        "5 of 52 source words in train were dropped silently, because the vocabulary lacks them: "
-        "'is'"
+        "5 of 52 source words in train were dropped silently, because the vocabulary lacks them: 'is'"
     )
     assert (data.source_vocabulary.pad, data.source_vocabulary.unk) == (0, None)
     assert (data.source_vocabulary.sos, data.source_vocabulary.eos) == (38, 39)
@@ -181,8 +194,9 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
     train = data.splits["train"]
     assert len(train) == 50
     for side, texts, sequences in (
-        ("source", train.source_text, train.source), ("target", train.target_text, train.target),
-    ):  # fmt: skip
+        ("source", train.source_text, train.source),
+        ("target", train.target_text, train.target),
+    ):
         vocabulary = data.vocabulary(side)
         table = by_frequency(texts, 1)
         assert tables(vocabulary) == table | {"<pad>": 0}
@@ -202,17 +216,18 @@ def test_notebook_3_normalises_as_it_prints(tatoeba: PreparedData) -> None:
 
 
 def test_notebook_3_numbers_words_and_boundary_tokens_from_2(tatoeba: PreparedData) -> None:
-    for vocabulary, sentences in (
-        (tatoeba.source_vocabulary, ENGLISH), (tatoeba.target_vocabulary, SPANISH),
-    ):  # fmt: skip
+    for vocabulary, sentences in ((tatoeba.source_vocabulary, ENGLISH), (tatoeba.target_vocabulary, SPANISH)):
         expected = by_frequency(sentences, 2) | {"<pad>": 0, "<unk>": 1}
         assert tables(vocabulary) == expected
         # In ten sentences nothing is as frequent as what stands around them all.
         assert (vocabulary.sos, vocabulary.eos) == (2, 3)
         assert (vocabulary.pad, vocabulary.unk) == (0, 1)
     assert tatoeba.tokenise("Let's fly!", "source") == [
-        2, *(tables(tatoeba.source_vocabulary)[word] for word in ("let", "s")), 1, 3,
-    ]  # fmt: skip
+        2,
+        *(tables(tatoeba.source_vocabulary)[word] for word in ("let", "s")),
+        1,
+        3,
+    ]
 
 
 def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -> None:
@@ -228,9 +243,7 @@ def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -
 def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
     data = ready(BY_HAND)
     assert tables(data.source_vocabulary) == {"this": 0, "is": 1, "a": 2, "fat": 3, "cat": 4}
-    assert tables(data.target_vocabulary) == {
-        "<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5,
-    }  # fmt: skip
+    assert tables(data.target_vocabulary) == {"<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5}
     assert data.splits["train"].source[0].tolist() == [0, 1, 2, 3, 4]
     assert data.splits["train"].target[0].tolist() == [0, 1, 2, 3, 4, 5]
     assert (data.target_vocabulary.pad, data.target_vocabulary.sos) == (None, 0)
@@ -238,9 +251,9 @@ def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., Prepa
 
 
 def test_a_word_said_twice_has_its_last_place(make_corpus: Callable) -> None:
-    config = DataConfig(split="nothing-held-out", normalise="none", **{
-        key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")
-    })  # fmt: skip
+    config = DataConfig(
+        split="nothing-held-out", normalise="none", **{key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")}
+    )
     data = prepare_corpus(make_corpus(("the cat the dog", "x")), config)
     assert data.splits["train"].source[0].tolist() == [2, 1, 2, 3]
 
@@ -257,9 +270,7 @@ def test_frequency_ids_are_those_of_a_naive_count(said: list[list[str]], with_un
 
 
 @given(WORDS, st.integers(5, 9), st.integers(1, 3))
-def test_bounds_leave_out_the_rarest_words_and_no_boundary_token(
-    said: list[list[str]], most: int, least: int
-) -> None:
+def test_bounds_leave_out_the_rarest_words_and_no_boundary_token(said: list[list[str]], most: int, least: int) -> None:
     bounded = [["<sos>", *words, "<eos>"] for words in said]
     counts = {word: sum(words.count(word) for words in said) for word in "abcdefg"}
     found = frequency_vocabulary(bounded, max_size=most, min_count=least).words
@@ -282,16 +293,14 @@ def asked(**fields: Any) -> DataConfig:
 @pytest.mark.parametrize("ids", ["standard", "frequency"])
 @pytest.mark.parametrize("source", ["none", "eos", "sos-eos"])
 @pytest.mark.parametrize("target", ["none", "sos-eos"])
-def test_boundary_tokens_stand_where_they_are_asked_for(
-    four: Corpus, ids: str, source: str, target: str
-) -> None:
-    data = prepare_corpus(four, asked(
-        vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target,
-    ))  # fmt: skip
+def test_boundary_tokens_stand_where_they_are_asked_for(four: Corpus, ids: str, source: str, target: str) -> None:
+    data = prepare_corpus(four, asked(vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target))
     around = {"none": "{}", "eos": "{} <eos>", "sos-eos": "<sos> {} <eos>"}
     for split in data.splits.values():
-        sides = ((split.source, split.source_text, source, "source"),
-                 (split.target, split.target_text, target, "target"))  # fmt: skip
+        sides = (
+            (split.source, split.source_text, source, "source"),
+            (split.target, split.target_text, target, "target"),
+        )
         for sequences, texts, boundaries, side in sides:
             for sequence, text in zip(sequences, texts, strict=True):
                 vocabulary = data.vocabulary(side)
@@ -331,17 +340,18 @@ def test_unknown_words_become_a_token_or_vanish_or_are_refused(make_corpus: Call
 
 
 def test_a_pair_that_dropping_empties_is_dropped_and_counted(make_corpus: Callable) -> None:
-    rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"),
-            ("a q", "x", "4", "test")]  # fmt: skip
-    config = asked(split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none",
-                   target_boundaries="none")  # fmt: skip
+    rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"), ("a q", "x", "4", "test")]
+    config = asked(split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none", target_boundaries="none")
     data = prepare_corpus(make_corpus(*rows), config)
     assert data.splits["valid"].source_text == ["a"]
     assert data.record["dropped"]["no_known_word"] == 1
     assert "1 no-known-word pairs were dropped" in data.record["notes"]
     assert data.splits["test"].source[0].tolist() == [4]
-    with pytest.raises(HeadToHeadError, match=r"^no pair of valid has a word that the vocabularies "
-                       r"know \(1 pairs dropped\); use"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^no pair of valid has a word that the vocabularies "
+        r"know \(1 pairs dropped\); use",
+    ):
         prepare_corpus(make_corpus(*rows[:2], rows[3]), config)
 
 
@@ -355,8 +365,7 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
     assert set(sources[0]) == {t for split in held_out.splits.values() for t in split.source_text}
     assert (whole.record["leak"], whole.record["leaky"]) == (1.0, True)
     assert whole.record["notes"][-1] == (
-        "nothing is held out: the pairs of valid and test are also in train, so scores tell what "
-        "was memorised"
+        "nothing is held out: the pairs of valid and test are also in train, so scores tell what was memorised"
     )
     assert ready(toy, split="nothing-held-out", limit=9).record["counts"]["test"] == 9
     some = ready(toy, split="nothing-held-out", valid=20, test=400)
@@ -368,24 +377,38 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"vocabulary": {"ids": "printed", "unknown": "drop"}},
-         r"^dataset 'toy-grammar' brings no printed vocabularies; use data\.vocabulary\.ids: fre"),
-        ({"vocabulary": {"ids": "position", "unknown": "drop"}},
-         r"^data\.vocabulary\.ids: position is the place in the only pair, got 20 training pairs"),
-        (SCRATCH | {"vocabulary": {"ids": "printed"}},
-         r"^the printed vocabulary has no <unk>; set data\.vocabulary\.unknown: drop or refuse$"),
+        (
+            {"vocabulary": {"ids": "printed", "unknown": "drop"}},
+            r"^dataset 'toy-grammar' brings no printed vocabularies; use data\.vocabulary\.ids: fre",
+        ),
+        (
+            {"vocabulary": {"ids": "position", "unknown": "drop"}},
+            r"^data\.vocabulary\.ids: position is the place in the only pair, got 20 training pairs",
+        ),
+        (
+            SCRATCH | {"vocabulary": {"ids": "printed"}},
+            r"^the printed vocabulary has no <unk>; set data\.vocabulary\.unknown: drop or refuse$",
+        ),
         (BY_HAND | {"vocabulary": {"ids": "position"}}, r"^ids by position have no <unk>; set "),
-        (SLIDES | {"source_boundaries": "eos"},
-         r"^the vocabulary has no <eos> to stand around a sentence; set data\.source_boundaries "),
+        (
+            SLIDES | {"source_boundaries": "eos"},
+            r"^the vocabulary has no <eos> to stand around a sentence; set data\.source_boundaries ",
+        ),
         (SLIDES | {"target_boundaries": "sos-eos"}, r"^the vocabulary has no <eos> to stand"),
-        (SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "shared": True}},
-         r"^data\.vocabulary\.ids: printed takes words as they are; leave out data\.voc.*shared$"),
-        (SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "max_size": 9}},
-         r"leave out data\.vocabulary\.max_size$"),
-        (BY_HAND | {"vocabulary": {"ids": "position", "unknown": "drop", "min_count": 2}},
-         r"leave out data\.vocabulary\.min_count$"),
+        (
+            SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "shared": True}},
+            r"^data\.vocabulary\.ids: printed takes words as they are; leave out data\.voc.*shared$",
+        ),
+        (
+            SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "max_size": 9}},
+            r"leave out data\.vocabulary\.max_size$",
+        ),
+        (
+            BY_HAND | {"vocabulary": {"ids": "position", "unknown": "drop", "min_count": 2}},
+            r"leave out data\.vocabulary\.min_count$",
+        ),
     ],
-)  # fmt: skip
+)
 def test_choices_without_a_meaning_together_are_undefined(
     ready: Callable[..., PreparedData], fields: dict[str, Any], message: str
 ) -> None:
@@ -405,14 +428,10 @@ def test_ids_without_a_word_are_left_out_of_a_text() -> None:
 
 
 @pytest.mark.parametrize("fields", [SCRATCH, ARCHITECTURE, SLIDES, BY_HAND])
-def test_odd_choices_come_back_from_the_cache(
-    ready: Callable[..., PreparedData], fields: dict[str, Any]
-) -> None:
+def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData], fields: dict[str, Any]) -> None:
     first, second = ready(fields), ready(fields)
     assert second.fingerprint == first.fingerprint
-    assert (second.source_vocabulary, second.target_vocabulary) == (
-        first.source_vocabulary, first.target_vocabulary,
-    )  # fmt: skip
+    assert (second.source_vocabulary, second.target_vocabulary) == (first.source_vocabulary, first.target_vocabulary)
     assert second.tokenisers == first.tokenisers
     assert second.record == first.record
     train = first.splits["train"]
@@ -425,10 +444,14 @@ OLD_FILES = {
         dataset="toy-grammar", split="iid", normalise="none"
     ),
     "5b8b98c767bea2ca884f619366d79106f38aabdf28f5362f2ea3304533caaa61": DataConfig(
-        dataset="tatoeba", split="row", normalise="ascii-fold", options={"pair": "eng-spa"},
-        limit=9, vocabulary={"max_size": 50, "shared": True},
+        dataset="tatoeba",
+        split="row",
+        normalise="ascii-fold",
+        options={"pair": "eng-spa"},
+        limit=9,
+        vocabulary={"max_size": 50, "shared": True},
     ),
-}  # fmt: skip
+}
 """Frozen for format 3 of the store: where data lies that makes none of these choices."""
 
 

@@ -18,15 +18,13 @@ from hypothesis import strategies as st
 
 from headtohead.data import EOS, SOS, UNK, cache_root, fingerprint_pairs, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus, Pair
-from headtohead.plugins import load_registry
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.registry import load_registry
+from headtohead.schema.config import DataConfig
 
 
 def config(**fields: Any) -> DataConfig:
-    return DataConfig(
-        **({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields)
-    )
+    return DataConfig(**({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields))
 
 
 @pytest.fixture
@@ -92,8 +90,11 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
 
 
 def test_nothing_left_is_refused_with_the_counts(make_corpus: Callable) -> None:
-    with pytest.raises(HeadToHeadError, match=r"no usable pair under normalise: unicode \(dropped: "
-                       r"1 empty, 2 one-sided\); check the file and max_words$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"no usable pair under normalise: unicode \(dropped: "
+        r"1 empty, 2 one-sided\); check the file and max_words$",
+    ):
         prepare_corpus(make_corpus(("", ""), ("a", ""), ("", "b")), config())
     with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(it is empty\)"):
         prepare_corpus(make_corpus(), config())
@@ -129,8 +130,7 @@ def test_all_translations_of_a_test_source_are_references(make_corpus: Callable)
 def test_references_reach_beyond_the_limit(make_corpus: Callable) -> None:
     rows = [("go", f"ve {n}") for n in range(30)] + [(f"x{n}", f"y{n}") for n in range(30)]
     data = prepare_corpus(make_corpus(*rows), config(limit=6, test=3, split="row"))
-    own = [r for s, r in zip(data.splits["test"].source_text, data.splits["test"].references,
-                             strict=True) if s == "go"]  # fmt: skip
+    own = [r for s, r in zip(data.splits["test"].source_text, data.splits["test"].references, strict=True) if s == "go"]
     assert all(len(references) == 30 for references in own)
 
 
@@ -140,8 +140,7 @@ def test_a_row_split_says_that_it_leaks(make_corpus: Callable) -> None:
     assert record["leaky"] is True
     assert record["leak"] > 0.5
     assert record["notes"] == [
-        f"leaky split 'row': {record['leak']:.1%} of the test pairs have a source sentence that is "
-        "also in train"
+        f"leaky split 'row': {record['leak']:.1%} of the test pairs have a source sentence that is also in train"
     ]
     grouped = prepare_corpus(make_corpus(*rows), config(valid=4, test=10)).record
     assert (grouped["leak"], grouped["leaky"], grouped["notes"]) == (0.0, False, [])
@@ -165,8 +164,11 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     ]
 
 
-ROWS = st.lists(st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3),
-                          st.sampled_from("123456789")), min_size=12, max_size=40)  # fmt: skip
+ROWS = st.lists(
+    st.tuples(st.text("aB .", max_size=3), st.text("xY !", max_size=3), st.sampled_from("123456789")),
+    min_size=12,
+    max_size=40,
+)
 
 
 @given(rows=ROWS, seed=st.integers(1, 99), name=st.sampled_from(["none", "unicode", "ascii-fold"]))
@@ -187,9 +189,15 @@ def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, 
 def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -> None:
     prints = {
         prepare_corpus(small, asked).fingerprint
-        for asked in (config(), config(seed=2), config(limit=10), config(normalise="none"),
-                      config(test=2), config(vocabulary={"max_size": 9}))
-    }  # fmt: skip
+        for asked in (
+            config(),
+            config(seed=2),
+            config(limit=10),
+            config(normalise="none"),
+            config(test=2),
+            config(vocabulary={"max_size": 9}),
+        )
+    }
     assert len(prints) == 6
     assert prepare_corpus(small, config()).fingerprint in prints
 
@@ -230,9 +238,7 @@ def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
-def test_a_damaged_cache_is_named_and_built_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str
-) -> None:
+def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
     first = prepare(DataConfig(**TOY), tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     raw = bytearray(file.read_bytes())
@@ -294,21 +300,20 @@ def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path:
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(HeadToHeadError, match=r"^cannot write to the cache folder '.*file/prepared'"
-                       r": Not a directory; set H2H_CACHE to a folder"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^cannot write to the cache folder '.*file/prepared'"
+        r": Not a directory; set H2H_CACHE to a folder",
+    ):
         prepare(DataConfig(**TOY), tmp_path / "file")
 
 
-def test_a_full_disk_is_named_and_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("headtohead.data.store.np.savez", full)
-    with pytest.raises(
-        HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "
-    ):
+    with pytest.raises(HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "):
         prepare(DataConfig(**TOY), tmp_path)
     assert not list((tmp_path / "prepared").iterdir())
 
@@ -321,10 +326,8 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(
         ({"options": {"size": "many"}}, r"^toy-grammar: size: expected a whole number, got"),
         ({"split": "lenght"}, r"^toy-grammar has no split 'lenght'; did you mean 'length'\?$"),
     ],
-)  # fmt: skip
-def test_a_wrong_configuration_is_named(
-    tmp_path: Path, fields: dict[str, Any], message: str
-) -> None:
+)
+def test_a_wrong_configuration_is_named(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadToHeadError, match=message):
         prepare(DataConfig(**fields), tmp_path)
 

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from headtohead.data.splits import components, divide, leak, shuffled
 from headtohead.errors import HeadToHeadError
 
-ROWS = st.lists(
-    st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40
-)
+ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 30)), min_size=1, max_size=40)
 
 
 def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
@@ -22,9 +20,11 @@ def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
         group = {left.pop()}
         while True:
             near = {
-                row for row in left for inside in group
+                row
+                for row in left
+                for inside in group
                 if any(a == b for a, b in zip(rows[row], rows[inside], strict=True))
-            }  # fmt: skip
+            }
             if not near:
                 break
             group |= near
@@ -41,9 +41,7 @@ def test_components_are_those_of_the_naive_search(rows: list[tuple[int, int, int
 
 
 @given(ROWS, st.integers(1, 1000), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
-def test_no_group_is_ever_on_two_sides(
-    rows: list[tuple[int, int, int]], seed: int, valid: float, test: float
-) -> None:
+def test_no_group_is_ever_on_two_sides(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
     labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
     try:
         parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
@@ -60,9 +58,7 @@ def test_no_group_is_ever_on_two_sides(
 def test_parts_have_the_sizes_that_are_asked_for() -> None:
     labels, named = np.arange(1000), [None] * 1000
     parts = divide(labels, named, valid=0.1, test=200, seed=1)
-    assert {part: len(rows) for part, rows in parts.items()} == {
-        "train": 700, "valid": 100, "test": 200,
-    }  # fmt: skip
+    assert {part: len(rows) for part, rows in parts.items()} == {"train": 700, "valid": 100, "test": 200}
 
 
 def test_a_group_too_large_for_a_part_goes_to_train() -> None:

@@ -11,18 +11,16 @@ import pytest
 
 from headtohead.data import UNK, prepare_corpus
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import DataConfig
+from headtohead.schema.config import DataConfig
 
 needs_tokenizers = pytest.mark.skipif(
-    importlib.util.find_spec("tokenizers") is None,
-    reason="needs the extra subwords: pip install tokenizers",
+    importlib.util.find_spec("tokenizers") is None, reason="needs the extra subwords: pip install tokenizers"
 )
 ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in range(40)]
 
 
 def config(**fields: object) -> DataConfig:
-    return DataConfig(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2,
-                      **fields)  # fmt: skip
+    return DataConfig(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
 
 
 @needs_tokenizers
@@ -41,23 +39,17 @@ def test_merges_come_from_train_alone(make_corpus: Callable) -> None:
     corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
     data = prepare_corpus(corpus, config())
     assert not any("z" in word for word in data.source_vocabulary.words)
-    assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(
-        ["<unk>"] * 3
-    )
+    assert data.source_vocabulary.decode(data.splits["test"].source[0].tolist()) == " ".join(["<unk>"] * 3)
 
 
 @needs_tokenizers
 def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"shared": True, "max_size": 80}))
     assert data.source_vocabulary is data.target_vocabulary
-    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise(
-        "lecteur reader", "target"
-    )[1:-1]  # fmt: skip
+    assert data.tokenise("lecteur reader", "source")[:-1] == data.tokenise("lecteur reader", "target")[1:-1]
 
 
-def test_without_the_package_the_extra_is_named(
-    make_corpus: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_package_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     wanted = "data.tokens: subword needs the package tokenizers; pip install 'headtohead[subwords]'"
     with pytest.raises(HeadToHeadError, match=f"^{re.escape(wanted)}, or use tokens: word$"):

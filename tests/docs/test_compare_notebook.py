@@ -33,9 +33,12 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for name in ("H2H_RUNS", "H2H_REPORTS", "MLFLOW_TRACKING_URI"):
             patch.delenv(name, raising=False)
         client = NotebookClient(
-            notebook, timeout=240, kernel_name="python3", allow_errors=True,
+            notebook,
+            timeout=240,
+            kernel_name="python3",
+            allow_errors=True,
             resources={"metadata": {"path": str(folder)}},
-        )  # fmt: skip
+        )
         before = time.monotonic()
         client.execute(env=dict(os.environ))
     notebook.metadata["seconds"] = time.monotonic() - before
@@ -44,8 +47,11 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def outputs(notebook: Any, call: str) -> Outputs:
     """Return the outputs of the cell that ends with this name, or with a call of it."""
-    found = [cell for cell in notebook.cells if cell.cell_type == "code"
-             and cell.source.splitlines()[-1].partition("(")[0] == call]  # fmt: skip
+    found = [
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and cell.source.splitlines()[-1].partition("(")[0] == call
+    ]
     assert len(found) == 1, call
     shown: Outputs = found[0].outputs
     return shown
@@ -60,10 +66,11 @@ def html(notebook: Any, call: str) -> str:
 def test_no_cell_fails_or_warns(executed: Any) -> None:
     loud = [
         one
-        for cell in executed.cells if cell.cell_type == "code"
+        for cell in executed.cells
+        if cell.cell_type == "code"
         for one in cell.outputs
         if one.output_type == "error" or one.get("name") == "stderr"
-    ]  # fmt: skip
+    ]
     assert loud == []
 
 

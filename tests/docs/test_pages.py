@@ -11,13 +11,14 @@ import click
 import pytest
 import yaml
 
-from headtohead import HeadToHeadError, hookspecs
+from headtohead import HeadToHeadError
 from headtohead.cli import COMMANDS, main
-from headtohead.experiment.design import expand
-from headtohead.experiment.loading import load_file, load_text
-from headtohead.experiment.plan import make_plan
-from headtohead.experiment.schema import ExperimentFile
-from headtohead.plugins import Registry, load_registry
+from headtohead.config.loading import load_file, load_text
+from headtohead.planning.design import expand
+from headtohead.planning.planner import make_plan
+from headtohead.plugins import hookspecs
+from headtohead.plugins.registry import Registry, load_registry
+from headtohead.schema.config import ExperimentFile
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -56,7 +57,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 def test_a_sample_experiment_plans(
     page: str, body: str, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headtohead.plugins._current", registry)
+    monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     content = yaml.safe_load(body)
     small = {"data.dataset": "toy-grammar", "data.limit": 300}
     if content["base"]["data"].get("dataset") != "toy-grammar":
@@ -64,20 +65,19 @@ def test_a_sample_experiment_plans(
         content["base"]["data"] = {}
     plan = make_plan(
         load_text(
-            yaml.safe_dump(content), tmp_path / "sample.yaml",
-            [f"{path}={value}" for path, value in small.items()],
+            yaml.safe_dump(content), tmp_path / "sample.yaml", [f"{path}={value}" for path, value in small.items()]
         ),
-        registry, tmp_path / "runs", tmp_path / "cache",
-    )  # fmt: skip
+        registry,
+        tmp_path / "runs",
+        tmp_path / "cache",
+    )
     assert len(plan.variants) >= 2
     assert plan.remaining
     # As it stands, with its own data section, the file is one that the schema takes.
     assert isinstance(load_text(body, tmp_path / "sample.yaml").file, ExperimentFile)
 
 
-def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(
-    registry: Registry, tmp_path: Path
-) -> None:
+def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(registry: Registry, tmp_path: Path) -> None:
     (body,) = (body for page, body in samples() if page == "README.md")
     (line,) = (one for one in blocks("README.md", "text")[0].splitlines() if one[:5] == "h2h: ")
     wrong = body.replace("[sinusoidal, rotary]", "[sinusoidal, rotory]")

@@ -31,9 +31,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(STUDY, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("H2H_CACHE", str(folder / "cache"))
-        done = headtohead.run(
-            file, runs=folder / "runs", reports=folder / "reports", device="cpu", tracking=False
-        )
+        done = headtohead.run(file, runs=folder / "runs", reports=folder / "reports", device="cpu", tracking=False)
     assert done.states == {"DONE": 2}
     return done.experiment
 
@@ -45,8 +43,7 @@ def run(experiment: Path) -> Path:
 
 def named() -> set[str]:
     """Return every name that the page sets in code."""
-    return {name for text in re.findall(r"`([^`\n]+)`", PAGE.read_text("utf-8"))
-            for name in re.split(r"[\s,]+", text)}  # fmt: skip
+    return {name for text in re.findall(r"`([^`\n]+)`", PAGE.read_text("utf-8")) for name in re.split(r"[\s,]+", text)}
 
 
 def tree() -> list[str]:
@@ -69,9 +66,17 @@ def test_every_file_of_a_study_is_in_the_listing(experiment: Path) -> None:
 
 
 def test_every_file_of_the_listing_exists_after_a_run(run: Path) -> None:
-    always = {"run.json", "status.json", "metrics.jsonl", "results.json", "translations.tsv",
-              "attention/maps.safetensors", "attention/probes.json", "checkpoint.safetensors",
-              "vocabulary.json"}  # fmt: skip
+    always = {
+        "run.json",
+        "status.json",
+        "metrics.jsonl",
+        "results.json",
+        "translations.tsv",
+        "attention/maps.safetensors",
+        "attention/probes.json",
+        "checkpoint.safetensors",
+        "vocabulary.json",
+    }
     assert always <= set(tree())
     assert [name for name in always if not (run / name).is_file()] == []
 
@@ -106,10 +111,9 @@ def test_a_line_of_metrics_has_the_fields_of_the_page(run: Path) -> None:
 
 
 def test_the_page_names_every_state() -> None:
-    from headtohead.runs import states
+    from headtohead.storage import states
 
-    known = {value for name, value in vars(states).items() if name.isupper()
-             if isinstance(value, str)}  # fmt: skip
+    known = {value for name, value in vars(states).items() if name.isupper() if isinstance(value, str)}
     text = PAGE.read_text(encoding="utf-8")
     # An excluded combination has no run, so it has no directory either.
     assert {state for state in known if state not in text} == {states.EXCLUDED}

@@ -18,8 +18,8 @@ import pytest
 import yaml
 from safetensors.torch import load_file
 
-from headtohead.runs import files
-from headtohead.runs.stack import stack_folders
+from headtohead import files
+from headtohead.storage.stack import stack_folders
 
 STUDY: dict[str, Any] = {
     "question": "Is it the same elsewhere?",
@@ -28,7 +28,10 @@ STUDY: dict[str, Any] = {
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {
             # Long enough after the first evaluation that a test can kill what still trains.
-            "steps": 720, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 60,
+            "steps": 720,
+            "batch_tokens": 128,
+            "lr": 0.005,
+            "evaluate_every": 60,
             "checkpoint_seconds": 0.1,
         },
     },
@@ -36,7 +39,7 @@ STUDY: dict[str, Any] = {
     # Four shapes, two seeds each: four stacks for two processes and for four.
     "design": [{"one_at_a_time": {"model.d_ff": [20, 24, 28]}}],
     "seeds": 2,
-}  # fmt: skip
+}
 
 
 MARK = "STARTED_FOR_STUDY"
@@ -63,21 +66,32 @@ class Study:
         return self.runs / "tiny"
 
     def write(self, **base: Any) -> None:
-        content = {**STUDY, "base": {name: part | base.get(name, {})
-                                     for name, part in STUDY["base"].items()}}  # fmt: skip
+        content = {**STUDY, "base": {name: part | base.get(name, {}) for name, part in STUDY["base"].items()}}
         self.file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     @contextmanager
     def started(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """Start the command; whatever happens, it is gone at the end."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("H2H_", "MLFLOW_"))}
-        command = [sys.executable, "-m", "headtohead.cli", "run", str(self.file), "--no-tracking",
-                   "--threads", "1", *arguments]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "headtohead.cli",
+            "run",
+            str(self.file),
+            "--no-tracking",
+            "--threads",
+            "1",
+            *arguments,
+        ]
         parent = subprocess.Popen(
-            command, cwd=self.folder, text=True,
+            command,
+            cwd=self.folder,
+            text=True,
             env=kept | {"H2H_CACHE": str(self.cache), MARK: str(self.folder)},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         try:
             yield parent
         finally:
@@ -128,8 +142,11 @@ class Study:
         """Return the runs that were trained again from their start: evaluated twice as early."""
         found = []
         for path in self.experiment.glob("*/metrics.jsonl"):
-            steps = [line["step"] for line in files.read_lines(path)
-                     if not any(name.startswith("test/") for name in line["values"])]  # fmt: skip
+            steps = [
+                line["step"]
+                for line in files.read_lines(path)
+                if not any(name.startswith("test/") for name in line["values"])
+            ]
             if steps.count(min(steps)) > 1:
                 found.append(path.parent.name)
         return found
@@ -163,9 +180,8 @@ def read_if_there(path: Path) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def wait_for() -> Callable[..., None]:
     def wait(
-        condition: Callable[[], bool], seconds: float = 150.0,
-        parent: subprocess.Popen[str] | None = None,
-    ) -> None:  # fmt: skip
+        condition: Callable[[], bool], seconds: float = 150.0, parent: subprocess.Popen[str] | None = None
+    ) -> None:
         end = time.monotonic() + seconds
         while not condition():
             if parent is not None and parent.poll() is not None:

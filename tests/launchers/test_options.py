@@ -24,8 +24,7 @@ def closed_port() -> int:
 
 
 def refused(call: Command, study: Study, *arguments: str) -> str:
-    done = call(study.folder, "run", str(study.file), "--no-tracking", *arguments,
-                H2H_CACHE=str(study.cache))  # fmt: skip
+    done = call(study.folder, "run", str(study.file), "--no-tracking", *arguments, H2H_CACHE=str(study.cache))
     assert (done.returncode, study.experiment.joinpath("report.md").exists()) == (2, False)
     (line,) = [one for one in done.stderr.splitlines() if not one.startswith(("training", "note"))]
     return line
@@ -36,20 +35,29 @@ def refused(call: Command, study: Study, *arguments: str) -> str:
     [
         (["--address", "head:6379"], "launcher 'local' has no options, got 'address'"),
         (["--launcher", "rai"], "unknown launcher 'rai'; did you mean 'ray'?"),
-        (["--launcher", "ray", "--launcher-option", "adress=x"],
-         "launcher 'ray': unknown option 'adress'; did you mean 'address'?"),
-        (["--launcher", "ray", "--launcher-option", "save_minutes=0"],
-         "launcher 'ray': save_minutes: must be greater than 0, got 0"),
-        (["--launcher", "slurm", "--launcher-option", "minutes"],
-         "--launcher-option minutes: expected NAME=VALUE, such as partition=gpu"),
-        (["--launcher", "slurm", "--launcher-option", "executor=lokal"],
-         "launcher 'slurm': executor: expected 'slurm' or 'local', got 'lokal'; "
-         "did you mean 'local'?"),
-        (["--launcher", "slurm", "--address", "head"],
-         "launcher 'slurm': unknown option 'address'; known: account, constraint, cpus, executor, "
-         "extra, gpus, memory_gb, minutes, partition, qos, setup"),
+        (
+            ["--launcher", "ray", "--launcher-option", "adress=x"],
+            "launcher 'ray': unknown option 'adress'; did you mean 'address'?",
+        ),
+        (
+            ["--launcher", "ray", "--launcher-option", "save_minutes=0"],
+            "launcher 'ray': save_minutes: must be greater than 0, got 0",
+        ),
+        (
+            ["--launcher", "slurm", "--launcher-option", "minutes"],
+            "--launcher-option minutes: expected NAME=VALUE, such as partition=gpu",
+        ),
+        (
+            ["--launcher", "slurm", "--launcher-option", "executor=lokal"],
+            "launcher 'slurm': executor: expected 'slurm' or 'local', got 'lokal'; did you mean 'local'?",
+        ),
+        (
+            ["--launcher", "slurm", "--address", "head"],
+            "launcher 'slurm': unknown option 'address'; known: account, constraint, cpus, executor, "
+            "extra, gpus, memory_gb, minutes, partition, qos, setup",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_option_that_is_not_there_is_one_line(
     h2h_here: Command, study: Study, arguments: list[str], line: str
 ) -> None:
@@ -90,7 +98,7 @@ def test_slurm_without_its_commands_is_one_line(
 
 def test_a_gpu_is_looked_for_where_the_stacks_run(h2h_here: Command, study: Study) -> None:
     from headtohead.api import find_device
-    from headtohead.runs.launching import make_launcher
+    from headtohead.execution.launching import make_launcher
 
     given: dict[str, Any] = {"gpus": 1}
     assert find_device("auto", make_launcher("slurm", given)) == "cuda"

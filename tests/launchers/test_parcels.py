@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.families.launcher import Job, WorkerPlugins
-from headtohead.runs import exits, files, parcel
-from headtohead.runs.leases import Lease
-from headtohead.runs.remote import MARK, Message, RemoteJob
-from headtohead.runs.sending import Sending
-from headtohead.runs.stack import StackFolder, stack_folders
+from headtohead.execution import stack_archive
+from headtohead.execution.remote import MARK, Message, RemoteJob
+from headtohead.execution.transfer import Sending
+from headtohead.plugins.launcher import Job, WorkerPlugins
+from headtohead.storage import exits
+from headtohead.storage.leases import Lease
+from headtohead.storage.stack import StackFolder, stack_folders
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -41,8 +43,17 @@ def register_positionals():
 def planned(study: Study, h2h_here: Command) -> Study:
     """A study whose stacks are laid out and not trained: its workers may not take a second."""
     study.write(train={"steps": 40})
-    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", "--threads", "1",
-                    "--timeout", "0.000001", H2H_CACHE=str(study.cache))  # fmt: skip
+    done = h2h_here(
+        study.folder,
+        "run",
+        str(study.file),
+        "--no-tracking",
+        "--threads",
+        "1",
+        "--timeout",
+        "0.000001",
+        H2H_CACHE=str(study.cache),
+    )
     assert done.returncode == 1, done.stderr
     for path in study.experiment.glob("*/status.json"):
         path.unlink()
@@ -65,7 +76,7 @@ def sent(study: Study, number: int = 0) -> Sending:
 def test_a_copy_trains_the_same_and_its_results_come_home(planned: Study) -> None:
     here, away = sent(planned, 0), sent(planned, 0)
     (end,) = messages(away.remote)  # the same folder, seen: trained in place
-    assert (end.kind, end.code, end.parcel) == ("exit", exits.OK, b"")
+    assert (end.kind, end.code, end.archive) == ("exit", exits.OK, b"")
     in_place = planned.content()
     assert len(in_place) == 2
     for name in in_place:
@@ -163,7 +174,7 @@ def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name:
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(name, "taken over")
     with pytest.raises(HeadToHeadError, match=r"not a path inside|is no part of"):
-        parcel.put_back(buffer.getvalue(), sent(planned).job.stack, ended=False)
+        stack_archive.put_back(buffer.getvalue(), sent(planned).job.stack, ended=False)
     assert (planned.experiment / "experiment.json").read_bytes() == before
     assert not (planned.folder / "outside.json").exists()
 
@@ -172,14 +183,14 @@ def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned:
     sending = sent(planned)
     resume = StackFolder(sending.job.stack).resume_path
     resume.write_bytes(b"where it was")
-    whole, light = sending.pack(), parcel.pack(sending.job.stack, heavy=False)
+    whole, light = sending.pack(), stack_archive.pack(sending.job.stack, heavy=False)
     resume.unlink()
     without = sending.pack()
-    parcel.put_back(whole, sending.job.stack, ended=False)
+    stack_archive.put_back(whole, sending.job.stack, ended=False)
     assert resume.read_bytes() == b"where it was"
-    parcel.put_back(light, sending.job.stack, ended=False)
+    stack_archive.put_back(light, sending.job.stack, ended=False)
     assert resume.exists()
-    parcel.put_back(without, sending.job.stack, ended=True)
+    stack_archive.put_back(without, sending.job.stack, ended=True)
     assert not resume.exists()
 
 
@@ -199,8 +210,17 @@ base:
 baseline: {{positional: mine}}
 seeds: 1
 """)
-    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", "--timeout", "0.000001",
-                    "--plugin", str(plugin), H2H_CACHE=str(study.cache))  # fmt: skip
+    done = h2h_here(
+        study.folder,
+        "run",
+        str(study.file),
+        "--no-tracking",
+        "--timeout",
+        "0.000001",
+        "--plugin",
+        str(plugin),
+        H2H_CACHE=str(study.cache),
+    )
     assert done.returncode == 1, done.stderr
     (folder,) = stack_folders(study.experiment)
     folder.change(timeout_seconds=None)

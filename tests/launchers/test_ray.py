@@ -37,19 +37,21 @@ class Node:
     @classmethod
     def start(cls, *arguments: str, hidden: Path | None = None) -> Node:
         command = [
-            sys.executable, "-m", "ray.scripts.scripts", "start", *arguments,
-            "--block", "--object-store-memory", STORE,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "ray.scripts.scripts",
+            "start",
+            *arguments,
+            "--block",
+            "--object-store-memory",
+            STORE,
+        ]
         if hidden is not None:
             cover = 'mount -t tmpfs none "$0" && cd / && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
         # Ray's tasks give way to everything else (nice 15): beside other tests they would starve.
-        environment = os.environ | {
-            "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1",
-        }  # fmt: skip
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         said = b""
         assert process.stdout is not None
         for line in process.stdout:
@@ -93,9 +95,18 @@ def started_cluster() -> Iterator[Cluster]:
         port = free.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="h2h-ray-", dir="/tmp")  # paths of sockets must be short
     head = Node.start(
-        "--head", "--port", str(port), "--num-cpus", "1", "--include-dashboard", "false",
-        "--node-ip-address", "127.0.0.1", "--temp-dir", folder,
-    )  # fmt: skip
+        "--head",
+        "--port",
+        str(port),
+        "--num-cpus",
+        "1",
+        "--include-dashboard",
+        "false",
+        "--node-ip-address",
+        "127.0.0.1",
+        "--temp-dir",
+        folder,
+    )
     try:
         yield Cluster(f"127.0.0.1:{port}", head)
     finally:
@@ -128,9 +139,7 @@ def test_a_node_is_killed_and_the_study_comes_to_the_same(
 ) -> None:
     node = cluster.node()
     try:
-        with study.started(
-            "--launcher", "ray", "--address", cluster.address, "--workers", "2"
-        ) as parent:
+        with study.started("--launcher", "ray", "--address", cluster.address, "--workers", "2") as parent:
             wait_for(lambda: is_training(study, node), parent=parent)
             node.kill()
             output, _ = parent.communicate(timeout=240)
@@ -151,14 +160,17 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
     node = cluster.node(hidden=study.folder)
     try:
         with study.started(
-            "--launcher", "ray", "--address", cluster.address, "--workers", "2",
-            "--launcher-option", "save_minutes=0.005",
-        ) as parent:  # fmt: skip
+            "--launcher",
+            "ray",
+            "--address",
+            cluster.address,
+            "--workers",
+            "2",
+            "--launcher-option",
+            "save_minutes=0.005",
+        ) as parent:
             # Its stack is leased by the parent, and its resume point has come home.
-            wait_for(
-                lambda: parent.pid in {study.holders().get(stack) for stack in study.begun()},
-                parent=parent,
-            )
+            wait_for(lambda: parent.pid in {study.holders().get(stack) for stack in study.begun()}, parent=parent)
             node.kill()
             output, _ = parent.communicate(timeout=240)
         assert parent.returncode == 0, output
@@ -171,9 +183,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_the_command(
-    cluster: Cluster, study: Study, wait_for: Wait, how: signal.Signals
-) -> None:
+def test_no_worker_outlives_the_command(cluster: Cluster, study: Study, wait_for: Wait, how: signal.Signals) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started("--launcher", "ray", "--address", cluster.address) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)

@@ -24,26 +24,25 @@ def scaling() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    ("workers", "rounds"), [(1, 500), (8, 63), (64, 8), (500, 1), (1000, 1)]
-)  # fmt: skip
+@pytest.mark.parametrize(("workers", "rounds"), [(1, 500), (8, 63), (64, 8), (500, 1), (1000, 1)])
 def test_a_round_takes_as_long_as_one_stack(scaling: ModuleType, workers: int, rounds: int) -> None:
     assert scaling.estimate(10_000, 20, 97.0, workers, start=3.0) == rounds * 100.0
 
 
 def test_runs_that_trained_together_are_one_stack(scaling: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "results.csv").write_text(HEAD + (
-        "a,DONE,,10.5,12.0\na,DONE,,10.5,12.5\n"      # one stack of two
-        "a,DONE,,9.0,11.5\na,DONE,,9.0,11.0\n"        # another of the same variant
-        "b,DONE,elsewhere/b,1.0,1.0\nc,FAILED,,1.0,1.0\n"
-    ))  # fmt: skip
+    (tmp_path / "results.csv").write_text(
+        HEAD
+        + (
+            "a,DONE,,10.5,12.0\na,DONE,,10.5,12.5\n"  # one stack of two
+            "a,DONE,,9.0,11.5\na,DONE,,9.0,11.0\n"  # another of the same variant
+            "b,DONE,elsewhere/b,1.0,1.0\nc,FAILED,,1.0,1.0\n"
+        )
+    )
     found = scaling.from_results(tmp_path / "results.csv")
     assert (found.members, found.seconds) == (2, 12.0)
 
 
-def test_nothing_stands_in_for_a_gpu_that_was_not_measured(
-    scaling: ModuleType, tmp_path: Path
-) -> None:
+def test_nothing_stands_in_for_a_gpu_that_was_not_measured(scaling: ModuleType, tmp_path: Path) -> None:
     rows = list(scaling.table(scaling.from_gpu(tmp_path / "gpu.md", 1000), 10_000, [1, 64], 3.0))
     assert all(row.count("not measured") == 3 for row in rows[2:])
     # A row as benchmarks/gpu.py writes it.
@@ -54,9 +53,6 @@ def test_nothing_stands_in_for_a_gpu_that_was_not_measured(
 
 
 def test_the_page_has_the_table_of_the_committed_reports(scaling: ModuleType) -> None:
-    measured = [
-        *map(scaling.from_results, scaling.RESULTS),
-        *scaling.from_gpu(scaling.GPU, 1000),
-    ]
+    measured = [*map(scaling.from_results, scaling.RESULTS), *scaling.from_gpu(scaling.GPU, 1000)]
     text = "\n".join(scaling.table(measured, 10_000, [1, 8, 64], 3.0))
     assert text in (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from headtohead import HeadToHeadError, Job, Launcher, LocalLauncher
-from headtohead.families.launcher import WorkerPlugins
-from headtohead.runs import exits
-from headtohead.runs.launching import make_launcher
-from headtohead.runs.stack import StackFolder, StackMember, StackRecord
+from headtohead.execution.launching import make_launcher
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.storage import exits
+from headtohead.storage.stack import StackFolder, StackMember, StackRecord
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -42,9 +42,8 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
     ],
 )
 def test_cores_and_gpus_are_divided(
-    cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None,
-    share: tuple[int, int],
-) -> None:  # fmt: skip
+    cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None, share: tuple[int, int]
+) -> None:
     assert Launcher.divide(cores, gpus, stacks, workers, threads) == share
 
 
@@ -82,9 +81,16 @@ def test_a_worker_has_the_environment_of_its_own_parent(
     plugin.write_text(PLUGIN)
     for probe in ("first", "second"):
         done = h2h_here(
-            study.folder, "run", str(study.file), "--no-tracking", "--fresh", "--plugin",
-            str(plugin), H2H_CACHE=str(study.cache), H2H_PROBE=probe,
-        )  # fmt: skip
+            study.folder,
+            "run",
+            str(study.file),
+            "--no-tracking",
+            "--fresh",
+            "--plugin",
+            str(plugin),
+            H2H_CACHE=str(study.cache),
+            H2H_PROBE=probe,
+        )
         assert done.returncode == 0, done.stderr
     seen = [line.split() for line in plugin.with_suffix(".seen").read_text().splitlines()]
     workers = [probe for pid, probe in seen if int(pid) != os.getpid()]
@@ -105,10 +111,9 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
     [
         (None, ["0", "1", "2", "0"]),
         ("5,3, 7", ["5", "3", "7", "5"]),
-        ("GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4", ["GPU-8932f937", "GPU-46309a2b",
-                                                   "MIG-b91ea8b4", "GPU-8932f937"]),
+        ("GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4", ["GPU-8932f937", "GPU-46309a2b", "MIG-b91ea8b4", "GPU-8932f937"]),
     ],
-)  # fmt: skip
+)
 def test_every_worker_sees_its_own_gpu_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: list[str]
 ) -> None:
@@ -145,10 +150,18 @@ def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
     pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
     study.write(train={"steps": 2})
     done = h2h_here(
-        study.folder, "run", str(study.file), "--no-tracking", "--launcher", "slurm",
-        "--launcher-option", "executor=local", "--launcher-option", "gpus=1",
+        study.folder,
+        "run",
+        str(study.file),
+        "--no-tracking",
+        "--launcher",
+        "slurm",
+        "--launcher-option",
+        "executor=local",
+        "--launcher-option",
+        "gpus=1",
         H2H_CACHE=str(study.cache),
-    )  # fmt: skip
+    )
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         f"h2h: node '{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "

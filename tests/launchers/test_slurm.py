@@ -50,9 +50,7 @@ def numbers(study: Study) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in paths}
 
 
-def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(
-    study: Study, here: Study, wait_for: Wait
-) -> None:
+def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(study: Study, here: Study, wait_for: Wait) -> None:
     # Jobs of other tests, which were cancelled, may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
     with study.started(*LOCAL) as parent:
@@ -89,9 +87,7 @@ def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) ->
 
 
 @needs_slurm
-def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(
-    study: Study, here: Study, wait_for: Wait
-) -> None:
+def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(study: Study, here: Study, wait_for: Wait) -> None:
     with study.started("--launcher", "slurm") as parent:
         wait_for(lambda: bool(study.holders()), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
@@ -136,7 +132,6 @@ def test_what_slurm_refuses_is_one_line(study: Study) -> None:
         output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2
     assert output.splitlines()[-1] == (
-        "h2h: Slurm takes no job: sbatch: error: Batch job submission failed: "
-        "Invalid partition name specified"
+        "h2h: Slurm takes no job: sbatch: error: Batch job submission failed: Invalid partition name specified"
     )
     assert "sbatch" not in "".join(output.splitlines()[:-1])

@@ -78,9 +78,12 @@ def test_losses_do_not_see_what_lies_between_rows(smoothing):
     logits.detach().as_strided((11, ALIGNED - 9), (WIDE + ALIGNED, 1), ODD).fill_(torch.nan)
     found = token_losses(logits.unsqueeze(1), writes, smoothing)
     wanted = functional.cross_entropy(
-        plain(x, weight, bias).flatten(0, 1), writes.flatten(), ignore_index=IGNORED,
-        reduction="none", label_smoothing=smoothing,
-    ).view(writes.shape)  # fmt: skip
+        plain(x, weight, bias).flatten(0, 1),
+        writes.flatten(),
+        ignore_index=IGNORED,
+        reduction="none",
+        label_smoothing=smoothing,
+    ).view(writes.shape)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
@@ -96,9 +99,7 @@ def trained(pieces, **model):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-@pytest.mark.parametrize(
-    "model", [{}, {"bias": False}, {"tied": "output"}, {"tied": "all", "dropout": 0.2}], ids=str
-)
+@pytest.mark.parametrize("model", [{}, {"bias": False}, {"tied": "output"}, {"tied": "all", "dropout": 0.2}], ids=str)
 def test_training_is_that_of_the_plain_product(model, pieces, monkeypatch):
     losses, weights = trained(pieces, **model)
     monkeypatch.setattr(aligned, "WIDE", 10**9)

@@ -30,8 +30,7 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
             theirs.out_proj.bias.copy_(named["output.bias"][0])
         side = x[member] if memory is None else memory[member]
         hidden = (~keep[member]).repeat_interleave(4, dim=0)
-        expected, shown = theirs(x[member], side, side, attn_mask=hidden,
-                                 average_attn_weights=False)  # fmt: skip
+        expected, shown = theirs(x[member], side, side, attn_mask=hidden, average_attn_weights=False)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-12)
         seen = {}
         attention(x, memory, subject.view(role, keep=keep), None, seen.__setitem__)
@@ -68,10 +67,15 @@ def test_independent_heads_equal_the_loop_of_notebook_1():
 
 
 def test_every_head_has_its_own_geometry_per_role():
-    subject = Subject(tiny_config(attention={
-        "encoder": {"name": "free-geometry", "key_width": 3, "value_width": 5, "kv_heads": 2},
-        "decoder": "single-head", "cross": "independent-heads",
-    }))  # fmt: skip
+    subject = Subject(
+        tiny_config(
+            attention={
+                "encoder": {"name": "free-geometry", "key_width": 3, "value_width": 5, "kv_heads": 2},
+                "decoder": "single-head",
+                "cross": "independent-heads",
+            }
+        )
+    )
     seen = {}
     for role in ("encoder", "decoder", "cross"):
         x, memory = subject.activations(role)
@@ -109,8 +113,6 @@ def test_values_that_stay_unseen_do_not_move_the_output():
     x, memory = subject.activations("cross")
     changed = memory.clone()
     changed[0, 1, 3:] += 100.0
-    here, there = (
-        attention(x, side, subject.view("cross", keep=keep)) for side in (memory, changed)
-    )
+    here, there = (attention(x, side, subject.view("cross", keep=keep)) for side in (memory, changed))
     assert int(subject.sentences.source_lengths[0, 1]) == 3
     assert (here == there).all()

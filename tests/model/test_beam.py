@@ -8,11 +8,11 @@ import torch
 
 from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model.beam import beam_search, length_penalty
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Rows
 from headtohead.model.unfinished import is_causal
+from headtohead.schema.config import BeamConfig
 from headtohead.testing.subject import Sentences, Subject, forward
 from headtohead.testing.tiny import tiny_config
 
@@ -38,9 +38,7 @@ def next_word(subject, member, row, prefix):
     target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
     lengths = torch.full_like(read.source_lengths, len(prefix))
     with torch.no_grad():
-        logits = forward(
-            subject.model, Sentences(read.source, read.source_lengths, target, lengths)
-        )
+        logits = forward(subject.model, Sentences(read.source, read.source_lengths, target, lengths))
     return torch.log_softmax(logits[member, row, -1], dim=-1).tolist()
 
 
@@ -65,9 +63,7 @@ def plain_beam(subject, member, row, size, alpha, most=WORDS):
 
 def search(subject, size, alpha, most=WORDS, **more):
     read = subject.sentences
-    return beam_search(
-        subject.model, read.source, read.source_lengths, most, beam_of(size, alpha), **more
-    )
+    return beam_search(subject.model, read.source, read.source_lengths, most, beam_of(size, alpha), **more)
 
 
 def written(found, member, row):
@@ -102,11 +98,10 @@ def hold_to_the_plain_search(subject, size, alpha):
         {"masking": "causal", "attention": "independent-heads", "norm": "post"},
         {"positional": {"name": "sinusoidal", "index": "row"}},
         {"positional": {"name": "sinusoidal", "index": "row"}, "masking": "padding"},
-        {"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
-         "cross": "decoder"},
+        {"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"}, "cross": "decoder"},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_search_finds_what_a_search_without_cache_and_batch_finds(choices):
     subject = Subject(tiny_config(**choices)) if choices.get("tied") else subject_of(**choices)
     hold_to_the_plain_search(subject, 3, 0.6)
@@ -187,13 +182,10 @@ def test_members_are_searched_as_alone():
     read, together = subject.sentences, search(subject, 3, 0.6)
     for member in range(2):
         alone = subject.build([1])
-        own = {name: value[member : member + 1]
-               for name, value in subject.model.state_dict().items()}  # fmt: skip
+        own = {name: value[member : member + 1] for name, value in subject.model.state_dict().items()}
         alone.load_state_dict(own)
         part = slice(member, member + 1)
-        found = beam_search(
-            alone, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6)
-        )
+        found = beam_search(alone, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6))
         assert torch.equal(found.ids[0], together.ids[member])
         torch.testing.assert_close(found.scores[0], together.scores[member], rtol=0, atol=1e-10)
 
@@ -207,13 +199,7 @@ def test_rows_may_be_told_apart_from_their_batch():
     assert not torch.equal(found.scores, search(subject, 3, 0.6).scores)
     for row in range(3):
         part = slice(row, row + 1)
-        alone = beam_search(
-            subject.model,
-            read.source[:, part],
-            read.source_lengths[:, part],
-            WORDS,
-            beam_of(3, 0.6),
-        )
+        alone = beam_search(subject.model, read.source[:, part], read.source_lengths[:, part], WORDS, beam_of(3, 0.6))
         assert torch.equal(alone.ids[:, 0], found.ids[:, row])
         torch.testing.assert_close(alone.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
 
@@ -223,9 +209,7 @@ def test_a_sentence_that_cannot_be_beaten_is_left(monkeypatch):
     subject = subject_of(ending=60.0)
     model, steps = subject.model, []
     right = model.step
-    monkeypatch.setattr(
-        model, "step", lambda token, place, *rest: steps.append(place) or right(token, place, *rest)
-    )
+    monkeypatch.setattr(model, "step", lambda token, place, *rest: steps.append(place) or right(token, place, *rest))
     found = search(subject, 3, 0.6)
     assert steps == [0]
     assert not found.lengths.any()
@@ -237,9 +221,8 @@ def test_what_has_ended_is_computed_no_more(monkeypatch):
     model, rows = subject.model, []
     right = model.step
     monkeypatch.setattr(
-        model, "step",
-        lambda token, place, *rest: rows.append(token.shape[1]) or right(token, place, *rest),
-    )  # fmt: skip
+        model, "step", lambda token, place, *rest: rows.append(token.shape[1]) or right(token, place, *rest)
+    )
     search(subject, 3, 0.6)
     assert rows[0] == 3
     assert rows[1:] == sorted(rows[1:], reverse=True)
@@ -257,9 +240,12 @@ def test_pieces_of_the_logits_give_the_same(monkeypatch):
 
 def test_style_that_reads_all_tokens_at_once_is_refused():
     subject = Subject(tiny_config(attention="embedding-softmax"))
-    with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' reads exactly 16 "
-                       r"tokens at once, which beam decoding does not; "
-                       r"set evaluate\.decode: forced$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^attention 'embedding-softmax' reads exactly 16 "
+        r"tokens at once, which beam decoding does not; "
+        r"set evaluate\.decode: forced$",
+    ):
         search(subject, 3, 0.6)
 
 
@@ -270,7 +256,6 @@ def test_scores_are_log_probabilities():
         words = written(found, member, row)
         ends = words if len(words) == WORDS else [*words, EOS]
         likely = math.fsum(
-            next_word(subject, member, row, [SOS, *ends[:place]])[word]
-            for place, word in enumerate(ends)
+            next_word(subject, member, row, [SOS, *ends[:place]])[word] for place, word in enumerate(ends)
         )
         assert float(found.scores[member, row]) == pytest.approx(likely, abs=1e-10)

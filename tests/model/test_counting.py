@@ -67,8 +67,7 @@ def test_tied_words_cost_as_much_and_weigh_less():
 
 def test_learned_tables_count_as_weights_and_cost_no_products():
     plain = count(tiny_config("sinusoidal"), SOURCE_WORDS, TARGET_WORDS, S, T)
-    learned = count(tiny_config({"name": "learned", "max_length": 20}),
-                    SOURCE_WORDS, TARGET_WORDS, S, T)  # fmt: skip
+    learned = count(tiny_config({"name": "learned", "max_length": 20}), SOURCE_WORDS, TARGET_WORDS, S, T)
     assert learned.total - plain.total == 2 * 20 * D
     assert learned.flops_per_token == plain.flops_per_token
 

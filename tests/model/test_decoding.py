@@ -25,9 +25,7 @@ def _for_members(subject, members):
     from dataclasses import fields, replace
 
     sentences = subject.sentences
-    wider = {
-        one.name: getattr(sentences, one.name)[[0, 1, 0][:members]] for one in fields(sentences)
-    }
+    wider = {one.name: getattr(sentences, one.name)[[0, 1, 0][:members]] for one in fields(sentences)}
     return replace(sentences, **wider)
 
 
@@ -81,9 +79,12 @@ def test_words_beyond_the_vocabulary_can_be_written():
 def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
     subject = Subject(tiny_config(attention="embedding-softmax"))
     sentences = subject.sentences
-    with pytest.raises(HeadToHeadError, match=r"^attention 'embedding-softmax' reads exactly 16 "
-                       r"tokens at once, which greedy decoding does not; "
-                       r"set evaluate\.decode: forced$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^attention 'embedding-softmax' reads exactly 16 "
+        r"tokens at once, which greedy decoding does not; "
+        r"set evaluate\.decode: forced$",
+    ):
         greedy(subject.model, sentences.source, sentences.source_lengths, 8)
 
 
@@ -104,8 +105,7 @@ def test_members_decode_as_alone():
     together = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     for member in range(3):
         alone = Subject(tiny_config(), seeds=(4,))
-        own = {name: value[member : member + 1]
-               for name, value in subject.model.state_dict().items()}  # fmt: skip
+        own = {name: value[member : member + 1] for name, value in subject.model.state_dict().items()}
         alone.model.load_state_dict(own)
         source = sentences.source[member : member + 1]
         lengths = sentences.source_lengths[member : member + 1]
@@ -127,8 +127,11 @@ def test_translations_end_with_the_learned_table():
 
 def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
     subject = Subject(tiny_config({"name": "learned", "max_length": 5}))
-    with pytest.raises(HeadToHeadError, match=r"^place 6 is beyond the 5 places of learned; "
-                       r"set positional\.encoder\.max_length to at least 6$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^place 6 is beyond the 5 places of learned; "
+        r"set positional\.encoder\.max_length to at least 6$",
+    ):
         subject.logits()
 
 

@@ -101,8 +101,13 @@ def test_one_rate_stands_for_all_places_unless_one_is_named():
 
 def test_words_are_mixed_as_published():
     """The first outputs of SplitMix64 from 1234567, as its reference program prints them."""
-    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423,
-                4593380528125082431, 16408922859458223821]  # fmt: skip
+    expected = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
     words = [1234567 + (i + 1) * 0x9E3779B97F4A7C15 for i in range(5)]
     assert [mixed(word % 2**64) for word in words] == expected
     ours = mix_(torch.tensor([signed(word) for word in words]))

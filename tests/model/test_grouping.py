@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from headtohead.data.vocabulary import EOS, SOS
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model.grouping import groups, hides_padding, translate_each
+from headtohead.schema.config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -25,9 +25,7 @@ def subject_of(ending=2.0, **choices):
 
 def drawn():
     generator = torch.Generator().manual_seed(2)
-    return [
-        torch.randint(4, 12, (length,), generator=generator).tolist() for length in LENGTHS + MORE
-    ]
+    return [torch.randint(4, 12, (length,), generator=generator).tolist() for length in LENGTHS + MORE]
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row"}
@@ -36,10 +34,16 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 @pytest.mark.parametrize("beam", [None, BeamConfig(size=3)], ids=["greedy", "beam"])
 @pytest.mark.parametrize(
     "choices",
-    [{}, {"masking": "none"}, {"masking": "causal"}, {"positional": BY_ROW},
-     {"positional": BY_ROW, "masking": "none"}, {"attention": "sigmoid", "masking": "causal"}],
+    [
+        {},
+        {"masking": "none"},
+        {"masking": "causal"},
+        {"positional": BY_ROW},
+        {"positional": BY_ROW, "masking": "none"},
+        {"attention": "sigmoid", "masking": "causal"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_each_is_translated_as_alone(choices, beam):
     model, sources = subject_of(**choices).model, drawn()
     together = translate_each(model, sources, 10, beam, SOS, EOS)

@@ -28,13 +28,11 @@ CHOICES = {
     "shared norm": {"shared": ["norm"], "decoder_layers": 2},
     "shared feed-forward": {"shared": ["feed-forward"], "norm": "post", "final_norm": True},
     "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
-    "all places shared": {
-        "decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"], "norm": "post",
-    },
+    "all places shared": {"decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"], "norm": "post"},
     "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
     "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("model", CHOICES.values(), ids=CHOICES.keys())
@@ -44,19 +42,18 @@ def test_logits_equal_those_of_plain_loops(model, masking):
     subject = Subject(tiny_config(masking=masking, **(small | model)))
     sentences, logits = subject.sentences, subject.plain
     for member, row in ((0, 1), (1, 0)):
-        weights = {
-            name: value[member].tolist() for name, value in subject.model.state_dict().items()
-        }
+        weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         oracle = Oracle(subject.config, weights, masking == "padding-causal", row)
         expected = oracle.logits(
-            sentences.source[member, row].tolist(), int(sentences.source_lengths[member, row]),
-            sentences.target[member, row].tolist(), int(sentences.target_lengths[member, row]),
-        )  # fmt: skip
+            sentences.source[member, row].tolist(),
+            int(sentences.source_lengths[member, row]),
+            sentences.target[member, row].tolist(),
+            int(sentences.target_lengths[member, row]),
+        )
         live = int(sentences.target_lengths[member, row])
         torch.testing.assert_close(
-            logits[member, row, :live], torch.tensor(expected[:live], dtype=torch.float64),
-            rtol=0, atol=1e-10,
-        )  # fmt: skip
+            logits[member, row, :live], torch.tensor(expected[:live], dtype=torch.float64), rtol=0, atol=1e-10
+        )
         assert len(expected[0]) == logits.shape[-1]
 
 
@@ -73,8 +70,7 @@ class Oracle:
         on_embeddings = self.config.attention.decoder.name == "embedding-softmax"
         own_attention = self.softmax_of_embeddings if on_embeddings else self.self_attention
         own = [
-            [not self.masked or (j <= i and j < target_length) for j in range(len(target))]
-            for i in range(len(target))
+            [not self.masked or (j <= i and j < target_length) for j in range(len(target))] for i in range(len(target))
         ]
         deaf = self.model.cross == "decoder"
         read, read_length = (target, target_length) if deaf else (source, source_length)
@@ -98,9 +94,7 @@ class Oracle:
         keep = [[not self.masked or j < length for j in range(len(source))] for _ in source]
         for layer in range(self.model.encoder_layers):
             at = f"encoder.{layer}"
-            x = self.branch(
-                x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", keep
-            )
+            x = self.branch(x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", keep)
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return self.final(x, "encoder_norm")
 
@@ -121,9 +115,7 @@ class Oracle:
     def branch(self, x, name, inner, *settings):
         if self.model.norm == "pre":
             added = inner([self.norm(row, f"{name}.norm") for row in x], *settings)
-            return [
-                [a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)
-            ]
+            return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(x, added, strict=True)]
         added = inner(x, *settings)
         return [
             self.norm([a + b for a, b in zip(*rows, strict=True)], f"{name}.norm")
@@ -146,10 +138,7 @@ class Oracle:
         weight = self.weights[f"{name}.weight"]
         last = len(weight[0]) if last is None else last
         bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * last
-        return [
-            sum(value * weight[i][o] for i, value in enumerate(row)) + bias[o]
-            for o in range(first, last)
-        ]
+        return [sum(value * weight[i][o] for i, value in enumerate(row)) + bias[o] for o in range(first, last)]
 
     def self_attention(self, x, name, keep):
         d = self.model.d_model
@@ -176,9 +165,7 @@ class Oracle:
                 powers = [math.exp(score - max(scores)) for score in scores]
                 total = sum(powers)
                 for c in part:
-                    joined.append(
-                        sum(p / total * v[j][c] for p, j in zip(powers, seen, strict=True))
-                    )
+                    joined.append(sum(p / total * v[j][c] for p, j in zip(powers, seen, strict=True)))
             out.append(self.linear(joined, f"{name}.output"))
         return out
 
@@ -191,19 +178,15 @@ class Oracle:
         for row in masked:
             powers = [math.exp(value - max(row)) for value in row]
             weights = [power / sum(powers) for power in powers]
-            out.append([
-                sum(weight * other[c] for weight, other in zip(weights, masked, strict=True))
-                for c in range(len(row))
-            ])  # fmt: skip
+            out.append(
+                [sum(weight * other[c] for weight, other in zip(weights, masked, strict=True)) for c in range(len(row))]
+            )
         return out
 
     def feed_forward(self, x, name):
         name = "shared.feed_forward" if "feed-forward" in self.model.shared else name
         return [
-            self.linear(
-                [self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer"
-            )
-            for row in x
+            self.linear([self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer") for row in x
         ]
 
     def activate(self, value):

@@ -29,7 +29,7 @@ VARIANTS = {
     "differential": {"attention": "differential", "positional": "t5-relative"},
     "seventy heads": {"d_model": 140, "heads": 70},
     "one row of words": {"tied": "all", "vocabulary_rows": 40, "bias": False},
-}  # fmt: skip
+}
 
 
 @cache

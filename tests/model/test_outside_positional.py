@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from headtohead import Options, Positional, hookimpl, plugins
+from headtohead import Options, Positional, hookimpl
 from headtohead.model.counting import count
 from headtohead.model.transformer import Transformer
+from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import Subject, check, tiny_config
 from headtohead.testing.invariants.stacking import trained_weights
 
@@ -52,12 +53,12 @@ class Outsider:
 
 @pytest.fixture(scope="module")
 def registry():
-    return plugins.load_registry(objects=[Outsider()])
+    return plugin_registry.load_registry(objects=[Outsider()])
 
 
 @pytest.fixture(autouse=True)
 def outsider(registry, monkeypatch):
-    monkeypatch.setattr(plugins, "_current", registry)
+    monkeypatch.setattr(plugin_registry, "_current", registry)
 
 
 @pytest.mark.parametrize("attention", ["split-heads", "grouped-query", "single-head"])
@@ -78,9 +79,8 @@ def test_plan_path_says_explicit_where_the_encoding_acts():
 def test_it_trains_and_its_tables_move():
     subject = Subject(tiny_config("my-relative"))
     start = Transformer(
-        subject.config, subject.seeds, *map(len, (
-            subject.data.source_vocabulary, subject.data.target_vocabulary))
-    ).double()  # fmt: skip
+        subject.config, subject.seeds, *map(len, (subject.data.source_vocabulary, subject.data.target_vocabulary))
+    ).double()
     trained = trained_weights(subject, subject.config, subject.seeds)
     for member, weights in enumerate(trained):
         for role in ("encoder", "decoder"):
@@ -97,8 +97,7 @@ def test_scores_and_values_equal_the_papers_formula():
     attention, positional = subject.attention("decoder"), subject.positional("decoder")
     x, _ = subject.activations("decoder")
     seen = {}
-    attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None,
-              seen.__setitem__)  # fmt: skip
+    attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None, seen.__setitem__)
     member, row, head, clip, width = 1, 1, 2, 2, 4
     q, k = (seen[name][member, row, head] for name in ("queries", "keys"))
     for i in range(5):
@@ -117,8 +116,6 @@ def test_scores_and_values_equal_the_papers_formula():
                 total += seen["weights"][member, row, one, i, j] * (value + table)
             rows.append(total)
         heads.append(torch.stack(rows))
-    expected = (
-        torch.cat(heads, -1) @ attention.output.weight[member] + attention.output.bias[member, 0]
-    )
+    expected = torch.cat(heads, -1) @ attention.output.weight[member] + attention.output.bias[member, 0]
     output = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")))
     torch.testing.assert_close(output[member, row], expected)

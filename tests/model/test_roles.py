@@ -42,8 +42,7 @@ def test_each_role_uses_its_own_encoding_and_no_other():
     plain = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}))
     memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
     for role in ("encoder", "decoder", "cross"):
-        other = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}
-                                    | {role: "alibi"}))  # fmt: skip
+        other = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"} | {role: "alibi"}))
         encoded = other.model.encode(plain.sentences.source, plain.sentences.source_lengths)
         assert torch.equal(encoded, memory) == (role != "encoder")
         assert not torch.allclose(other.plain, plain.plain, atol=1e-6)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from headtohead.data.vocabulary import EOS, PAD
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model import unfinished
 from headtohead.model.beam import beam_search
 from headtohead.model.decoding import greedy, still_open
 from headtohead.model.view import LEAST_ROOM
+from headtohead.schema.config import BeamConfig
 from headtohead.testing.invariants.decoding import plain_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -43,9 +43,7 @@ def test_greedy_decoding_computes_no_more_what_has_ended(monkeypatch):
     subject = subject_of(4.0)
     read = subject.sentences
     lengths = (plain_greedy(subject, 6) != PAD).sum(-1)
-    rows = rows_of_steps(
-        subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6)
-    )
+    rows = rows_of_steps(subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6))
     # A sentence of n words is computed n + 1 times, the last for its <eos>.
     live = [int((lengths >= place).sum(1).max()) for place in range(6)]
     assert rows == [left for left in live if left]
@@ -55,9 +53,7 @@ def test_greedy_decoding_computes_no_more_what_has_ended(monkeypatch):
 def test_all_ended_is_the_end(monkeypatch):
     subject = subject_of(100.0)
     read = subject.sentences
-    rows = rows_of_steps(
-        subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6)
-    )
+    rows = rows_of_steps(subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6))
     assert rows == [3]
 
 

@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from headtohead.notebooks.known import NOTEBOOKS
-from headtohead.notebooks.measured import Measured, measure
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
+from headtohead.tools.notebooks.known import NOTEBOOKS
+from headtohead.tools.notebooks.measured import Measured, measure
 
 
 def _load(stem: str) -> ModuleType:

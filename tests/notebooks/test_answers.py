@@ -12,17 +12,13 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from headtohead.analysis.frames import load_frames
 from headtohead.analysis.study import analyse
-from headtohead.notebooks import EXPERIMENTS
-from headtohead.notebooks.answers import Answer, answer
+from headtohead.storage.frames import load_frames
+from headtohead.tools.notebooks import EXPERIMENTS
+from headtohead.tools.notebooks.answers import Answer, answer
 
 SEEDS = (1, 2, 3, 4)
-HEADS = {
-    "attention": ["split-heads", "independent-heads"],
-    "model.heads": [2, 4],
-    "match": ["none", "parameters"],
-}
+HEADS = {"attention": ["split-heads", "independent-heads"], "model.heads": [2, 4], "match": ["none", "parameters"]}
 
 
 def noise(axes: Mapping[str, Any], seed: int) -> float:
@@ -49,19 +45,17 @@ def by_hand(differences: list[float]) -> str:
     return f"{shown[0]} (95 % interval {shown[1]} to {shown[2]})"
 
 
-def test_heads_are_compared_at_equal_width_and_at_equal_parameters(
-    made: ModuleType, tmp_path: Path
-) -> None:
+def test_heads_are_compared_at_equal_width_and_at_equal_parameters(made: ModuleType, tmp_path: Path) -> None:
     found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score)
     width, parameters = found.lines
     settings = {}
     for line, match in ((width, "none"), (parameters, "parameters")):
         settings[match] = []
         for heads in (2, 4):
-            sides = [{"attention": one, "model.heads": heads, "match": match}
-                     for one in ("independent-heads", "split-heads")]  # fmt: skip
-            settings[match].append([heads_score(sides[0], seed) - heads_score(sides[1], seed)
-                                    for seed in SEEDS])  # fmt: skip
+            sides = [
+                {"attention": one, "model.heads": heads, "match": match} for one in ("independent-heads", "split-heads")
+            ]
+            settings[match].append([heads_score(sides[0], seed) - heads_score(sides[1], seed) for seed in SEEDS])
         averaged = [sum(over_heads) / 2 for over_heads in zip(*settings[match], strict=True)]
         assert line.number == by_hand(averaged)
     assert (width.found, parameters.found) == (True, False)
@@ -89,21 +83,24 @@ def test_no_difference_shows_where_no_setting_has_one(made: ModuleType, tmp_path
     found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=score)
     width, parameters = found.lines
     assert (width.found, parameters.found, parameters.mixed) == (True, False, False)
-    assert f"at equal parameters: no difference shows, exact match {parameters.number}" in (
-        found.sentence
-    )
+    assert f"at equal parameters: no difference shows, exact match {parameters.number}" in (found.sentence)
 
 
 def test_sides_that_are_equal_by_construction_say_so(made: ModuleType, tmp_path: Path) -> None:
-    axes = {"masking.encoder": ["padding", "none"], "masking.cross": ["padding", "none"],
-            "masking.decoder": ["padding-causal", "causal", "padding"]}  # fmt: skip
+    axes = {
+        "masking.encoder": ["padding", "none"],
+        "masking.cross": ["padding", "none"],
+        "masking.decoder": ["padding-causal", "causal", "padding"],
+    }
     found = told(
-        made, tmp_path, "masks-what-they-protect", axes=axes, one_at_a_time=True,
+        made,
+        tmp_path,
+        "masks-what-they-protect",
+        axes=axes,
+        one_at_a_time=True,
         equal_to={"padding-padding-causal": "padding-padding-padding-causal"},
-        score=lambda axes, seed: (
-            0.5 * (axes["masking.decoder"] != "padding") + noise(axes, seed) + 0.1
-        ),
-    )  # fmt: skip
+        score=lambda axes, seed: 0.5 * (axes["masking.decoder"] != "padding") + noise(axes, seed) + 0.1,
+    )
     lines = {line.says: line for line in found.lines}
     assert lines["taking away the padding mask of the decoder"].number == (
         "cannot change any result (the two are equal)"
@@ -112,35 +109,37 @@ def test_sides_that_are_equal_by_construction_say_so(made: ModuleType, tmp_path:
     future = lines["taking away the mask of the future (when writing translations)"]
     assert future.found
     assert found.sentence.startswith(
-        f"Taking away the mask of the future (when writing translations): exact match "
-        f"{future.number}"
+        f"Taking away the mask of the future (when writing translations): exact match {future.number}"
     )
 
 
 def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
-    states = {(f"{one}-{heads}-{match}", seed): "PLANNED" for one in HEADS["attention"]
-              for heads in HEADS["model.heads"] for match in HEADS["match"]
-              for seed in SEEDS[1:]}  # fmt: skip
-    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score,
-                 states=states)  # fmt: skip
+    states = {
+        (f"{one}-{heads}-{match}", seed): "PLANNED"
+        for one in HEADS["attention"]
+        for heads in HEADS["model.heads"]
+        for match in HEADS["match"]
+        for seed in SEEDS[1:]
+    }
+    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score, states=states)
     assert not found.lines[0].found
     assert found.lines[0].number.endswith(", one seed")
 
 
 def test_runs_that_are_not_there_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
-    states = {(one, seed): "PLANNED" for one in ("learned(std=1)", "learned(std=0.1)")
-              for seed in SEEDS}  # fmt: skip
+    states = {(one, seed): "PLANNED" for one in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
     found = told(
-        made, tmp_path, "positions-fixed-or-learned", states=states,
+        made,
+        tmp_path,
+        "positions-fixed-or-learned",
+        states=states,
         axes={"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]},
-    )  # fmt: skip
+    )
     assert [line.number for line in found.lines[:2]] == ["no finished runs to compare yet"] * 2
     assert found.lines[2].found
 
 
-def test_a_finished_model_without_translations_is_said_to_have_none(
-    made: ModuleType, tmp_path: Path
-) -> None:
+def test_a_finished_model_without_translations_is_said_to_have_none(made: ModuleType, tmp_path: Path) -> None:
     name = "positions-fixed-or-learned"
     axes = {"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]}
     written = made.write_study(tmp_path, made.Study(name=name, seeds=SEEDS, maps=False, axes=axes))
@@ -170,28 +169,27 @@ def test_the_choice_with_most_of_a_path_is_named_with_its_interval(
     assert (first.says, second.says) == ("model.norm", "train.lr")
     assert first.change is not None
     assert first.change.low < 0.4 < first.change.high
-    assert f"most of it is one choice: model.norm, {first.number}; next: train.lr" in (
-        found.sentence
-    )
+    assert f"most of it is one choice: model.norm, {first.number}; next: train.lr" in (found.sentence)
     assert found.sentence.endswith("2 of the 4 choices made no difference that shows.")
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
 def test_what_is_compared_stands_in_the_design(experiment: Any) -> None:
     """Every value that a comparison names is an axis value that the experiment plans."""
-    from headtohead.experiment.design import expand
-    from headtohead.experiment.loading import load_text
-    from headtohead.notebooks.answers import _key
-    from headtohead.notebooks.editions import experiment_text
-    from headtohead.plugins import current
+    from headtohead.config.loading import load_text
+    from headtohead.planning.design import expand
+    from headtohead.plugins.registry import current
+    from headtohead.tools.notebooks.answers import _key
+    from headtohead.tools.notebooks.editions import experiment_text
 
     loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
     axes = [one.axes for one in expand(loaded, current()).variants]
     known = {_key(one) for one in axes}
     for compared in experiment.compares:
         pairs = [
-            one for one in axes
+            one
+            for one in axes
             if all(str(one.get(name)) == str(value) for name, value in compared["left"].items())
             and _key({**one, **compared["right"]}) in known
-        ]  # fmt: skip
+        ]
         assert pairs, compared["says"]

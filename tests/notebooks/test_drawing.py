@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.notebooks.drawing import HEIGHT, WIDTH, draw, interval
+from headtohead.tools.notebooks.drawing import HEIGHT, WIDTH, draw, interval
 
 HOSTILE = '<b onclick="x">&'
 
@@ -18,15 +18,23 @@ def cell(text: str, mark: str = "") -> dict[str, Any]:
 
 
 PICTURES: list[dict[str, Any]] = [
-    {"kind": "strips", "note": HOSTILE, "grid": grid,
-     "panels": [{"title": HOSTILE, "rows": [{"label": HOSTILE, "cells": [cell(HOSTILE)]}]}]}
+    {
+        "kind": "strips",
+        "note": HOSTILE,
+        "grid": grid,
+        "panels": [{"title": HOSTILE, "rows": [{"label": HOSTILE, "cells": [cell(HOSTILE)]}]}],
+    }
     for grid in (True, False)
 ] + [
-    {"kind": "heat", "note": HOSTILE, "rows": [HOSTILE], "columns": [HOSTILE],
-     "panels": [{"title": HOSTILE, "cells": [[{"text": HOSTILE, "shade": 0.5}]]}]},
-    {"kind": "bars", "note": HOSTILE,
-     "bars": [{"label": HOSTILE, "parts": [{"name": HOSTILE, "share": 1.0}]}]},
-]  # fmt: skip
+    {
+        "kind": "heat",
+        "note": HOSTILE,
+        "rows": [HOSTILE],
+        "columns": [HOSTILE],
+        "panels": [{"title": HOSTILE, "cells": [[{"text": HOSTILE, "shade": 0.5}]]}],
+    },
+    {"kind": "bars", "note": HOSTILE, "bars": [{"label": HOSTILE, "parts": [{"name": HOSTILE, "share": 1.0}]}]},
+]
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one["kind"])
@@ -37,9 +45,7 @@ def test_no_text_of_a_picture_becomes_markup(picture: dict[str, Any]) -> None:
 
 
 def places(drawn: str, kind: str) -> list[float]:
-    (found,) = re.findall(
-        rf'<line x1="([\d.]+)" y1="[\d.]+" x2="([\d.]+)"[^>]*class="{kind}"', drawn
-    )
+    (found,) = re.findall(rf'<line x1="([\d.]+)" y1="[\d.]+" x2="([\d.]+)"[^>]*class="{kind}"', drawn)
     return [float(one) for one in found]
 
 

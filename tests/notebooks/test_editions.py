@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from headtohead.config.loading import load_text
+from headtohead.config.yaml_text import parse
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.design import expand
-from headtohead.experiment.loading import load_text
-from headtohead.experiment.yaml_text import parse
-from headtohead.notebooks import EXPERIMENTS, Edition, editions
-from headtohead.notebooks.editions import NEEDS_FILE, experiment_text
-from headtohead.plugins import current
+from headtohead.planning.design import expand
+from headtohead.plugins.registry import current
+from headtohead.tools.notebooks import EXPERIMENTS, Edition, editions
+from headtohead.tools.notebooks.editions import NEEDS_FILE, experiment_text
 
-module = importlib.import_module("headtohead.notebooks.editions")  # not the function of that name
+module = importlib.import_module("headtohead.tools.notebooks.editions")  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
 NAMES = [one.name for one in EXPERIMENTS]
 
@@ -113,15 +113,14 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     assert made.left_out == {}
     loaded = load_text(made.text, folder / "x.yaml")
     files = [
-        one.config.data.options["file"] for one in expand(loaded, current()).variants
+        one.config.data.options["file"]
+        for one in expand(loaded, current()).variants
         if "file" in one.config.data.options
-    ]  # fmt: skip
+    ]
     assert files == [os.path.normpath(file)]
 
 
-def test_without_the_file_only_what_needs_it_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_file_only_what_needs_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(TREE, tmp_path / "a" / "b" / "experiments")
     monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
     lacking = edition("notebooks-as-printed")

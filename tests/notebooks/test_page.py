@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from headtohead.notebooks import Edition, editions, is_done, write_page
-from headtohead.notebooks.known import NOTEBOOKS
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
+from headtohead.tools.notebooks import Edition, editions, is_done, write_page
+from headtohead.tools.notebooks.known import NOTEBOOKS
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
 OWN = "notebooks-as-printed-quick"
@@ -56,7 +56,7 @@ def write(tmp_path: Path, kept: Path, cache: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     # A copy: beside the original experiments there may be the file that they name.
     copy = shutil.copytree(EXPERIMENTS, tmp_path / "experiments")
-    module = importlib.import_module("headtohead.notebooks.editions")
+    module = importlib.import_module("headtohead.tools.notebooks.editions")
     monkeypatch.setattr(module, "_originals", lambda: copy)
     out = tmp_path / "out"
     out.mkdir()
@@ -80,12 +80,17 @@ def write(tmp_path: Path, kept: Path, cache: Path, monkeypatch: pytest.MonkeyPat
 
 def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
     """Write runs of the notebooks on their own data and on the same data."""
-    own = made.Study(name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False,
-                     primary="valid/loss", one_at_a_time=True)  # fmt: skip
+    own = made.Study(
+        name=OWN, axes={"recipe": RECIPES}, seeds=(1, 2), maps=False, primary="valid/loss", one_at_a_time=True
+    )
     same = made.Study(
-        name=SAME, seeds=(1, 2), maps=False, primary="test/token_accuracy", one_at_a_time=True,
+        name=SAME,
+        seeds=(1, 2),
+        maps=False,
+        primary="test/token_accuracy",
+        one_at_a_time=True,
         axes={"recipe": ["tatoeba-en-es(positional=sinusoidal)", *RECIPES[:4]]},
-    )  # fmt: skip
+    )
     for one in (own, same):
         for name, value in changes.items():
             setattr(one, name, value)
@@ -149,9 +154,7 @@ def test_what_needs_a_file_says_which_option_to_give(write: Write) -> None:
     assert "without tatoeba-en-es: needs a Tatoeba file" in text_of(page)
 
 
-def test_scores_of_own_and_of_the_same_data_stand_in_the_row(
-    made: ModuleType, tmp_path: Path, write: Write
-) -> None:
+def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, tmp_path: Path, write: Write) -> None:
     studies(made, tmp_path / "runs")
     page = write()
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
@@ -164,11 +167,8 @@ def test_scores_of_own_and_of_the_same_data_stand_in_the_row(
     assert "10 of 10 runs done, 2 seeds" in text_of(page)
 
 
-def test_a_refusal_stands_in_the_row_with_its_reason(
-    made: ModuleType, tmp_path: Path, write: Write
-) -> None:
-    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only",
-               "source": "undefined"}  # fmt: skip
+def test_a_refusal_stands_in_the_row_with_its_reason(made: ModuleType, tmp_path: Path, write: Write) -> None:
+    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only", "source": "undefined"}
     studies(made, tmp_path / "runs", excluded=[refused])
     row = text_of(write().split('id="notebook-5"')[1])
     assert "refused: fits six words only" in row
@@ -187,14 +187,11 @@ def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write
 
 
 def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, write: Write) -> None:
-    studies(made, tmp_path / "runs", states={("scratch-en-fr", 2): "PLANNED",
-                                             ("slides-en-fr", 1): "FAILED"})  # fmt: skip
+    studies(made, tmp_path / "runs", states={("scratch-en-fr", 2): "PLANNED", ("slides-en-fr", 1): "FAILED"})
     assert "8 of 10 runs done, 2 seeds" in text_of(write())
 
 
-def test_the_markdown_says_the_same_as_the_page(
-    made: ModuleType, tmp_path: Path, write: Write
-) -> None:
+def test_the_markdown_says_the_same_as_the_page(made: ModuleType, tmp_path: Path, write: Write) -> None:
     studies(made, tmp_path / "runs")
     markdown = write(name="report.md")
     for one in NOTEBOOKS:
@@ -207,7 +204,7 @@ def test_the_markdown_says_the_same_as_the_page(
 def test_evidence_is_kept_and_measured_again_when_its_recipe_changes(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headtohead.notebooks import measured
+    from headtohead.tools.notebooks import measured
 
     notebook = next(one for one in NOTEBOOKS if one.recipe == "scratch-en-fr")
     first = measured.measure(notebook, current(), cache, tmp_path, None)
@@ -224,9 +221,7 @@ def test_evidence_is_kept_and_measured_again_when_its_recipe_changes(
     assert measured.measure(notebook, current(), cache, tmp_path, None) == first
 
 
-def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(
-    made: ModuleType, tmp_path: Path
-) -> None:
+def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(made: ModuleType, tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
         (one,) = (one for one in editions(quick=True) if one.name == OWN)
         record = folder / OWN / "experiment.json"

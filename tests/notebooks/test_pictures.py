@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headtohead.evidence import EVIDENCE
-from headtohead.notebooks.content import Broken
-from headtohead.notebooks.known import EXPLANATIONS, NOTEBOOKS
-from headtohead.notebooks.measured import Measured
+from headtohead.tools.notebooks.content import Broken
+from headtohead.tools.notebooks.known import EXPLANATIONS, NOTEBOOKS
+from headtohead.tools.notebooks.measured import Measured
+from headtohead.tools.pitfalls import EVIDENCE
 
 Faults = Callable[[str], dict[str, Measured]]
 
@@ -49,9 +49,7 @@ def test_no_english_word_reaches_a_deaf_decoder(measured: Faults) -> None:
     assert all(float(text) > 0.01 for line in shown(mended) for text in line)
 
 
-def test_words_ahead_are_heard_where_the_second_attention_reads_the_decoder(
-    measured: Faults,
-) -> None:
+def test_words_ahead_are_heard_where_the_second_attention_reads_the_decoder(measured: Faults) -> None:
     seen, mended = picture(measured, "slides-en-fr", "future visible")["panels"]
     for row, (line, right) in enumerate(zip(shown(seen), shown(mended), strict=True)):
         for column, (text, sound) in enumerate(zip(line, right, strict=True)):
@@ -72,9 +70,7 @@ def test_a_mask_on_embeddings_leaves_the_diagonal(measured: Faults) -> None:
 def test_the_dropped_word_is_struck_out_and_has_no_id(measured: Faults) -> None:
     (panel,) = picture(measured, "scratch-en-fr", "words dropped")["panels"]
     written, read = panel["rows"]
-    assert [(one["text"], one["mark"]) for one in written["cells"]] == [
-        ("cat", ""), ("is", "gone"), ("small", ""),
-    ]  # fmt: skip
+    assert [(one["text"], one["mark"]) for one in written["cells"]] == [("cat", ""), ("is", "gone"), ("small", "")]
     assert words(read) == ["9", "22", "39"]
     assert measured("by-hand-en-fr")["words dropped"].picture is None
 
@@ -86,9 +82,7 @@ def test_the_answer_is_asked_for_where_it_is_read(measured: Faults) -> None:
     assert shifted == ["c'est", "un", "chat", "gros", "<eos>", ""]
 
 
-def test_words_of_a_row_have_one_position_and_words_of_a_sentence_their_own(
-    measured: Faults,
-) -> None:
+def test_words_of_a_row_have_one_position_and_words_of_a_sentence_their_own(measured: Faults) -> None:
     written, mended = picture(measured, "tatoeba-en-es", "positions by batch row")["panels"]
     for row, (line, right) in enumerate(zip(written["rows"], mended["rows"], strict=True)):
         assert {cell["hue"] for cell in line["cells"]} == {row}
@@ -98,14 +92,15 @@ def test_words_of_a_row_have_one_position_and_words_of_a_sentence_their_own(
 def test_letters_fall_out_of_words(measured: Faults) -> None:
     (panel,) = picture(measured, "tatoeba-en-es", "letters destroyed")["panels"]
     assert {row["label"]: words(row) for row in panel["rows"]} == {
-        "cumpleaños": ["cumplea", "os"], "mañana": ["ma", "ana"], "pingüino": ["ping", "ino"],
-    }  # fmt: skip
+        "cumpleaños": ["cumplea", "os"],
+        "mañana": ["ma", "ana"],
+        "pingüino": ["ping", "ino"],
+    }
 
 
 def test_the_first_word_is_never_asked_for(measured: Faults) -> None:
     (panel,) = picture(measured, "architecture-en-de", "no start, no stop")["panels"]
-    faint = [[one["text"] for one in row["cells"] if one["mark"] == "faint"]
-             for row in panel["rows"]]  # fmt: skip
+    faint = [[one["text"] for one in row["cells"] if one["mark"] == "faint"] for row in panel["rows"]]
     assert faint == [["auf"], ["wie"], ["können"]]
 
 

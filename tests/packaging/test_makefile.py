@@ -26,9 +26,8 @@ def fresh(tmp_path: Path) -> Path:
 
 def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["make", "--no-print-directory", *arguments],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["make", "--no-print-directory", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("goal", ["demo", "test"])
@@ -40,8 +39,7 @@ def test_without_a_new_enough_python_one_line_says_what_to_do(fresh: Path, goal:
     assert done.returncode != 0
     assert done.stdout == ""
     assert done.stderr.splitlines()[0] == (
-        "no Python 3.11 or newer with venv was found; install one, or name it: "
-        f"make PYTHON=/path/to/python3.12 {goal}"
+        f"no Python 3.11 or newer with venv was found; install one, or name it: make PYTHON=/path/to/python3.12 {goal}"
     )
     assert not (fresh / ".venv").exists()
 
@@ -49,9 +47,7 @@ def test_without_a_new_enough_python_one_line_says_what_to_do(fresh: Path, goal:
 @pytest.mark.parametrize("goal", ["demo", "test"])
 def test_everything_is_installed_from_the_constraints(fresh: Path, goal: str) -> None:
     planned = make(fresh, "--dry-run", goal).stdout
-    installs = [
-        line for line in planned.splitlines() if re.search(r"\binstall\b.* -e |hatch", line)
-    ]
+    installs = [line for line in planned.splitlines() if re.search(r"\binstall\b.* -e |hatch", line)]
     assert len(installs) >= 2
     assert all(" -c constraints.txt " in line for line in installs)
     assert all("--no-build-isolation" in line for line in installs if " -e " in line)

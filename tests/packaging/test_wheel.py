@@ -15,9 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def call(*command: str, cwd: Path) -> str:
-    done = subprocess.run(
-        [sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, *command], cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -34,9 +32,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     call(
-        "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile",
-        "--disable-pip-version-check", "--target", str(folder), str(wheel), cwd=folder,
-    )  # fmt: skip
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--target",
+        str(folder),
+        str(wheel),
+        cwd=folder,
+    )
     return folder
 
 
@@ -62,8 +70,8 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
 def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from headtohead.notebooks import EXPERIMENTS, editions\n"
-        "from headtohead.notebooks.editions import experiment_text\n"
+        "from headtohead.tools.notebooks import EXPERIMENTS, editions\n"
+        "from headtohead.tools.notebooks.editions import experiment_text\n"
         "assert len(editions(quick=True)) >= 6\n"
         "for one in EXPERIMENTS: print(one.name, bool(experiment_text(one.name)))\n"
     )
@@ -95,7 +103,7 @@ def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "import headtohead, headtohead_plugins\n"
-        "from headtohead.plugins import load_registry\n"
+        "from headtohead.plugins.registry import load_registry\n"
         "print(headtohead.__file__, headtohead_plugins.__file__, sep='\\n')\n"
         "print(*sorted(one.name for one in load_registry().all() if one.family == 'launcher'))\n"
     )

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from headtohead import Geometry, HeadToHeadError
-from headtohead.families.positional import BuildContext
-from headtohead.plugins import load_registry
+from headtohead.plugins.positional import BuildContext
+from headtohead.plugins.registry import load_registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-a-plugin.md"
 
@@ -54,9 +54,14 @@ def folder(tmp_path: Path) -> Path:
 
 def call(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True, check=False,
-        timeout=240, env=os.environ | {"H2H_CACHE": str(folder / "cache")} | environment,
-    )  # fmt: skip
+        [sys.executable, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        env=os.environ | {"H2H_CACHE": str(folder / "cache")} | environment,
+    )
 
 
 def h2h(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -111,14 +116,10 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     assert bias.shape == (2, 1, 3, 2, 7)
     for member in range(2):
         for head in range(3):
-            a, b, c = (
-                one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.place)
-            )
+            a, b, c = (one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.place))
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):
-                    expected = sum(
-                        a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4)
-                    )
+                    expected = sum(a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4))
                     assert bias[member, 0, head, row, column].item() == pytest.approx(expected)
     weights = sum(parameter[0].numel() for parameter in part.parameters())
     assert module.Tisa.parameter_count(options, context) == weights == 3 * 2 * 3 * 4
@@ -132,32 +133,35 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "README.md").write_text("", encoding="utf-8")
     done = call(
-        folder, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
-        "--no-index", "--disable-pip-version-check", "--target", "site", ".",
-    )  # fmt: skip
+        folder,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--disable-pip-version-check",
+        "--target",
+        "site",
+        ".",
+    )
     assert done.returncode == 0, done.stderr
     return str(folder / "site")
 
 
-def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(
-    folder: Path, site: str
-) -> None:
+def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
-    done = call(
-        folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_h2h_tisa.py", PYTHONPATH=site
-    )
+    done = call(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_h2h_tisa.py", PYTHONPATH=site)
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
     assert passed is not None
     assert int(passed.group(1)) >= 15
 
 
-def test_check_says_of_the_planted_mistake_what_the_page_says(
-    folder: Path, h2h_here: Command
-) -> None:
-    taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign)
-                  for sign in "-+")  # fmt: skip
+def test_check_says_of_the_planted_mistake_what_the_page_says(folder: Path, h2h_here: Command) -> None:
+    taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign) for sign in "-+")
     assert PLUGIN.count(taken) == 1
     (folder / "h2h_tisa.py").write_text(PLUGIN.replace(taken, put), encoding="utf-8")
     done = h2h_here(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
@@ -194,8 +198,7 @@ def test_a_module_is_registered_from_python(folder: Path) -> None:
 
 def test_an_object_of_the_running_script_is_registered_from_python(folder: Path) -> None:
     script = PLUGIN.replace(
-        "@hookimpl\ndef register_positionals():",
-        "class Plugin:\n    @hookimpl\n    def register_positionals(self):",
+        "@hookimpl\ndef register_positionals():", "class Plugin:\n    @hookimpl\n    def register_positionals(self):"
     ).replace('    return {"tisa"', '        return {"tisa"')
     script += "\n\nimport headtohead as h2h\n\nh2h.register(Plugin())\n"
     script += 'h2h.run("tisa.yaml", tracking=False)\n'
@@ -230,8 +233,7 @@ def refusal(*files: Path) -> str:
 def test_a_plugin_that_raises_at_import_is_named_with_its_reason(tmp_path: Path) -> None:
     path = plugin_file(tmp_path, "size = torch.tensor(1)\n")
     assert refusal(path) == (
-        f"plugin '{path}' (file) failed to import: NameError: name 'torch' is not defined "
-        f"({path}:1)"
+        f"plugin '{path}' (file) failed to import: NameError: name 'torch' is not defined ({path}:1)"
     )
 
 
@@ -239,8 +241,7 @@ def test_a_misspelt_hook_is_an_error_with_the_nearest_name(tmp_path: Path) -> No
     text = PLUGIN.replace("def register_positionals", "def register_positional")
     path = plugin_file(tmp_path, text)
     assert refusal(path) == (
-        f"plugin '{path}' (file): unknown hook 'register_positional'; "
-        "did you mean 'register_positionals'?"
+        f"plugin '{path}' (file): unknown hook 'register_positional'; did you mean 'register_positionals'?"
     )
 
 
@@ -255,8 +256,7 @@ def test_two_plugins_of_one_name_are_refused_and_both_are_named(tmp_path: Path) 
 def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
     path = plugin_file(tmp_path, PLUGIN.replace('{"tisa": Tisa}', "[Tisa]"))
     assert refusal(path) == (
-        f"plugin '{path}' (file): register_positionals returned list; "
-        "expected a mapping from name to class"
+        f"plugin '{path}' (file): register_positionals returned list; expected a mapping from name to class"
     )
 
 
@@ -265,8 +265,7 @@ def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
     path = plugin_file(tmp_path, text)
     line = text[: text.index("1 / 0")].count("\n") + 1
     assert refusal(path) == (
-        f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero "
-        f"({path}:{line})"
+        f"plugin '{path}' (file): register_positionals raised ZeroDivisionError: division by zero ({path}:{line})"
     )
 
 
@@ -280,8 +279,7 @@ def test_a_faulty_plugin_gives_one_line_and_exit_code_2(folder: Path, h2h_here: 
     done = h2h_here(folder, "plugins", "--plugin", "p.py")
     assert done.returncode == 2
     assert done.stderr == (
-        "h2h: plugin 'p.py' (file) failed to import: "
-        "ModuleNotFoundError: No module named 'no_such_module' (p.py:1)\n"
+        "h2h: plugin 'p.py' (file) failed to import: ModuleNotFoundError: No module named 'no_such_module' (p.py:1)\n"
     )
 
 

@@ -11,9 +11,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from headtohead import HeadToHeadError, plugins, register
-from headtohead.hookspecs import hookimpl
-from headtohead.plugins import current, source_hash, use_files
+from headtohead import HeadToHeadError, register
+from headtohead.plugins import registry
+from headtohead.plugins.hookspecs import hookimpl
+from headtohead.plugins.registry import current, source_hash, use_files
 
 HEAD = """
 import headtohead as h2h
@@ -34,7 +35,7 @@ class Plugin:
 
 @pytest.fixture(autouse=True)
 def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugins, "_current", None)
+    monkeypatch.setattr(registry, "_current", None)
 
 
 def module(text: str, name: str = "cell") -> ModuleType:
@@ -56,31 +57,40 @@ def names_of_plugins() -> set[str]:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (("register_positionals", "register_positional"),
-         "plugin 'cell' (python): unknown hook 'register_positional'; "
-         "did you mean 'register_positionals'?"),
-        (('"mine"', '"alibi"'),
-         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi "
-         "(headtohead) and cell (python); rename one of them"),
-        (('{"mine": Mine}', "[Mine]"),
-         "plugin 'cell' (python): register_positionals returned list; "
-         "expected a mapping from name to class"),
-        (('"mine": Mine', '"mine": Mine, "other": Mine.__new__(Mine)'),
-         "plugin 'cell' (python): register_positionals returned an object of type Mine for "
-         "'other'; expected a subclass of headtohead.Positional"),
-        (('"mine": Mine', '"mine": Mine, "other": str'),
-         "plugin 'cell' (python): register_positionals returned str for 'other'; "
-         "expected a subclass of headtohead.Positional"),
-        (('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
-         "plugin 'cell' (python): hook 'on_run_start' takes 'run'; got 'folder'"),
+        (
+            ("register_positionals", "register_positional"),
+            "plugin 'cell' (python): unknown hook 'register_positional'; did you mean 'register_positionals'?",
+        ),
+        (
+            ('"mine"', '"alibi"'),
+            "two plugins register positional 'alibi': headtohead_plugins.positional.alibi "
+            "(headtohead) and cell (python); rename one of them",
+        ),
+        (
+            ('{"mine": Mine}', "[Mine]"),
+            "plugin 'cell' (python): register_positionals returned list; expected a mapping from name to class",
+        ),
+        (
+            ('"mine": Mine', '"mine": Mine, "other": Mine.__new__(Mine)'),
+            "plugin 'cell' (python): register_positionals returned an object of type Mine for "
+            "'other'; expected a subclass of headtohead.Positional",
+        ),
+        (
+            ('"mine": Mine', '"mine": Mine, "other": str'),
+            "plugin 'cell' (python): register_positionals returned str for 'other'; "
+            "expected a subclass of headtohead.Positional",
+        ),
+        (
+            ('"mine": Mine}', '"mine": Mine}\n\n@hookimpl\ndef on_run_start(folder):\n    pass'),
+            "plugin 'cell' (python): hook 'on_run_start' takes 'run'; got 'folder'",
+        ),
     ],
     ids=["misspelt", "taken", "no mapping", "no class", "no entry", "wrong argument"],
-)  # fmt: skip
-def test_a_failed_registration_changes_nothing_and_can_be_corrected(
-    fault: tuple[str, str], message: str
-) -> None:
-    text = textwrap.dedent(PLUGIN).replace("class Plugin:\n    @hookimpl\n    def register_po",
-                                           "@hookimpl\ndef register_po")  # fmt: skip
+)
+def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple[str, str], message: str) -> None:
+    text = textwrap.dedent(PLUGIN).replace(
+        "class Plugin:\n    @hookimpl\n    def register_po", "@hookimpl\ndef register_po"
+    )
     text = text.replace("(self):\n        return", "():\n    return")
     before = names_of_plugins(), list(current().objects), {one.name for one in current().all()}
     assert refusal(module(text.replace(*fault))) == message
@@ -198,9 +208,13 @@ print(len(found), found[0] != found[1], found[1] == found[2])
 def test_a_cell_of_a_notebook_runs_again(tmp_path: Path) -> None:
     """A changed cell gives another source hash, so that runs of the old definition are stale."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CELLS], capture_output=True, text=True, check=False,
-        cwd=tmp_path, env=os.environ | {"IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)},
-    )  # fmt: skip
+        [sys.executable, "-W", "ignore", "-c", CELLS],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"IPYTHONDIR": str(tmp_path), "HOME": str(tmp_path)},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "3 True True", done.stdout
     assert "unknown hook 'register_positional'" in done.stdout
@@ -211,7 +225,6 @@ def test_the_hash_of_a_class_of_a_file_is_that_of_the_file(tmp_path: Path) -> No
     import hashlib
 
     path = tmp_path / "p.py"
-    path.write_text(HEAD + PLUGIN + '@hookimpl\ndef register_positionals():\n'
-                    '    return {"mine": Mine}\n')  # fmt: skip
+    path.write_text(HEAD + PLUGIN + '@hookimpl\ndef register_positionals():\n    return {"mine": Mine}\n')
     entry = use_files([path]).positional("mine")
     assert source_hash(entry) == hashlib.sha256(path.read_bytes()).hexdigest()

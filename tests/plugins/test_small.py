@@ -9,9 +9,7 @@ import headtohead_plugins
 
 FOLDER = Path(headtohead_plugins.__file__).parent
 FILES = [
-    path
-    for family in ("positional", "attention", "masking")
-    for path in sorted((FOLDER / family).glob("[a-z]*.py"))
+    path for family in ("positional", "attention", "masking") for path in sorted((FOLDER / family).glob("[a-z]*.py"))
 ]
 MOST = 60
 NOTEBOOKS = {"embedding_softmax.py": 70}
@@ -25,14 +23,11 @@ def code(text):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             said |= set(range(node.lineno, node.end_lineno + 1))
     lines = enumerate(text.splitlines(), start=1)
-    return [one for number, one in lines if one.strip(" #") and number not in said
-            and not one.lstrip().startswith("#")]  # fmt: skip
+    return [one for number, one in lines if one.strip(" #") and number not in said and not one.lstrip().startswith("#")]
 
 
 def test_docstrings_comments_and_blanks_are_no_code():
-    assert code('"""Said."""\n\nx = """kept"""  # so\n# not this\ny = 1\n') == [
-        'x = """kept"""  # so', "y = 1",
-    ]  # fmt: skip
+    assert code('"""Said."""\n\nx = """kept"""  # so\n# not this\ny = 1\n') == ['x = """kept"""  # so', "y = 1"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -15,9 +15,7 @@ from headtohead.cli import main
 def load_module(name):
     unique = f"headtohead_test_{name}"
     if unique not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            unique, Path(__file__).with_name(f"{name}.py")
-        )
+        spec = importlib.util.spec_from_file_location(unique, Path(__file__).with_name(f"{name}.py"))
         sys.modules[unique] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return sys.modules[unique]
@@ -43,8 +41,11 @@ def command(tmp_path):
     def run(*arguments):
         done = subprocess.run(
             [sys.executable, "-m", "headtohead.cli", *map(str, arguments)],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         return done.returncode, done.stdout, done.stderr
 
     return run

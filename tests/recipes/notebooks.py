@@ -44,14 +44,10 @@ class SplitHeads(nn.Module):
             self.add_module(name, nn.Linear(width, width))
 
     def forward(self, x, memory, keep):
-        q, k, v = (
-            getattr(self, name)(one)
-            for name, one in zip(self.names, (x, memory, memory), strict=False)
-        )
+        q, k, v = (getattr(self, name)(one) for name, one in zip(self.names, (x, memory, memory), strict=False))
         width = x.shape[-1] // self.heads
         parts = [slice(head * width, (head + 1) * width) for head in range(self.heads)]
-        rows = [attend(q[:, part], k[:, part], v[:, part], keep, self.fill, width)
-                for part in parts]  # fmt: skip
+        rows = [attend(q[:, part], k[:, part], v[:, part], keep, self.fill, width) for part in parts]
         return getattr(self, self.names[3])(torch.cat(rows, dim=-1))
 
 
@@ -116,8 +112,7 @@ class Buffer(nn.Module):
 class Scratch(nn.Module):
     """Notebook 1, with split or independent heads; masked scores are -1e9."""
 
-    def __init__(self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5,
-                 style=SplitHeads):  # fmt: skip
+    def __init__(self, words=(40, 40), width=10, heads=1, layers=1, inner=40, length=5, style=SplitHeads):
         super().__init__()
         self.encoder_embedding = nn.Embedding(words[0], width)
         self.decoder_embedding = nn.Embedding(words[1], width)
@@ -154,8 +149,7 @@ class Scratch(nn.Module):
 class Architecture(nn.Module):
     """Notebook 2, with sinusoidal or learned positions; masked scores are -inf."""
 
-    def __init__(self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120,
-                 learned=False):  # fmt: skip
+    def __init__(self, words=(105, 104), width=16, heads=8, layers=2, inner=24, length=120, learned=False):
         super().__init__()
         self.encoder_embedding = nn.Embedding(words[0], width)
         self.decoder_embedding = nn.Embedding(words[1], width)
@@ -173,9 +167,7 @@ class Architecture(nn.Module):
             )
 
         self.encoder_layers = nn.ModuleList(layer("self_attention") for _ in range(layers))
-        self.decoder_layers = nn.ModuleList(
-            layer("self_attention", "cross_attention") for _ in range(layers)
-        )
+        self.decoder_layers = nn.ModuleList(layer("self_attention", "cross_attention") for _ in range(layers))
         self.final_layer = nn.Linear(width, words[1])
         self.learned = learned
 
@@ -265,9 +257,7 @@ class Slides(nn.Module):
             )
 
         self.encoder_layers = nn.ModuleList(layer("multihead_attn") for _ in range(layers[0]))
-        self.decoder_layers = nn.ModuleList(
-            layer("multihead_attn1", "multihead_attn2") for _ in range(layers[1])
-        )
+        self.decoder_layers = nn.ModuleList(layer("multihead_attn1", "multihead_attn2") for _ in range(layers[1]))
         self.fc_out = nn.Linear(width, words)
 
     def forward(self, source, target):

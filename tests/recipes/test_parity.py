@@ -8,14 +8,12 @@ from headtohead import HeadToHeadError
 
 FORMS = {
     "1 split": ("scratch-en-fr", "Scratch", {"words": (45, 53), "width": 12, "heads": 3}),
-    "1 independent": (
-        "scratch-en-fr", "Scratch", {"words": (45, 53), "heads": 2, "style": "IndependentHeads"},
-    ),
+    "1 independent": ("scratch-en-fr", "Scratch", {"words": (45, 53), "heads": 2, "style": "IndependentHeads"}),
     "2 sinusoidal": ("architecture-en-de", "Architecture", {}),
     "2 learned": ("architecture-en-de", "Architecture", {"learned": True}),
     "3": ("tatoeba-en-es", "Tatoeba", {}),
     "4": ("slides-en-fr", "Slides", {"words": 9, "width": 32, "inner": 48}),
-}  # fmt: skip
+}
 
 SIZES = {
     "1 split": {"layers": 2, "heads": 4, "width": 8, "inner": 20, "length": 9},
@@ -46,9 +44,7 @@ def build(notebooks, form, seed=0, **changes):
 
 def ids(words, rows, time, seed, dead=False):
     """Ids with padding inside, on the right and, where asked for, a row of nothing else."""
-    chosen = torch.randint(
-        0, min(words, 30), (rows, time), generator=torch.Generator().manual_seed(seed)
-    )
+    chosen = torch.randint(0, min(words, 30), (rows, time), generator=torch.Generator().manual_seed(seed))
     chosen[chosen == 3] = 0
     chosen[:, 0] = 1
     chosen[0, time // 2 :] = 0
@@ -76,9 +72,8 @@ def imported(saved, tmp_path):
 
     def run(recipe, model, *overrides, **options):
         path = headtohead.import_checkpoint(
-            saved(model), recipe=recipe, name="run", overrides=overrides,
-            runs=tmp_path / "runs", force=True,
-        )  # fmt: skip
+            saved(model), recipe=recipe, name="run", overrides=overrides, runs=tmp_path / "runs", force=True
+        )
         return headtohead.load(path, **options)
 
     return run
@@ -87,9 +82,7 @@ def imported(saved, tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
-    code, out, err = h2h(
-        "import", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads
-    )
+    code, out, err = h2h("import", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "runs/imported/mine"
     source, target = batch(model, form)
@@ -101,9 +94,7 @@ def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved,
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
 @pytest.mark.parametrize("form", FORMS)
-def test_logits_are_the_notebooks_in_either_precision_at_other_sizes(
-    form, dtype, seed, notebooks, imported
-):
+def test_logits_are_the_notebooks_in_either_precision_at_other_sizes(form, dtype, seed, notebooks, imported):
     recipe, model, heads = build(notebooks, form, seed, **SIZES[form])
     model = model.to(dtype)
     source, target = batch(model, form, seed, rows=7, time=8)
@@ -130,9 +121,10 @@ def test_two_projections_that_changed_places_are_noticed(form, notebooks, import
         expected = model(source, target)
     state = model.state_dict()
     first, second = [
-        name for name, value in state.items()
+        name
+        for name, value in state.items()
         if "decoder" in name and name.endswith("weight") and value.shape == (value.shape[0],) * 2
-    ][:2]  # fmt: skip
+    ][:2]
     state[first], state[second] = state[second].clone(), state[first].clone()
     model.load_state_dict(state)
     found = imported(recipe, model, heads).logits(source, target)
@@ -148,9 +140,7 @@ def test_one_head_of_either_style_is_read_as_the_style_its_names_say(notebooks, 
 
 
 def test_sizes_are_read_from_the_shapes(notebooks, imported):
-    recipe, model, _ = build(
-        notebooks, "1 independent", layers=3, heads=2, width=6, inner=14, length=7, words=(41, 44)
-    )
+    recipe, model, _ = build(notebooks, "1 independent", layers=3, heads=2, width=6, inner=14, length=7, words=(41, 44))
     config = imported(recipe, model).config
     sizes = config.model
     assert (sizes.d_model, sizes.heads, sizes.d_ff) == (6, 2, 14)
@@ -204,13 +194,9 @@ def test_the_decoder_of_notebook_4_hears_no_source_here_either(notebooks, import
     assert torch.equal(loaded.logits(source, target), loaded.logits(source.flip(0, 1), target))
 
 
-def test_a_table_that_a_notebook_stores_is_told_from_one_that_it_would_compute(
-    notebooks, imported, saved, tmp_path
-):
+def test_a_table_that_a_notebook_stores_is_told_from_one_that_it_would_compute(notebooks, imported, saved, tmp_path):
     recipe, model, heads = build(notebooks, "2 sinusoidal", width=18, heads=2)
-    assert (
-        imported(recipe, model, heads).config.positional.encoder.options["arithmetic"] == "single"
-    )
+    assert imported(recipe, model, heads).config.positional.encoder.options["arithmetic"] == "single"
     exact = [[p / 10000 ** (2 * (i // 2) / 18) for i in range(18)] for p in range(120)]
     angles = torch.tensor(exact, dtype=torch.float64)
     even = torch.arange(18) % 2 == 0

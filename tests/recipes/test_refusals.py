@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import headtohead
-from headtohead import Checkpoint, HeadToHeadError, Recipe, Tensors, plugins
+from headtohead import Checkpoint, HeadToHeadError, Recipe, Tensors
+from headtohead.plugins.registry import current
 
 SAVE = "save the weights alone, with torch.save(model.state_dict(), 'weights.pt')"
 
@@ -27,9 +28,8 @@ def refused(tmp_path):
     def run(file, recipe="scratch-en-fr", **options):
         with pytest.raises(HeadToHeadError) as caught:
             headtohead.import_checkpoint(
-                file, recipe=recipe, name=options.pop("name", "run"), runs=tmp_path / "runs",
-                **options,
-            )  # fmt: skip
+                file, recipe=recipe, name=options.pop("name", "run"), runs=tmp_path / "runs", **options
+            )
         assert "\n" not in str(caught.value)
         assert not list((tmp_path / "runs").rglob("run.json"))
         return str(caught.value)
@@ -44,8 +44,7 @@ def test_a_pickle_is_refused_and_not_run(command, tmp_path):
         code, out, err = command("import", file, "--recipe", "scratch-en-fr", "--name", "bad")
         assert (code, out) == (2, "")
         assert err == (
-            f"h2h: '{file}' holds a pickled 'print', which is not loaded because it could "
-            f"run code; {SAVE}\n"
+            f"h2h: '{file}' holds a pickled 'print', which is not loaded because it could run code; {SAVE}\n"
         )
         assert not (tmp_path / "runs").exists()
 
@@ -61,13 +60,17 @@ def test_a_whole_model_is_refused_by_its_class(refused, notebooks, tmp_path):
         ([1.0, 2.0], "holds a list, no state dict"),
         (torch.ones(2), "holds a Tensor, no state dict"),
         ({}, "holds an empty state dict"),
-        ({"epoch": 3, "model": {"fc.weight": torch.ones(2)}},
-         "is no state dict: its entry 'epoch' is of type int, not a tensor"),
-        (OrderedDict({"model": OrderedDict({"fc.weight": torch.ones(2)})}),
-         "is no state dict: its entry 'model' is of type OrderedDict, not a tensor"),
+        (
+            {"epoch": 3, "model": {"fc.weight": torch.ones(2)}},
+            "is no state dict: its entry 'epoch' is of type int, not a tensor",
+        ),
+        (
+            OrderedDict({"model": OrderedDict({"fc.weight": torch.ones(2)})}),
+            "is no state dict: its entry 'model' is of type OrderedDict, not a tensor",
+        ),
         ({3: torch.ones(2)}, "is no state dict: its entry 3 is of type Tensor, not a tensor"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_state_dict_is_named(content, message, refused, tmp_path):
     file = tmp_path / "file.pt"
     torch.save(content, file)
@@ -98,9 +101,7 @@ def test_a_file_that_is_not_there_or_is_a_folder_is_named(refused, tmp_path):
 def test_files_of_the_older_format_are_read(notebooks, tmp_path):
     file = tmp_path / "old.pt"
     torch.save(notebooks.Scratch().state_dict(), file, _use_new_zipfile_serialization=False)
-    path = headtohead.import_checkpoint(
-        file, recipe="scratch-en-fr", name="old", runs=tmp_path / "runs"
-    )
+    path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="old", runs=tmp_path / "runs")
     assert headtohead.load(path).config.model.d_model == 10
 
 
@@ -155,9 +156,7 @@ def test_a_number_of_a_layer_that_no_file_has_is_no_trap(refused, altered, noteb
     def change(state):
         state["encoder_layers.4000000000.norm1.weight"] = torch.ones(10)
 
-    assert "unknown: encoder_layers.4000000000.norm1.weight" in refused(
-        altered(notebooks.Scratch(), change)
-    )
+    assert "unknown: encoder_layers.4000000000.norm1.weight" in refused(altered(notebooks.Scratch(), change))
 
 
 def test_long_lists_are_cut(refused, altered, notebooks):
@@ -202,21 +201,14 @@ def test_heads_that_do_not_divide_the_width_are_asked_for(refused, saved, notebo
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("model.d_model=20", "'source_embedding.weight' is [40, 10] in the checkpoint, [40, 20] "
-         "in the configuration"),
-        ("model.final_norm=true", "the configuration has 'encoder_norm.weight', which the "
-         "checkpoint lacks"),
-        ("model.tied=output", "the checkpoint has 'words.weight', which the configuration has no "
-         "place for"),
+        ("model.d_model=20", "'source_embedding.weight' is [40, 10] in the checkpoint, [40, 20] in the configuration"),
+        ("model.final_norm=true", "the configuration has 'encoder_norm.weight', which the checkpoint lacks"),
+        ("model.tied=output", "the checkpoint has 'words.weight', which the configuration has no place for"),
     ],
-)  # fmt: skip
-def test_a_setting_that_the_weights_contradict_is_refused(
-    override, message, refused, saved, notebooks
-):
+)
+def test_a_setting_that_the_weights_contradict_is_refused(override, message, refused, saved, notebooks):
     file = saved(notebooks.Scratch())
-    assert refused(file, overrides=[override]) == (
-        f"'{file}' does not fit what --set asks for: {message}"
-    )
+    assert refused(file, overrides=[override]) == (f"'{file}' does not fit what --set asks for: {message}")
 
 
 def test_a_misspelt_setting_gets_the_nearest(refused, saved, notebooks):
@@ -239,16 +231,15 @@ def test_data_of_a_recipe_that_brings_its_own_is_refused(refused, saved, noteboo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1\tHello\t2\tHola\n", "file '{}' has 5 source and 5 target words, the checkpoint 50 and "
-         "60: it was trained on another file"),
-        ("1\tHello\t2\tHola\n3\tBye\n", "file '{}': line 2 has 2 columns; expected id, text, id "
-         "and text"),
+        (
+            "1\tHello\t2\tHola\n",
+            "file '{}' has 5 source and 5 target words, the checkpoint 50 and 60: it was trained on another file",
+        ),
+        ("1\tHello\t2\tHola\n3\tBye\n", "file '{}': line 2 has 2 columns; expected id, text, id and text"),
         ("", "file '{}' is empty"),
     ],
-)  # fmt: skip
-def test_data_that_cannot_be_the_notebooks_is_refused(
-    text, message, refused, saved, notebooks, tmp_path
-):
+)
+def test_data_that_cannot_be_the_notebooks_is_refused(text, message, refused, saved, notebooks, tmp_path):
     file = tmp_path / "pairs.tsv"
     file.write_text(text, encoding="utf-8")
     found = refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=file)
@@ -257,27 +248,19 @@ def test_data_that_cannot_be_the_notebooks_is_refused(
 
 def test_data_that_does_not_exist_is_named(refused, saved, notebooks, tmp_path):
     missing = tmp_path / "no.tsv"
-    assert refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=missing) == (
-        f"file '{missing}' does not exist"
-    )
+    assert refused(saved(notebooks.Tatoeba()), "tatoeba-en-es", data=missing) == (f"file '{missing}' does not exist")
 
 
 class Outside(Recipe):
     """A recipe of somebody else, with names that no other has."""
 
-    config = plugins.current().recipe("scratch-en-fr").config
-    checkpoints = (
-        Checkpoint("mine", (Tensors("table", "embedding", "embedding", "words d_model"),)),
-    )
+    config = current().recipe("scratch-en-fr").config
+    checkpoints = (Checkpoint("mine", (Tensors("table", "embedding", "embedding", "words d_model"),)),)
 
 
-def test_a_recipe_that_forgets_parts_of_the_model_is_refused_by_name(
-    refused, tmp_path, monkeypatch
-):
-    registry = plugins.current()
-    entry = type(registry.find("recipe", "scratch-en-fr"))(
-        "recipe", "outside", Outside, "tests", "tests", "0", "0"
-    )
+def test_a_recipe_that_forgets_parts_of_the_model_is_refused_by_name(refused, tmp_path, monkeypatch):
+    registry = current()
+    entry = type(registry.find("recipe", "scratch-en-fr"))("recipe", "outside", Outside, "tests", "tests", "0", "0")
     monkeypatch.setitem(registry.entries["recipe"], "outside", entry)
     torch.save({"table.weight": torch.ones(7, 10)}, tmp_path / "table.pt")
     message = refused(tmp_path / "table.pt", "outside")

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 import headtohead
 from headtohead import HeadToHeadError
-from headtohead.runs import imported_directory
+from headtohead.execution import imported_run
 
 
 @pytest.fixture
@@ -73,9 +73,7 @@ def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
 
 def test_double_precision_stays(notebooks, saved, tmp_path):
     file = saved(notebooks.Scratch().double())
-    path = headtohead.import_checkpoint(
-        file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs"
-    )
+    path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
     assert load_file(path / "checkpoint.safetensors")["words.weight"].dtype == torch.float64
     assert headtohead.load(path).config.train.precision == "float64"
 
@@ -107,16 +105,12 @@ def test_an_existing_run_is_kept_unless_force_is_given(one, three, h2h, tmp_path
     h2h("import", one, "--recipe", "scratch-en-fr", "--name", "mine")
     code, out, err = h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine")
     assert (code, out) == (2, "")
-    assert err == (
-        "h2h: run 'runs/imported/mine' exists; give another --name, or --force to replace it\n"
-    )
+    assert err == ("h2h: run 'runs/imported/mine' exists; give another --name, or --force to replace it\n")
     run = tmp_path / "runs" / "imported" / "mine"
     assert read(run / "run.json")["recipe"] == "scratch-en-fr"
     assert h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
     assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
-    assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == [
-        "mine"
-    ]
+    assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
     (kept,) = run.parent.glob(".superseded/*/mine/run.json")
     assert read(kept)["recipe"] == "scratch-en-fr"
 
@@ -131,11 +125,9 @@ def test_an_import_that_is_interrupted_leaves_nothing(one, tmp_path, monkeypatch
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(imported_directory.checkpoint, "save", fail)
+    monkeypatch.setattr(imported_run.checkpoint, "save", fail)
     with pytest.raises(HeadToHeadError, match="No space left on device"):
-        headtohead.import_checkpoint(
-            one, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs"
-        )
+        headtohead.import_checkpoint(one, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs")
     left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert [path.name for path in left if path.name != ".lock"] == []
 
@@ -144,9 +136,7 @@ def test_the_run_needs_neither_the_checkpoint_nor_the_data_again(notebooks, save
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")
     file = saved(notebooks.Tatoeba(words=(5, 5)))
-    path = headtohead.import_checkpoint(
-        file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs"
-    )
+    path = headtohead.import_checkpoint(file, recipe="tatoeba-en-es", name="three", data=data, runs=tmp_path / "runs")
     expected = headtohead.load(path).translate(["Hello"])
     file.unlink()
     data.unlink()
@@ -160,8 +150,7 @@ def test_a_run_with_another_file_has_another_key(notebooks, saved, tmp_path):
     for seed in range(2):
         torch.manual_seed(seed)
         path = headtohead.import_checkpoint(
-            saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}",
-            runs=tmp_path / "runs",
-        )  # fmt: skip
+            saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}", runs=tmp_path / "runs"
+        )
         keys.add(read(path / "run.json")["key"])
     assert len(keys) == 2

@@ -10,17 +10,28 @@ import pytest
 import torch
 from torch.nn import functional
 
-from headtohead import data, plugins
-from headtohead.evidence.targets import recipe_config
-from headtohead.runs.conversion import convert
-from headtohead.runs.fitting import fit
+from headtohead import data
+from headtohead.execution.checkpoint_mapping import fit
+from headtohead.execution.conversion import convert
+from headtohead.plugins.registry import current
+from headtohead.tools.pitfalls.targets import recipe_config
 from headtohead.training.loop import StackTraining
 
 STEPS, ROWS = 50, 8
 WORDS = {
-    "i": "yo", "you": "tú", "see": "ve", "hear": "oye", "the": "la", "a": "una", "red": "roja",
-    "old": "vieja", "house": "casa", "door": "puerta", "cat": "gata", "now": "ahora",
-}  # fmt: skip
+    "i": "yo",
+    "you": "tú",
+    "see": "ve",
+    "hear": "oye",
+    "the": "la",
+    "a": "una",
+    "red": "roja",
+    "old": "vieja",
+    "house": "casa",
+    "door": "puerta",
+    "cat": "gata",
+    "now": "ahora",
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +50,24 @@ def file(tmp_path_factory):
 def training(file, tmp_path):
     """The recipe's own choices at a small size, in float64; losses of every step are kept."""
     chosen = {
-        "data.file": file, "data.valid": 4, "data.test": 2, "positional.arithmetic": "single",
-        "model.d_model": 16, "model.heads": 2, "model.layers": 2, "model.d_ff": 24,
-        "model.dropout_residual": 0.0, "train.batch_size": ROWS, "train.lr": 5e-3,
-        "train.steps": STEPS, "train.evaluate_every": 1, "train.precision": "float64",
-    }  # fmt: skip
+        "data.file": file,
+        "data.valid": 4,
+        "data.test": 2,
+        "positional.arithmetic": "single",
+        "model.d_model": 16,
+        "model.heads": 2,
+        "model.layers": 2,
+        "model.d_ff": 24,
+        "model.dropout_residual": 0.0,
+        "train.batch_size": ROWS,
+        "train.lr": 5e-3,
+        "train.steps": STEPS,
+        "train.evaluate_every": 1,
+        "train.precision": "float64",
+    }
     overrides = [f"{field}={value}" for field, value in chosen.items()]
-    config = recipe_config("tatoeba-en-es", plugins.current(), overrides)
-    prepared = data.prepare(config.data, tmp_path / "cache", registry=plugins.current())
+    config = recipe_config("tatoeba-en-es", current(), overrides)
+    prepared = data.prepare(config.data, tmp_path / "cache", registry=current())
     return StackTraining(config, [1], prepared, torch.device("cpu"))
 
 
@@ -62,9 +83,7 @@ def plain_losses(model, training):
             target = torch.cat([batch.reads[0, :, :1], batch.writes[0].clamp(min=0)], dim=1)
             logits = model(batch.source[0], target[:, :-1])
             optimizer.zero_grad()
-            loss = functional.cross_entropy(
-                logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0
-            )
+            loss = functional.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=0)
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
@@ -75,7 +94,7 @@ def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
     torch.manual_seed(3)
     words = training.model.rows
     plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
-    checkpoint = plugins.current().recipe("tatoeba-en-es").checkpoints[0]
+    checkpoint = current().recipe("tatoeba-en-es").checkpoints[0]
     found = fit(plain.state_dict(), checkpoint)
     assert not found.faults
     start = convert(found.parts, training.model)

@@ -21,23 +21,30 @@ SOURCE, TARGET = ENGLISH.split(), FRENCH.split()
 EXPORT = (
     ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
     ("1277", "I have to go to sleep.", "2482", "Tengo que irme a dormir."),
-    ("1280", "Today is June 18th and it is Muiriel's birthday!", "2485",
-     "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
-    ("1280", "Today is June 18th and it is Muiriel's birthday!", "1130137",
-     "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
-    ("1283", "The password is \"Muiriel\".", "2488", "La contraseña es \"Muiriel\"."),
+    (
+        "1280",
+        "Today is June 18th and it is Muiriel's birthday!",
+        "2485",
+        "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!",
+    ),
+    (
+        "1280",
+        "Today is June 18th and it is Muiriel's birthday!",
+        "1130137",
+        "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!",
+    ),
+    ("1283", 'The password is "Muiriel".', "2488", 'La contraseña es "Muiriel".'),
     ("77", "???", "78", "¿Qué?"),
     ("1284", "I will be back soon.", "2489", "Volveré pronto."),
-)  # fmt: skip
+)
 
 
 @pytest.fixture
 def imported(saved, tmp_path):
     def run(recipe, model, *overrides, data=None):
         path = headtohead.import_checkpoint(
-            saved(model), recipe=recipe, name="run", overrides=overrides, data=data,
-            runs=tmp_path / "runs", force=True,
-        )  # fmt: skip
+            saved(model), recipe=recipe, name="run", overrides=overrides, data=data, runs=tmp_path / "runs", force=True
+        )
         return headtohead.load(path)
 
     return run
@@ -130,9 +137,7 @@ def plain_sentence(text):
     return f"<sos> {' '.join(letters.split())} <eos>"
 
 
-def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(
-    notebooks, imported, export, unmasked
-):
+def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(notebooks, imported, export, unmasked):
     english = plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])
     spanish = plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])
     sentences = ["I will be back, soon!", "Muiriel is a robot", "Let's go to sleep"]
@@ -161,8 +166,10 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(
 
 
 def test_notebook_3_goes_on_for_128_tokens_without_an_end(notebooks, imported, export):
-    words = (len(plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])),
-             len(plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])))  # fmt: skip
+    words = (
+        len(plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])),
+        len(plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])),
+    )
     model = notebooks.Tatoeba(words=words, layers=1)
     with torch.no_grad():
         model.output_layer.bias[7] += 100.0

@@ -2,15 +2,14 @@
 
 import pytest
 
-from headtohead import plugins
-from headtohead.experiment.resolve import resolve
+from headtohead.config.resolve import resolve
+from headtohead.plugins.registry import current
 
 NAMES = ("scratch-en-fr", "architecture-en-de", "tatoeba-en-es", "slides-en-fr", "by-hand-en-fr")
 
 TABLE = {
     "data": {
-        "data.dataset": ("notebook-en-fr", "notebook-en-de", "tatoeba", "notebook-slides",
-                         "notebook-by-hand"),
+        "data.dataset": ("notebook-en-fr", "notebook-en-de", "tatoeba", "notebook-slides", "notebook-by-hand"),
         "data.options.pair": (None, None, "eng-spa", None, None),
         "data.normalise": ("none", "none", "ascii-fold", "none", "none"),
         "data.split": ("nothing-held-out",) * 5,
@@ -25,10 +24,7 @@ TABLE = {
         "data.source_boundaries": ("eos", "none", "sos-eos", "none", "none"),
         "data.target_boundaries": ("sos-eos", "none", "sos-eos", "none", "sos-eos"),
     },
-    "padding": {
-        "train.pad_to": ("corpus", 100, "batch", "batch", "batch"),
-        "data.cut": (None, 100, 128, None, None),
-    },
+    "padding": {"train.pad_to": ("corpus", 100, "batch", "batch", "batch"), "data.cut": (None, 100, 128, None, None)},
     "embedding scale": {
         "model.embedding_scale": ("one", "one", "sqrt-d_model", "one", "one"),
         "model.init": ("torch",) * 5,
@@ -41,9 +37,7 @@ TABLE = {
         "positional.decoder.options.index": ("time", "time", "row", "time", "time"),
         "positional.encoder.options.max_len": (128,) * 5,
     },
-    "dropout after embedding": {
-        "model.dropout_embedding": (0.1, 0.1, 0.0, 0.0, 0.0),
-    },
+    "dropout after embedding": {"model.dropout_embedding": (0.1, 0.1, 0.0, 0.0, 0.0)},
     "attention": {
         "attention.encoder.name": ("split-heads",) * 5,
         "attention.decoder.name": ("split-heads",) * 4 + ("embedding-softmax",),
@@ -64,36 +58,25 @@ TABLE = {
         "model.shared": ((), (), (), (), ("norm", "feed-forward")),
         "model.decoder_feed_forward": ("after-cross",) * 4 + ("after-each",),
     },
-    "residual dropout": {
-        "model.dropout_residual": (0.1, 0.1, 0.1, 0.0, 0.0),
-    },
+    "residual dropout": {"model.dropout_residual": (0.1, 0.1, 0.1, 0.0, 0.0)},
     "normalisation": {
         "model.norm": ("post",) * 5,
         "model.final_norm": (False, False, True, False, False),
         "model.norm_eps": (1e-5,) * 5,
     },
-    "encoder mask": {
-        "masking.encoder.name": ("padding", "padding", "padding", "none", "none"),
-    },
-    "decoder self mask": {
-        "masking.decoder.name": ("padding-causal",) * 3 + ("causal", "causal"),
-    },
+    "encoder mask": {"masking.encoder.name": ("padding", "padding", "padding", "none", "none")},
+    "decoder self mask": {"masking.decoder.name": ("padding-causal",) * 3 + ("causal", "causal")},
     "cross mask": {
         "masking.cross.name": ("padding", "padding", "padding", "none", "none"),
         "model.cross": ("encoder", "encoder", "encoder", "decoder", "encoder"),
     },
-    "masked score": {
-        "model.fill": ("-1e9", "-inf", "-1e9", "-inf", "-1e9"),
-    },
+    "masked score": {"model.fill": ("-1e9", "-inf", "-1e9", "-inf", "-1e9")},
     "source and target vocabulary sizes": {
         "model.vocabulary_rows": (5000, None, None, None, None),
         "model.tied": ("none", "none", "none", "embeddings", "none"),
         "data.vocabulary.shared": (False,) * 5,
     },
-    "loss": {
-        "train.target": ("next", "next", "next", "next", "same"),
-        "train.label_smoothing": (0.0,) * 5,
-    },
+    "loss": {"train.target": ("next", "next", "next", "next", "same"), "train.label_smoothing": (0.0,) * 5},
     "optimiser": {
         "train.optimizer": ("adam", "adam", "adam", None, "adam"),
         "train.lr": (1e-3, 1e-4, 1e-4, None, 1e-3),
@@ -113,7 +96,7 @@ TABLE = {
         "evaluate.decode": ("greedy", "none", "greedy", "zeros", "forced"),
         "evaluate.max_length": (5, "any", 128, "any", "any"),
     },
-}  # fmt: skip
+}
 """Field by notebook 1 to 5. None in a row of training that notebook 4 has not: not said there."""
 
 UNSAID = {("optimiser", "slides-en-fr")}
@@ -121,7 +104,7 @@ UNSAID = {("optimiser", "slides-en-fr")}
 
 @pytest.fixture(scope="module")
 def resolved():
-    return {name: resolve({"recipe": name}, plugins.current()) for name in NAMES}
+    return {name: resolve({"recipe": name}, current()) for name in NAMES}
 
 
 def value(config, path):
@@ -142,10 +125,16 @@ def test_a_recipe_says_what_its_notebook_does(row, place, resolved):
 
 def test_every_field_that_a_recipe_sets_is_a_row_of_the_table(resolved):
     rows = {path for row in TABLE.values() for path in row}
-    standing_for = {"model.layers", "model.dropout", "data.pair", "positional.name",
-                    "positional.index", "positional.max_len"}  # fmt: skip
+    standing_for = {
+        "model.layers",
+        "model.dropout",
+        "data.pair",
+        "positional.name",
+        "positional.index",
+        "positional.max_len",
+    }
     for name in NAMES:
-        for path in plugins.current().recipe(name).values():
+        for path in current().recipe(name).values():
             found = {path, f"{path}.name", f"{path}.encoder.name"} & (rows | standing_for)
             assert found, f"{name}: {path}"
 
@@ -161,6 +150,6 @@ def test_options_and_values_stand_in_the_description(h2h):
 
 def test_a_recipe_is_a_base_that_a_file_changes():
     small = {"recipe": "tatoeba-en-es", "model": {"d_model": 32}, "data.limit": 100}
-    config = resolve(small, plugins.current())
+    config = resolve(small, current())
     assert (config.model.d_model, config.model.d_ff, config.data.limit) == (32, 2048, 100)
     assert config.positional.encoder.options["index"] == "row"

@@ -17,14 +17,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from headtohead.experiment.schema import (
-    DataConfig,
-    EntryConfig,
-    ModelConfig,
-    PerRole,
-    RunConfig,
-    TrainConfig,
-)
+from headtohead.schema.config import DataConfig, EntryConfig, ModelConfig, PerRole, RunConfig, TrainConfig
 
 AXES: dict[str, list[str]] = {
     "positional": ["sinusoidal", "rotary", "none"],
@@ -106,14 +99,8 @@ def write_experiment(
     runs are planned but have no directory yet.
     """
     axes = dict(axes or AXES)
-    variants = [
-        _variant(dict(zip(axes, values, strict=True)))
-        for values in itertools.product(*axes.values())
-    ]
-    runs = [
-        (index, variant, seed) for index, variant in enumerate(variants)
-        for seed in range(1, seeds + 1)
-    ]  # fmt: skip
+    variants = [_variant(dict(zip(axes, values, strict=True))) for values in itertools.product(*axes.values())]
+    runs = [(index, variant, seed) for index, variant in enumerate(variants) for seed in range(1, seeds + 1)]
     records = [_run_record(name, variant, seed) for _, variant, seed in runs]
     folder = runs_root / name
     folder.mkdir(parents=True)
@@ -133,14 +120,21 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
     finished = state not in {"PLANNED", "LEASED", "RUNNING"}
     steps = STEPS if state == "DONE" else STEPS // 2
     _write_json(folder / "run.json", record)
-    _write_json(folder / "status.json", {
-        "state": state,
-        "reason": None if state in {"DONE", "RUNNING"} else f"loss was nan at step {steps}",
-        "signature": "ValueError:bad" if state == "FAILED" else None,
-        "step": steps, "steps": STEPS, "started": _iso(began),
-        "ended": _iso(began + timedelta(seconds=42)) if finished else None,
-        "host": socket.gethostname(), "pid": os.getpid(), "attempt": 1,
-    })  # fmt: skip
+    _write_json(
+        folder / "status.json",
+        {
+            "state": state,
+            "reason": None if state in {"DONE", "RUNNING"} else f"loss was nan at step {steps}",
+            "signature": "ValueError:bad" if state == "FAILED" else None,
+            "step": steps,
+            "steps": STEPS,
+            "started": _iso(began),
+            "ended": _iso(began + timedelta(seconds=42)) if finished else None,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "attempt": 1,
+        },
+    )
     skill = _skill(record)
     random = np.random.default_rng(_number(record["key"]))
     last = _write_metrics(folder / "metrics.jsonl", steps, skill, began, random)
@@ -150,8 +144,10 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
         _write_results(folder, skill, last, random)
         _write_attention(folder / "attention", random)
         _write_translations(folder / "translations.tsv", skill, random)
-        save_file({"encoder.embedding.weight": random.normal(size=(60, 16)).astype(np.float32)},
-                  folder / "checkpoint.safetensors")  # fmt: skip
+        save_file(
+            {"encoder.embedding.weight": random.normal(size=(60, 16)).astype(np.float32)},
+            folder / "checkpoint.safetensors",
+        )
         _write_json(folder / "vocabulary.json", {"source": ["<pad>", "the"], "target": ["<pad>"]})
 
 
@@ -171,13 +167,19 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         train=TrainConfig(steps=STEPS),
     )
     return {
-        "slug": "-".join(axes.values()), "title": " · ".join(axes.values()), "axes": axes,
-        "equal_to": None, "equal_reason": None,
+        "slug": "-".join(axes.values()),
+        "title": " · ".join(axes.values()),
+        "axes": axes,
+        "equal_to": None,
+        "equal_reason": None,
         "parameters": {"total": 155_000, "non_embedding": 140_000, "attention": 40_000},
-        "flops_per_token": 310_000.0, "inner_width": 64, "d_ff": 128, "d_ff_asked": 128,
+        "flops_per_token": 310_000.0,
+        "inner_width": 64,
+        "d_ff": 128,
+        "d_ff_asked": 128,
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": config.model_dump(mode="json"),
-    }  # fmt: skip
+    }
 
 
 def _roles(name: str) -> PerRole:
@@ -188,30 +190,46 @@ def _roles(name: str) -> PerRole:
 def _run_record(experiment: str, variant: dict[str, Any], seed: int) -> dict[str, Any]:
     key = hashlib.sha256(json.dumps([variant["config"], seed]).encode()).hexdigest()
     return {
-        "format": 1, "key": key, "experiment": experiment, "variant": variant["slug"],
-        "title": variant["title"], "axes": variant["axes"], "seed": seed,
-        "config": variant["config"], "plugins": [], "data": _data_record(),
-        "parameters": variant["parameters"], "flops_per_token": variant["flops_per_token"],
-        "execution": {"stack": [key], "member": 0, "threads": 1, "device": "cpu",
-                      "dtype": "float32"},
-        "versions": _versions(), "created": _iso(BEGAN),
-    }  # fmt: skip
+        "format": 1,
+        "key": key,
+        "experiment": experiment,
+        "variant": variant["slug"],
+        "title": variant["title"],
+        "axes": variant["axes"],
+        "seed": seed,
+        "config": variant["config"],
+        "plugins": [],
+        "data": _data_record(),
+        "parameters": variant["parameters"],
+        "flops_per_token": variant["flops_per_token"],
+        "execution": {"stack": [key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
+        "versions": _versions(),
+        "created": _iso(BEGAN),
+    }
 
 
 def _data_record() -> dict[str, Any]:
     return {
-        "dataset": "toy-grammar", "fingerprint": hashlib.sha256(b"toy").hexdigest(),
-        "licence": "MIT", "citation": "", "languages": ["English", "French"], "split": "iid",
-        "counts": {"train": 4500, "valid": 250, "test": 250}, "dropped": {},
-        "vocabulary": {"source": 104, "target": 117}, "longest": {"source": 15, "target": 18},
-        "leak": 0.0, "leaky": False, "bag_of_words_ceiling": 0.53,
-        "unk_rate": {"source": 0.0, "target": 0.0}, "notes": [],
-    }  # fmt: skip
+        "dataset": "toy-grammar",
+        "fingerprint": hashlib.sha256(b"toy").hexdigest(),
+        "licence": "MIT",
+        "citation": "",
+        "languages": ["English", "French"],
+        "split": "iid",
+        "counts": {"train": 4500, "valid": 250, "test": 250},
+        "dropped": {},
+        "vocabulary": {"source": 104, "target": 117},
+        "longest": {"source": 15, "target": 18},
+        "leak": 0.0,
+        "leaky": False,
+        "bag_of_words_ceiling": 0.53,
+        "unk_rate": {"source": 0.0, "target": 0.0},
+        "notes": [],
+    }
 
 
 def _versions() -> dict[str, str]:
-    return {"headtohead": "0.1.0", "python": "3.11", "torch": "2.13", "git_commit": "c0ffee",
-            "platform": "Linux"}  # fmt: skip
+    return {"headtohead": "0.1.0", "python": "3.11", "torch": "2.13", "git_commit": "c0ffee", "platform": "Linux"}
 
 
 def _experiment_record(
@@ -222,23 +240,44 @@ def _experiment_record(
     records: list[dict[str, Any]],
 ) -> dict[str, Any]:
     return {
-        "format": 1, "name": name,
+        "format": 1,
+        "name": name,
         "question": "Which positional encoding, which attention style, which mask?",
-        "description": None, "file": f"experiments/{name}.yaml", "text": "question: which?\n",
-        "command": f"h2h run experiments/{name}.yaml", "created": _iso(BEGAN),
-        "axes": list(axes), "baseline": variants[0]["slug"], "seeds": list(range(1, seeds + 1)),
+        "description": None,
+        "file": f"experiments/{name}.yaml",
+        "text": "question: which?\n",
+        "command": f"h2h run experiments/{name}.yaml",
+        "created": _iso(BEGAN),
+        "axes": list(axes),
+        "baseline": variants[0]["slug"],
+        "seeds": list(range(1, seeds + 1)),
         "variants": variants,
-        "excluded": [{"axes": {"masking": "none"}, "slug": "no-mask",
-                      "reason": "the decoder would see the target", "source": "exclude"}],
-        "contrasts": [], "match": "none",
+        "excluded": [
+            {
+                "axes": {"masking": "none"},
+                "slug": "no-mask",
+                "reason": "the decoder would see the target",
+                "source": "exclude",
+            }
+        ],
+        "contrasts": [],
+        "match": "none",
         "metrics": {"primary": "test/exact_match", "report": ["valid/loss", "test/bleu"]},
         "probes": [{"source": source, "target": target} for source, target in PROBES],
-        "notes": [], "data": _data_record(),
-        "runs": [{"variant": record["variant"], "seed": record["seed"], "key": record["key"],
-                  "directory": f"{record['variant']}-s{record['seed']}-{record['key'][:8]}",
-                  "reused_from": None} for record in records],
+        "notes": [],
+        "data": _data_record(),
+        "runs": [
+            {
+                "variant": record["variant"],
+                "seed": record["seed"],
+                "key": record["key"],
+                "directory": f"{record['variant']}-s{record['seed']}-{record['key'][:8]}",
+                "reused_from": None,
+            }
+            for record in records
+        ],
         "versions": _versions(),
-    }  # fmt: skip
+    }
 
 
 def _skill(record: dict[str, Any]) -> float:
@@ -254,38 +293,62 @@ def _write_metrics(
         loss = 0.1 + 4 * (1 - skill) + 4.2 * float(np.exp(-step / 60)) + abs(random.normal()) / 30
         values = {"train/loss": loss, "train/lr": 1e-3 * min(1.0, step / 50)}
         if step % 50 == 0:
-            values |= {"valid/loss": loss * 1.1, "valid/perplexity": float(np.exp(loss * 1.1)),
-                       "valid/token_accuracy": min(1.0, skill * step / steps)}  # fmt: skip
+            values |= {
+                "valid/loss": loss * 1.1,
+                "valid/perplexity": float(np.exp(loss * 1.1)),
+                "valid/token_accuracy": min(1.0, skill * step / steps),
+            }
         time = (began + timedelta(seconds=step / 8)).timestamp()
         lines.append({"step": step, "epoch": step / 36, "time": time, "values": values})
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     return values
 
 
-def _write_results(
-    folder: Path, skill: float, last: dict[str, float], random: np.random.Generator
-) -> None:
+def _write_results(folder: Path, skill: float, last: dict[str, float], random: np.random.Generator) -> None:
     roles = ("encoder", "decoder", "cross")
     metrics = {
-        "valid/loss": last["valid/loss"], "test/loss": last["valid/loss"],
-        "test/perplexity": 1.23, "test/token_accuracy": 0.98,
-        "test/exact_match": skill, "test/bleu": 98 * skill, "test/chrf": 99 * skill,
-        "test/loss_alone": 0.2, "test/exact_match_alone": min(1.0, skill + 0.02),
+        "valid/loss": last["valid/loss"],
+        "test/loss": last["valid/loss"],
+        "test/perplexity": 1.23,
+        "test/token_accuracy": 0.98,
+        "test/exact_match": skill,
+        "test/bleu": 98 * skill,
+        "test/chrf": 99 * skill,
+        "test/loss_alone": 0.2,
+        "test/exact_match_alone": min(1.0, skill + 0.02),
         **{f"attention/{role}/entropy": float(random.uniform(0.5, 2)) for role in roles},
         **{f"attention/{role}/distance": float(random.uniform(1, 4)) for role in roles},
-        "attention/fused_difference": 1e-7, "system/peak_memory_mb": 412.5, "system/step_ms": 8.25,
-        "system/train_seconds": 36.0, "system/wall_seconds": 42.0,
+        "attention/fused_difference": 1e-7,
+        "system/peak_memory_mb": 412.5,
+        "system/step_ms": 8.25,
+        "system/train_seconds": 36.0,
+        "system/wall_seconds": 42.0,
         "system/tokens_per_second": 21000.0,
-    }  # fmt: skip
+    }
     buckets = [
-        {"bucket": bucket, "low": low, "high": high, "n": 80, "exact_match": skill - low / 100,
-         "bleu": 90.0, "chrf": 95.0, "loss": 0.2}
+        {
+            "bucket": bucket,
+            "low": low,
+            "high": high,
+            "n": 80,
+            "exact_match": skill - low / 100,
+            "bleu": 90.0,
+            "chrf": 95.0,
+            "loss": 0.2,
+        }
         for bucket, low, high in [("1-5", 1, 5), ("6-8", 6, 8), ("9-11", 9, 11)]
-    ]  # fmt: skip
-    _write_json(folder / "results.json", {
-        "metrics": metrics, "buckets": buckets, "signatures": {"bleu": "x", "chrf": "y"},
-        "best_step": None, "stopped_early": False, "notes": [],
-    })  # fmt: skip
+    ]
+    _write_json(
+        folder / "results.json",
+        {
+            "metrics": metrics,
+            "buckets": buckets,
+            "signatures": {"bleu": "x", "chrf": "y"},
+            "best_step": None,
+            "stopped_early": False,
+            "notes": [],
+        },
+    )
 
 
 def _write_attention(folder: Path, random: np.random.Generator) -> None:
@@ -293,17 +356,22 @@ def _write_attention(folder: Path, random: np.random.Generator) -> None:
     probes = []
     for index, (source, target) in enumerate(PROBES):
         words = {"encoder": [*source.split(), "<eos>"], "decoder": ["<sos>", *target.split()]}
-        sizes = {"encoder": ("encoder", "encoder"), "decoder": ("decoder", "decoder"),
-                 "cross": ("decoder", "encoder")}  # fmt: skip
+        sizes = {"encoder": ("encoder", "encoder"), "decoder": ("decoder", "decoder"), "cross": ("decoder", "encoder")}
         for role, (query, key) in sizes.items():
             tensors[f"{index}/{role}"] = _maps(len(words[query]), len(words[key]), role, random)
         heads = [[{"entropy": 1.2, "distance": 2.0}] * HEADS] * LAYERS
-        probes.append({
-            "source": source, "target": target, "target_from": "reference",
-            "source_tokens": words["encoder"], "target_tokens": words["decoder"],
-            "heads": dict.fromkeys(("encoder", "decoder", "cross"), heads),
-            "signed": False, "fused_difference": 1e-7,
-        })  # fmt: skip
+        probes.append(
+            {
+                "source": source,
+                "target": target,
+                "target_from": "reference",
+                "source_tokens": words["encoder"],
+                "target_tokens": words["decoder"],
+                "heads": dict.fromkeys(("encoder", "decoder", "cross"), heads),
+                "signed": False,
+                "fused_difference": 1e-7,
+            }
+        )
     folder.mkdir()
     save_file(tensors, folder / "maps.safetensors")
     _write_json(folder / "probes.json", probes)

@@ -34,8 +34,7 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == "one: 1 shipped, 0 unchanged, 1 not begun"
-    assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study"
-                             "&compareRunsMode=CHART")  # fmt: skip
+    assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART")
     assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not begun"
     ui = f"h2h ui --runs {tmp_path / 'runs'}"
     assert lines[4] == f"store: {store_uri}; the links open while {ui} runs"
@@ -64,9 +63,11 @@ def test_sync_names_a_run_it_could_not_ship_and_fails(
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
-     (["--uri", "./mlruns"], "file store './mlruns' is not supported")],
-)  # fmt: skip
+    [
+        (["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
+        (["--uri", "./mlruns"], "file store './mlruns' is not supported"),
+    ],
+)
 def test_sync_answers_bad_input_in_one_line(
     make_experiment: MakeExperiment, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
@@ -89,9 +90,8 @@ def test_without_mlflow_sync_says_what_to_install(
 
 
 def test_ui_prints_the_link_of_every_study(
-    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_experiment(seeds=1, axes=AXES)
     _call(sync.command, "--runs", str(tmp_path / "runs"))
     monkeypatch.setattr(serving, "Server", _served)
@@ -120,9 +120,7 @@ def _call(command: click.Command, *arguments: str) -> Any:
     return CliRunner().invoke(command, arguments)
 
 
-@pytest.mark.parametrize(
-    "sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
 def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:
@@ -136,14 +134,15 @@ def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho 'xdg-open: no method available for opening' >&2\nexit 3\n")
     tool.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items()
-            if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}  # fmt: skip
+    kept = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}
     command = [sys.executable, "-m", "headtohead.cli", "ui", "--runs", str(tmp_path / "runs")]
     with subprocess.Popen(
-        [*command, "--port", str(port)], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [*command, "--port", str(port)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=kept | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
-    ) as parent:  # fmt: skip
+    ) as parent:
         assert parent.stdout is not None
         assert any(line.startswith("Ctrl-C ends it") for line in parent.stdout)
         started = psutil.Process(parent.pid).children(recursive=True)

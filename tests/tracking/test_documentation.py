@@ -24,9 +24,13 @@ def page() -> str:
 
 
 def test_the_python_sample_runs(
-    page: str, make_experiment: MakeExperiment, tmp_path: Path, store_uri: str,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    page: str,
+    make_experiment: MakeExperiment,
+    tmp_path: Path,
+    store_uri: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     make_experiment(seeds=1, axes={"positional": ["rotary"]})
     monkeypatch.chdir(tmp_path)
     (sample,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.paths import checked_name, inside, run_folder
+from headtohead.storage.paths import checked_name, inside, run_folder
 from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.shipping import ship
 
@@ -35,15 +35,12 @@ def outside(folder: Path, tmp_path: Path) -> Path:
     shutil.copytree(run, place)
     (place / "figures").mkdir()
     (place / "figures" / "kept.svg").write_text(SECRET)
-    (place / "translations.tsv").write_text(
-        f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n"
-    )
+    (place / "translations.tsv").write_text(f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n")
     return place
 
 
 def content(place: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(place)): path.read_bytes()
-            for path in sorted(place.rglob("*")) if path.is_file()}  # fmt: skip
+    return {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
 
 
 def holds_secret(place: Path) -> list[str]:
@@ -59,9 +56,15 @@ def change_runs(folder: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"])
 @pytest.mark.parametrize("command", ["report", "status", "sync"])
 def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
-    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command,
-    change_json: Callable[..., None], command: str, name: object,
-) -> None:  # fmt: skip
+    folder: Path,
+    outside: Path,
+    tmp_path: Path,
+    store_uri: str,
+    h2h_here: Command,
+    change_json: Callable[..., None],
+    command: str,
+    name: object,
+) -> None:
     name = str(outside) if name == "{outside}" else name
     change_json(folder / "experiment.json", name=name)
     before = content(outside), content(tmp_path / "runs")
@@ -82,9 +85,14 @@ def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
     ids=["directory", "reused_from", "absolute"],
 )
 def test_a_run_outside_the_runs_folder_is_refused(
-    folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command,
-    command: str, changes: dict[str, str],
-) -> None:  # fmt: skip
+    folder: Path,
+    outside: Path,
+    tmp_path: Path,
+    store_uri: str,
+    h2h_here: Command,
+    command: str,
+    changes: dict[str, str],
+) -> None:
     changes = {field: value.format(outside=outside) for field, value in changes.items()}
     change_runs(folder, **changes)
     before = content(outside)
@@ -152,9 +160,7 @@ def test_a_store_cannot_name_paths_outside_the_folder_that_is_built(
     assert not list(tmp_path.rglob("built-outside"))
 
 
-@pytest.mark.parametrize(
-    "name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."]
-)
+@pytest.mark.parametrize("name", ["..", "a/../b", "/etc", "//etc", "", ".", "a\0b", None, 3, ["a"], "./.."])
 def test_names_that_leave_a_folder_are_refused(tmp_path: Path, name: object) -> None:
     with pytest.raises(HeadToHeadError, match="is not a path inside"):
         inside(tmp_path, name)
@@ -169,9 +175,13 @@ def test_links_are_refused_below_the_root_alone(tmp_path: Path) -> None:
     assert inside(root, "a", "not yet", tree=True) == root / "a" / "not yet"
     (real / "link").symlink_to("nowhere")
     assert inside(root, "a") == root / "a"
-    for call in (lambda: inside(root, "a/b/link"), lambda: inside(root, "a", tree=True),
-                 lambda: run_folder(root, "a", tree=True), lambda: inside(root, tree=True),
-                 lambda: run_folder(root / "x", "y", "a/b/link/c")):  # fmt: skip
+    for call in (
+        lambda: inside(root, "a/b/link"),
+        lambda: inside(root, "a", tree=True),
+        lambda: run_folder(root, "a", tree=True),
+        lambda: inside(root, tree=True),
+        lambda: run_folder(root / "x", "y", "a/b/link/c"),
+    ):
         with pytest.raises(HeadToHeadError, match=r"b/link' is a symbolic link"):
             call()
 

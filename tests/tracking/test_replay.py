@@ -12,7 +12,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from headtohead.runs.leases import Lease
+from headtohead.storage.leases import Lease
 from headtohead.tracking.rundirs import RunDirectory, read_study
 from headtohead.tracking.shipping import ship
 
@@ -61,9 +61,7 @@ def shipped(place: Place) -> Place:
 def test_a_run_is_named_by_its_variant_and_seed(shipped: Place) -> None:
     info = shipped.shipped().info
     assert info.run_name == "rotary · causal · s1"
-    assert (info.status, info.start_time, info.end_time) == (
-        "FINISHED", 1767603600000, 1767603642000,
-    )  # fmt: skip
+    assert (info.status, info.start_time, info.end_time) == ("FINISHED", 1767603600000, 1767603642000)
 
 
 def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shipped: Place) -> None:
@@ -78,9 +76,7 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shippe
 def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
     tags = shipped.shipped().data.tags
     assert tags["h2h.key"] == shipped.run.key
-    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == (
-        "DONE", "rotary-causal", "1",
-    )  # fmt: skip
+    assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
     assert tags["mlflow.source.git.commit"] == "c0ffee"
     assert f"`h2h rerun quickstart/{shipped.run.folder.name}`" in tags["mlflow.note.content"]
 
@@ -107,24 +103,17 @@ def test_the_run_directory_arrives_unchanged(shipped: Place) -> None:
 def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(shipped: Place) -> None:
     names = [path.name for path in shipped.artifact("images").iterdir()]
     starts = sorted({name.partition("+timestamp")[0] for name in names})
-    assert starts == [
-        f"attention~{role}+step+{probe}"
-        for role in ("cross", "decoder", "encoder")
-        for probe in (0, 1)
-    ]
+    assert starts == [f"attention~{role}+step+{probe}" for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
     assert shipped.shipped().data.tags["mlflow.loggedImages"] == "True"
 
 
 def test_figures_have_names_for_people(shipped: Place) -> None:
     names = {path.name for path in shipped.artifact("figures").iterdir()}
-    maps = [f"attention-{role}-probe-{probe}.png" for role in ("encoder", "decoder", "cross")
-            for probe in (0, 1)]  # fmt: skip
+    maps = [f"attention-{role}-probe-{probe}.png" for role in ("encoder", "decoder", "cross") for probe in (0, 1)]
     assert names == {*maps, "exact-match-by-source-length.svg"}
 
 
-def test_translations_are_a_table_that_mlflow_reads_back(
-    shipped: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_translations_are_a_table_that_mlflow_reads_back(shipped: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     # MLflow's own reader of tables looks for the run in the store of the environment.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", shipped.uri)
     experiment = shipped.client.get_experiment_by_name("quickstart")
@@ -206,9 +195,8 @@ def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place)
 
 @pytest.mark.parametrize(
     ("state", "status"),
-    [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"),
-     ("KILLED", "KILLED")],
-)  # fmt: skip
+    [("DIVERGED", "FAILED"), ("FAILED", "FAILED"), ("OOM", "FAILED"), ("TIMEOUT", "FAILED"), ("KILLED", "KILLED")],
+)
 def test_every_end_has_its_status_and_its_reason(
     make_experiment: MakeExperiment, store_uri: str, state: str, status: str
 ) -> None:
@@ -234,14 +222,10 @@ def test_a_running_run_is_running_and_then_finished_in_the_same_run(
     assert live.data.metrics["train/loss"] > 0
     _change(place, "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
     place.ship()
-    assert (place.shipped().info.run_id, place.shipped().info.status) == (
-        live.info.run_id, "FINISHED",
-    )  # fmt: skip
+    assert (place.shipped().info.run_id, place.shipped().info.status) == (live.info.run_id, "FINISHED")
 
 
-def test_a_run_whose_process_is_gone_does_not_run_for_ever(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
+def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
     with Lease(place.run.folder):

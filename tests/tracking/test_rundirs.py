@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.runs.leases import Lease
+from headtohead.storage.leases import Lease
 from headtohead.tracking.rundirs import RunDirectory, read_json, read_study
 
 MakeExperiment = Callable[..., Path]

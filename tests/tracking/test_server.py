@@ -28,8 +28,7 @@ def server(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         serving,
         "_command",
         lambda uri, port: [
-            part.replace("--default-artifact-root", "--artifacts-destination")
-            for part in plain(uri, port)
+            part.replace("--default-artifact-root", "--artifacts-destination") for part in plain(uri, port)
         ],
     )
     with socket.socket() as free:

@@ -31,9 +31,7 @@ ChangeJson = Callable[..., None]
 AXES = {"positional": ["rotary", "none"]}
 
 
-def test_killed_and_started_again_it_ships_every_run_once(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
+def test_killed_and_started_again_it_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=4, axes=AXES)
     first = _start(folder, store_uri, os.getpid())
     _wait(lambda: _count(store_uri) > 0)
@@ -87,9 +85,7 @@ def test_nothing_new_costs_the_store_nothing(
     shipper.look()
 
 
-def test_a_store_that_is_down_makes_it_wait_longer_each_time(
-    make_experiment: MakeExperiment, down: str
-) -> None:
+def test_a_store_that_is_down_makes_it_wait_longer_each_time(make_experiment: MakeExperiment, down: str) -> None:
     shipper = Shipper(make_experiment(seeds=1, axes=AXES), down)
     pauses = []
     for _ in range(2):
@@ -101,9 +97,12 @@ def test_a_store_that_is_down_makes_it_wait_longer_each_time(
 
 
 def test_a_server_down_for_the_whole_study_loses_nothing(
-    make_experiment: MakeExperiment, store_uri: str, down: str,
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    make_experiment: MakeExperiment,
+    store_uri: str,
+    down: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     monkeypatch.setattr(room, "LAST_ATTEMPTS", 2)
     monkeypatch.setattr(logging.getLogger("headtohead.shipper"), "propagate", True)
     folder = make_experiment(seeds=2, axes=AXES)
@@ -113,9 +112,7 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     assert ship(folder, store_uri).shipped == 4
 
 
-def test_it_looks_until_it_is_told_to_finish(
-    make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_looks_until_it_is_told_to_finish(make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
     looks: list[int] = []
 
@@ -130,9 +127,7 @@ def test_it_looks_until_it_is_told_to_finish(
     assert room.follow(Shipper(folder, "sqlite:///unused.db"), os.getpid())
 
 
-def test_a_second_shipper_waits_for_the_first(
-    store_uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_shipper_waits_for_the_first(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
     errors: list[str] = []
 

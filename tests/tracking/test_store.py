@@ -51,8 +51,11 @@ def test_four_processes_that_create_one_store_at_once_all_succeed(tmp_path: Path
     failed = subprocess.run([sys.executable, "-c", FOUR_AT_ONCE, uri], check=False)
     assert failed.returncode == 0
     assert {path.name for path in (tmp_path / "new").iterdir()} <= {
-        "mlflow.db", "mlflow.db-wal", "mlflow.db-shm", "mlflow.db.lock",
-    }  # fmt: skip
+        "mlflow.db",
+        "mlflow.db-wal",
+        "mlflow.db-shm",
+        "mlflow.db.lock",
+    }
     names = [experiment.name for experiment in _experiments(uri)]
     assert sorted(names) == ["Default", "shared"]
 
@@ -62,9 +65,7 @@ def test_a_created_store_lets_readers_read_while_it_is_written(store_uri: str) -
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_every_experiment_keeps_its_artifacts_beside_the_store(
-    tmp_path: Path, store_uri: str
-) -> None:
+def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, store_uri: str) -> None:
     store = open_store(store_uri, create=False)
     identifier = store.experiment("a study")
     location = store.client.get_experiment(identifier).artifact_location
@@ -72,8 +73,7 @@ def test_every_experiment_keeps_its_artifacts_beside_the_store(
 
 
 @pytest.mark.parametrize(
-    ("revision", "words"),
-    [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")],
+    ("revision", "words"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
 )
 def test_a_store_of_another_mlflow_is_refused_in_one_line_and_left_untouched(
     store_uri: str, revision: str, words: str
@@ -112,9 +112,7 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
 def test_a_full_disk_is_one_line_and_leaves_no_half_store(small_disk: Path) -> None:
     # In a process of its own: a failed store keeps files open, and the disk could not be unmounted.
     uri = f"sqlite:///{small_disk}/mlflow.db"
-    tried = subprocess.run(
-        [sys.executable, "-c", ONE_LINE, uri], check=True, capture_output=True, text=True
-    )
+    tried = subprocess.run([sys.executable, "-c", ONE_LINE, uri], check=True, capture_output=True, text=True)
     assert re.fullmatch(r"cannot use the MLflow store .*(full|No space left).*\n", tried.stdout)
     assert [path.name for path in small_disk.iterdir()] == ["mlflow.db.lock"]
 
@@ -132,24 +130,18 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     command = str(caught.value).partition("restore it with: ")[2]
     kept = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
     kept["PATH"] = f"{Path(sys.executable).parent}:{kept['PATH']}"
-    done = subprocess.run(
-        ["sh", "-c", command], env=kept, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(["sh", "-c", command], env=kept, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert store.experiment("gone")
 
 
-def test_without_mlflow_one_line_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_mlflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "installed", lambda: False)
     with pytest.raises(HeadToHeadError, match="install it and type h2h sync"):
         open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
 
 
-def test_the_environment_variable_chooses_the_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_variable_chooses_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_uri(tmp_path / "runs") == f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere:5000")
     assert default_uri(tmp_path / "runs") == "http://somewhere:5000"

@@ -43,16 +43,12 @@ def test_runs_are_flat_and_point_to_the_study_in_the_index(study: MlflowClient) 
 def test_the_experiment_opens_with_the_question_and_its_views(study: MlflowClient) -> None:
     tags = study.get_experiment_by_name("quickstart").tags
     first = tags["mlflow.note.content"].partition("\n")[0]
-    assert first == (
-        "**Which positional encoding, which attention style, which mask?** Rotary is better."
-    )
+    assert first == ("**Which positional encoding, which attention style, which mask?** Rotary is better.")
     assert f"{TAG}study" in tags
     assert tags["mlflow.experiment.primaryMetric.name"] == "test/exact_match"
 
 
-def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(
-    study: MlflowClient,
-) -> None:
+def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study: MlflowClient) -> None:
     index = study.get_experiment_by_name("headtohead studies")
     (own,) = study.search_runs([index.experiment_id])
     assert (own.info.run_name, own.info.status) == ("quickstart", "FINISHED")
@@ -77,9 +73,7 @@ def test_an_unfinished_study_is_running_until_the_rest_is_shipped(
     assert own.info.status == "RUNNING"
 
 
-def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
+def test_runs_of_an_earlier_plan_stay_but_no_view_shows_them(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
     ship(folder, store_uri)
     whole = (folder / "experiment.json").read_text()
@@ -112,9 +106,7 @@ def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     assert "the plain page shows the same runs" in note
 
 
-def test_two_studies_in_one_store_stay_apart(
-    make_experiment: MakeExperiment, store_uri: str
-) -> None:
+def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:
     for name in ("one", "two"):
         ship(make_experiment(name=name, seeds=1, axes=AXES), store_uri)
     client = MlflowClient(store_uri)

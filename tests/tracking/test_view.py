@@ -43,9 +43,7 @@ def test_every_view_fits_into_a_tag_and_is_named(study: Study) -> None:
 def test_there_is_one_view_for_the_study_its_variants_each_axis_and_attention(
     states: dict[str, dict[str, Any]],
 ) -> None:
-    assert list(states) == [
-        "study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention",
-    ]  # fmt: skip
+    assert list(states) == ["study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention"]
 
 
 def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Study) -> None:
@@ -57,9 +55,7 @@ def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Study)
     assert "SCATTER" not in charts
 
 
-def test_the_study_opens_on_the_axes_against_the_primary_metric(
-    states: dict[str, dict[str, Any]],
-) -> None:
+def test_the_study_opens_on_the_axes_against_the_primary_metric(states: dict[str, dict[str, Any]]) -> None:
     charts = states["study"]["compareRunCharts"]
     (parallel,) = [chart for chart in charts if chart["type"] == "PARALLEL"]
     assert parallel["selectedParams"] == ["positional", "attention", "masking"]
@@ -68,9 +64,7 @@ def test_the_study_opens_on_the_axes_against_the_primary_metric(
     assert axes == ["positional", "attention", "masking"]
 
 
-def test_losses_have_a_logarithmic_axis_and_accuracies_do_not(
-    states: dict[str, dict[str, Any]],
-) -> None:
+def test_losses_have_a_logarithmic_axis_and_accuracies_do_not(states: dict[str, dict[str, Any]]) -> None:
     lines = {
         chart["metricKey"]: chart["scaleType"]
         for chart in states["study"]["compareRunCharts"]
@@ -83,8 +77,10 @@ def test_attention_opens_on_the_first_probe_of_one_seed(states: dict[str, dict[s
     state = states["attention"]
     images = [chart for chart in state["compareRunCharts"] if chart["type"] == "IMAGE"]
     assert [(chart["imageKeys"], chart["step"]) for chart in images] == [
-        (["attention/cross"], 0), (["attention/decoder"], 0), (["attention/encoder"], 0),
-    ]  # fmt: skip
+        (["attention/cross"], 0),
+        (["attention/decoder"], 0),
+        (["attention/encoder"], 0),
+    ]
     assert state["searchFilter"] == "params.seed = '1'"
 
 
@@ -94,8 +90,9 @@ def test_an_axis_view_averages_over_everything_else(states: dict[str, dict[str, 
         "groupByKeys": [{"groupByData": "masking", "mode": "param"}],
     }
     assert states["axis-masking"]["groupsExpanded"] == {
-        "param.masking.padding-causal": False, "param.masking.causal": False,
-    }  # fmt: skip
+        "param.masking.padding-causal": False,
+        "param.masking.causal": False,
+    }
 
 
 def test_every_chart_lies_in_a_section_of_its_view(states: dict[str, dict[str, Any]]) -> None:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import RunConfig
 from headtohead.model.members import shape
 from headtohead.model.view import all_assumed
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 from headtohead.training import backends
 from headtohead.training.backends import Cut, Graphs, Witness, choose
 from headtohead.training.loop import Evaluation, StackTraining, planned_shapes
@@ -77,9 +77,7 @@ def training(
     return StackTraining(configs[0], seeds, data, CPU, configs=configs, **options)
 
 
-def replayed(
-    stack: StackTraining, capture: Any = None, log: list[str] | None = None
-) -> Callable[[], int]:
+def replayed(stack: StackTraining, capture: Any = None, log: list[str] | None = None) -> Callable[[], int]:
     """Let a training capture every shape that it meets again; return the number of replays."""
     replays = 0
 
@@ -124,9 +122,7 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)]
-)
+@pytest.mark.parametrize(("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)])
 def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
     log: list[str] = []
     stack = training(kind, micro_batch=pieces)
@@ -203,9 +199,7 @@ def without_an_operation(name: str) -> Any:
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         with Capture() as captured:
             work()
-        captured.operations = [
-            one for one in captured.operations if one[0].overloadpacket.__name__ != name
-        ]
+        captured.operations = [one for one in captured.operations if one[0].overloadpacket.__name__ != name]
         return captured.replay
 
     return capture
@@ -406,9 +400,8 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     assert not log
     assert same(
         [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in found],
-        [one[[0, 2]] if one.dim() and len(one) == 3 else one
-         for one in train(training("three rates"))],
-    )  # fmt: skip
+        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in train(training("three rates"))],
+    )
     assert replays() == 0, "the graphs are those of this test"
 
 
@@ -491,22 +484,17 @@ def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
     ("asked", "device", "planned", "obstacle", "unverified", "expected"),
     [
         ("auto", "cpu", [400], "", "no", "eager (on cpu)"),
-        ("auto", "cuda", [19, 4], "", "no", "eager (no shape has 20 planned steps, so cuda-graphs "
-         "does not pay)"),
+        ("auto", "cuda", [19, 4], "", "no", "eager (no shape has 20 planned steps, so cuda-graphs does not pay)"),
         ("auto", "cuda", [20, 21], "", "not tested", "eager (not tested)"),
-        ("auto", "cuda", [20, 21], "", "", "cuda-graphs (2 of 2 shapes have at least 20 planned "
-         "steps)"),
+        ("auto", "cuda", [20, 21], "", "", "cuda-graphs (2 of 2 shapes have at least 20 planned steps)"),
         ("auto", "cuda", [400], "it draws", "no", "eager (it draws)"),
         ("cuda-graphs", "cpu", [400], "", "no", "eager (CUDA graphs require a CUDA device)"),
-        ("cuda-graphs", "cuda", [400], "", "no", "cuda-graphs (1 of 1 shapes has at least 20 "
-         "planned steps)"),
+        ("cuda-graphs", "cuda", [400], "", "no", "cuda-graphs (1 of 1 shapes has at least 20 planned steps)"),
         ("eager", "cuda", [400], "", "no", "eager (asked for)"),
-        ("compile", "cpu", [5000, 3], "", "no", "compile (1 of 2 shapes has at least 5000 planned "
-         "steps)"),
-        ("compile", "cpu", [4999], "", "no", "eager (no shape has 5000 planned steps, so compile "
-         "does not pay)"),
+        ("compile", "cpu", [5000, 3], "", "no", "compile (1 of 2 shapes has at least 5000 planned steps)"),
+        ("compile", "cpu", [4999], "", "no", "eager (no shape has 5000 planned steps, so compile does not pay)"),
     ],
-)  # fmt: skip
+)
 def test_the_backend_is_chosen_from_what_is_planned_and_verified(
     asked: str, device: str, planned: list[int], obstacle: str, unverified: str, expected: str
 ) -> None:
@@ -569,9 +557,7 @@ class Crossings(TorchDispatchMode):
         self.outside |= outside
         found = func(*args, **(kwargs or {}))
         # Kept, so that no later tensor has the address of one of these.
-        self.made |= {
-            storage(one): one for one in tensors(found) if storage(one) not in self.outside
-        }
+        self.made |= {storage(one): one for one in tensors(found) if storage(one) not in self.outside}
         return found
 
 

@@ -24,8 +24,7 @@ def rows_of(plan, seed, epoch):
     """Return the rows of every batch of an epoch, in the order of training."""
     order = plan.permuted_rows(seed, epoch)
     return [
-        (slot.bucket, order[slot.bucket][slot.start : slot.start + slot.size].tolist())
-        for slot in plan.slots(epoch)
+        (slot.bucket, order[slot.bucket][slot.start : slot.start + slot.size].tolist()) for slot in plan.slots(epoch)
     ]
 
 
@@ -61,9 +60,7 @@ def test_every_pair_fits_the_times_of_its_batch(lengths, budget, exact):
 @given(LENGTHS, BUDGETS, st.integers(0, 3))
 def test_shapes_are_the_same_for_every_seed(lengths, budget, epoch):
     plan = plan_of(lengths, budget)
-    shapes = [
-        [(index, len(rows)) for index, rows in rows_of(plan, seed, epoch)] for seed in (1, 2, 99)
-    ]
+    shapes = [[(index, len(rows)) for index, rows in rows_of(plan, seed, epoch)] for seed in (1, 2, 99)]
     assert shapes[0] == shapes[1] == shapes[2]
     assert len(shapes[0]) == plan.steps_per_epoch
 
@@ -137,9 +134,7 @@ def test_the_batches_of_a_stack_are_each_seeds_own(lengths, budget, start):
     together = list(plan.batches([1, 2, 99], 1, start))
     for member, seed in enumerate((1, 2, 99)):
         alone = list(plan.batches([seed], 1))[start:]
-        assert [rows[0].tolist() for rows, *_ in alone] == [
-            rows[member].tolist() for rows, *_ in together
-        ]
+        assert [rows[0].tolist() for rows, *_ in alone] == [rows[member].tolist() for rows, *_ in together]
         assert [times for _, *times in alone] == [times for _, *times in together]
 
 
@@ -154,9 +149,7 @@ SIZES = st.integers(1, 50)
 
 @CALM
 @given(LENGTHS, SIZES, TIMES, st.integers(1, 5), st.integers(0, 3))
-def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(
-    lengths, size, times, seed, epoch
-):
+def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(lengths, size, times, seed, epoch):
     plan = sentences_of(lengths, size, times)
     batches = [rows[0].tolist() for rows, *_ in plan.batches([seed], epoch)]
     assert sorted(row for rows in batches for row in rows) == list(range(len(lengths)))
@@ -167,16 +160,12 @@ def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(
 
 @CALM
 @given(LENGTHS, SIZES, TIMES, st.integers(0, 2))
-def test_a_member_of_a_stack_sees_the_batches_and_the_padding_that_it_sees_alone(
-    lengths, size, times, start
-):
+def test_a_member_of_a_stack_sees_the_batches_and_the_padding_that_it_sees_alone(lengths, size, times, start):
     plan = sentences_of(lengths, size, times)
     together = list(plan.batches([4, 1, 3], 2, start))
     for member, seed in enumerate((4, 1, 3)):
         alone = list(plan.batches([seed], 2))[start:]
-        assert [rows[0].tolist() for rows, *_ in alone] == [
-            rows[member].tolist() for rows, *_ in together
-        ]
+        assert [rows[0].tolist() for rows, *_ in alone] == [rows[member].tolist() for rows, *_ in together]
         assert [shape for _, *shape in alone] == [shape for _, *shape in together]
 
 
@@ -228,9 +217,11 @@ def test_a_pair_meets_any_other_sooner_or_later():
 @CALM
 @given(LENGTHS, SIZES, st.sampled_from(["budget", "batch", "fixed"]))
 def test_the_share_of_padding_is_counted_token_by_token(lengths, size, kind):
-    plan = plan_of(lengths, 4 * size) if kind == "budget" else sentences_of(
-        lengths, size, FIXED if kind == "fixed" else None
-    )  # fmt: skip
+    plan = (
+        plan_of(lengths, 4 * size)
+        if kind == "budget"
+        else sentences_of(lengths, size, FIXED if kind == "fixed" else None)
+    )
     empty, whole = [0, 0], [0, 0]
     for rows, *times in plan.batches([5], 0):
         for row in rows[0].tolist():

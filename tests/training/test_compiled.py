@@ -110,9 +110,7 @@ def test_where_compiling_fails_the_training_goes_on(monkeypatch: pytest.MonkeyPa
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", counted := Counted(broken_from=3))
     said: list[str] = []
     found = train(compiled("plain", said), 6)
@@ -142,9 +140,7 @@ def test_a_member_that_diverged_does_not_end_compiling(monkeypatch: pytest.Monke
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10, equal_nan=True)
 
 
-def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", Counted(wrong=2))
     said: list[str] = []
     train(diverged(compiled("plain", said)), 3)
@@ -180,9 +176,7 @@ def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) ->
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
-def test_a_compiled_stack_is_freed_without_the_garbage_collector(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compiled_stack_is_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", Counted())
     gc.collect()
     gc.disable()

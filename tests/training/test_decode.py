@@ -110,10 +110,7 @@ def test_losses_count_words_with_the_id_0_and_no_padding(predicts):
         if writes:
             chances = logits_alone(model, source, reads).softmax(-1)
             for member in range(2):
-                loss = -sum(
-                    float(torch.log(chances[member, place, word]))
-                    for place, word in enumerate(writes)
-                )
+                loss = -sum(float(torch.log(chances[member, place, word])) for place, word in enumerate(writes))
                 assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
         else:
             assert found.losses[:, row].tolist() == [0.0, 0.0]
@@ -140,10 +137,7 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     for one, vocabulary, name in ((model, standard, int), (moved, other, place.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
         found = translate_rows(one, split, BATCHES, stepwise_writer(vocabulary, 9))
-        texts.append([
-            [vocabulary.decode(written[row], until_eos=False) for row in range(12)]
-            for written in found
-        ])  # fmt: skip
+        texts.append([[vocabulary.decode(written[row], until_eos=False) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
 
@@ -190,9 +184,7 @@ def test_alone_is_a_batch_of_one_where_rows_are_told_apart():
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if len(target) > 1:
             chances = logits_alone(model, source, target[:-1]).softmax(-1)
-            loss = -sum(
-                float(torch.log(chances[0, place, word])) for place, word in enumerate(target[1:])
-            )
+            loss = -sum(float(torch.log(chances[0, place, word])) for place, word in enumerate(target[1:]))
             assert float(alone.losses[0, row]) == pytest.approx(loss, abs=1e-5)
     assert (alone.losses - together.losses).abs().max() > 1e-3
 

@@ -52,8 +52,7 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
         target = torch.tensor(raw.target[row])
         reads, writes = target[:-1].expand(2, 1, -1), target[1:]
         with torch.no_grad():
-            logits = model(source, torch.full((2, 1), source.shape[-1]),
-                           reads, torch.full((2, 1), len(writes)))  # fmt: skip
+            logits = model(source, torch.full((2, 1), source.shape[-1]), reads, torch.full((2, 1), len(writes)))
         for member in range(2):
             loss, right = 0.0, 0
             for place, word in enumerate(writes.tolist()):
@@ -100,11 +99,8 @@ def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
 
 
 def test_padding_costs_no_loss_and_smoothing_is_torchs():
-    logits = torch.randn(2, 3, 4, 9, dtype=torch.float64,
-                         generator=torch.Generator().manual_seed(1))  # fmt: skip
-    writes = torch.tensor(
-        [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]]
-    ).expand(2, 3, 4)
+    logits = torch.randn(2, 3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    writes = torch.tensor([[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]]).expand(2, 3, 4)
     for smoothing in (0.0, 0.1, 0.5):
         losses = token_losses(logits, writes, smoothing)
         assert (losses[writes == IGNORED] == 0).all()
@@ -118,10 +114,12 @@ def test_padding_costs_no_loss_and_smoothing_is_torchs():
 def test_projecting_live_positions_alone_gives_the_same_losses():
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(2, 3, 4, 5, generator=generator)
-    writes = torch.tensor([
-        [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]],
-        [[EOS, IGNORED, IGNORED, IGNORED], [6, EOS, IGNORED, IGNORED], [7, EOS, IGNORED, IGNORED]],
-    ])  # fmt: skip
+    writes = torch.tensor(
+        [
+            [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]],
+            [[EOS, IGNORED, IGNORED, IGNORED], [6, EOS, IGNORED, IGNORED], [7, EOS, IGNORED, IGNORED]],
+        ]
+    )
     chosen, words = live_positions(hidden, writes, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
@@ -139,20 +137,17 @@ REFERENCES = (
     ("elle lit un livre", "elle est en train de lire un livre", "elle lit"),
     ("nous y allons demain matin",),
 )
-HYPOTHESES = (
-    "le chat est endormi", "je mange la pomme rouge", "elle lit un livre", "nous allons demain",
-)  # fmt: skip
+HYPOTHESES = ("le chat est endormi", "je mange la pomme rouge", "elle lit un livre", "nous allons demain")
 SOURCES = ("a", "b", "c", "d")
 
 
 def test_bleu_and_chrf_equal_sacrebleu_called_plainly_on_several_references():
     found = Translations(SOURCES, REFERENCES, HYPOTHESES).scores()
     streams = [
-        ["le chat dort", "je mange une pomme rouge", "elle lit un livre",
-         "nous y allons demain matin"],
+        ["le chat dort", "je mange une pomme rouge", "elle lit un livre", "nous y allons demain matin"],
         ["le chat est endormi", None, "elle est en train de lire un livre", None],
         [None, None, "elle lit", None],
-    ]  # fmt: skip
+    ]
     bleu = sacrebleu.metrics.BLEU(tokenize="none", force=True)
     assert found.values["bleu"] == bleu.corpus_score(list(HYPOTHESES), streams).score
     chrf = sacrebleu.corpus_chrf(list(HYPOTHESES), streams).score
@@ -209,8 +204,7 @@ def test_distinct_sources_are_taken_once_in_their_order(data):
 
 
 @pytest.mark.parametrize(
-    ("length", "expected"),
-    [(1, (1, 5)), (5, (1, 5)), (6, (6, 8)), (8, (6, 8)), (9, (9, None)), (99, (9, None))],
+    ("length", "expected"), [(1, (1, 5)), (5, (1, 5)), (6, (6, 8)), (8, (6, 8)), (9, (9, None)), (99, (9, None))]
 )
 def test_buckets_run_from_one_bound_to_the_next(length, expected):
     assert bucket_of(length, (5, 8)) == expected

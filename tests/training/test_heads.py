@@ -39,9 +39,7 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
     handle = attention.output.register_forward_pre_hook(zero)
     losses, words = 0.0, 0
     with torch.no_grad():
-        for source, target in zip(
-            data.splits["test"].source, data.splits["test"].target, strict=True
-        ):
+        for source, target in zip(data.splits["test"].source, data.splits["test"].target, strict=True):
             source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
             reads, writes = target[..., :-1], target[..., 1:]
             lengths = [torch.full((1, 1), one.shape[-1]) for one in (source, reads)]
@@ -69,8 +67,7 @@ def test_masking_a_head_is_zeroing_what_it_reads(choices, data):
     whole = loss_with_outputs_zeroed(model, data, layers[0], [])
     assert found.whole["loss"] == pytest.approx(whole, abs=1e-6)
     for one in found.heads:
-        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) ==
-                         (one.role, one.layer))  # fmt: skip
+        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) == (one.role, one.layer))
         alone = loss_with_outputs_zeroed(model, data, attention, [one.head])
         others = [head for head in range(4) if head != one.head]
         only = loss_with_outputs_zeroed(model, data, attention, others)
@@ -83,8 +80,12 @@ def test_heads_are_told_by_role_layer_and_number(data):
     names = [(one.role, one.layer, one.head) for one in found.heads]
     assert len(set(names)) == len(names) == 20
     assert {(role, layer) for role, layer, _ in names} == {
-        ("encoder", 0), ("decoder", 0), ("decoder", 1), ("cross", 0), ("cross", 1),
-    }  # fmt: skip
+        ("encoder", 0),
+        ("decoder", 0),
+        ("decoder", 1),
+        ("cross", 0),
+        ("cross", 1),
+    }
 
 
 def test_the_model_itself_is_left_as_it_was(data):
@@ -121,15 +122,25 @@ def effect(role, layer, head, without, only):
 
 
 def test_a_role_is_summed_up_by_its_mean_head_and_its_best_lonely_head():
-    found = HeadEffects({"loss": 1.0}, (
-        effect("cross", 0, 0, 0.1, 0.9), effect("cross", 0, 1, 0.3, 0.5),
-        effect("cross", 1, 0, 0.2, 0.1), effect("cross", 1, 1, 0.2, 0.7),
-        effect("encoder", 0, 0, 0.01, 0.04), effect("encoder", 0, 1, 0.03, 0.02),
-    ))  # fmt: skip
-    assert found.metrics() == pytest.approx({
-        "heads/cross/without-one/loss": 0.2, "heads/cross/only-one/loss": 0.3,
-        "heads/encoder/without-one/loss": 0.02, "heads/encoder/only-one/loss": 0.02,
-    })  # fmt: skip
+    found = HeadEffects(
+        {"loss": 1.0},
+        (
+            effect("cross", 0, 0, 0.1, 0.9),
+            effect("cross", 0, 1, 0.3, 0.5),
+            effect("cross", 1, 0, 0.2, 0.1),
+            effect("cross", 1, 1, 0.2, 0.7),
+            effect("encoder", 0, 0, 0.01, 0.04),
+            effect("encoder", 0, 1, 0.03, 0.02),
+        ),
+    )
+    assert found.metrics() == pytest.approx(
+        {
+            "heads/cross/without-one/loss": 0.2,
+            "heads/cross/only-one/loss": 0.3,
+            "heads/encoder/without-one/loss": 0.02,
+            "heads/encoder/only-one/loss": 0.02,
+        }
+    )
 
 
 def test_a_style_without_projections_has_no_heads_to_mask(data):

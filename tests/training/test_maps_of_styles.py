@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from headtohead.analysis.attention_maps import load_maps
-from headtohead.display.maps import maps_html
 from headtohead.model.transformer import Transformer
-from headtohead.reporting.attention import Gallery, Shown, panel_svg, payload
+from headtohead.report.attention import Gallery, Shown, panel_svg, payload
+from headtohead.report.notebook.maps import maps_html
+from headtohead.storage.attention_maps import load_maps
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.tracking.pictures import contact_sheet
@@ -30,18 +30,21 @@ def maps_of(attention, positional="sinusoidal"):
 
 
 KINDS = {
-    "split-heads": ("distribution", 4), "multi-query": ("distribution", 4),
-    "talking-heads": ("signed", 4), "differential": ("signed", 2), "sigmoid": ("positive", 4),
-    "linear": ("distribution", 4), "uniform": ("distribution", 4), "random": ("distribution", 4),
-}  # fmt: skip
+    "split-heads": ("distribution", 4),
+    "multi-query": ("distribution", 4),
+    "talking-heads": ("signed", 4),
+    "differential": ("signed", 2),
+    "sigmoid": ("positive", 4),
+    "linear": ("distribution", 4),
+    "uniform": ("distribution", 4),
+    "random": ("distribution", 4),
+}
 
 
 @pytest.mark.parametrize(("name", "kind", "heads"), [(n, *rest) for n, rest in KINDS.items()])
 def test_maps_have_the_heads_that_read_and_say_what_their_weights_are(name, kind, heads):
     found = maps_of(name)
-    assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(
-        ROLES, heads
-    )
+    assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(ROLES, heads)
     assert found.record["weights"] == dict.fromkeys(ROLES, kind)
     assert found.record["signed"] is (kind == "signed")
     assert any(bool((maps < 0).any()) for maps in found.weights.values()) is (kind == "signed")
@@ -54,9 +57,7 @@ def test_maps_have_the_heads_that_read_and_say_what_their_weights_are(name, kind
 
 def test_kinds_of_weights_are_told_by_role():
     found = maps_of({"decoder": "differential", "encoder": "sigmoid", "cross": "linear"})
-    assert found.record["weights"] == {
-        "encoder": "positive", "decoder": "signed", "cross": "distribution",
-    }  # fmt: skip
+    assert found.record["weights"] == {"encoder": "positive", "decoder": "signed", "cross": "distribution"}
     assert found.record["signed"] is True
     assert list(found.record["map_notes"]) == ["cross"]
     assert "map_notes" not in maps_of("sigmoid").record
@@ -82,8 +83,9 @@ def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix
 
 
 def test_negative_weights_have_a_colour_of_their_own_as_full_at_minus_one():
-    svg = panel_svg(np.array([[0.5, -0.5], [-1.2, 0.001]]), ["a", "b"], ["c", "d"],
-                    colours={"plus": "PLUS", "minus": "MINUS"})  # fmt: skip
+    svg = panel_svg(
+        np.array([[0.5, -0.5], [-1.2, 0.001]]), ["a", "b"], ["c", "d"], colours={"plus": "PLUS", "minus": "MINUS"}
+    )
     assert svg.count('fill="PLUS" fill-opacity="0.50"') == 1
     assert svg.count('fill="MINUS" fill-opacity="0.50"') == 1
     assert svg.count('fill="MINUS" fill-opacity="1.00"') == 1

@@ -13,32 +13,33 @@ import pytest
 import torch
 import yaml
 
+from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.data.corpus import fingerprint_pairs
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.lengths import decoding_limit
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import DataConfig, RunConfig
-from headtohead.experiment.undefined import reach, undefined_reason
-from headtohead.families.dataset import Corpus, Pair
-from headtohead.plugins import current
+from headtohead.planning.compatibility import reach, undefined_reason
+from headtohead.planning.lengths import decoding_limit
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.registry import current
+from headtohead.schema.config import DataConfig, RunConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import write_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import (
-    SplitResults,
-    _alone,
-    score_test_split,
-    translations_table,
-)
+from headtohead.training.results import SplitResults, _alone, score_test_split, translations_table
 
 CPU = torch.device("cpu")
 PARTS = (
-    "embeddings", "positional", "encoder-attention", "decoder-attention", "cross-attention",
-    "feed-forward", "norm", "words",
-)  # fmt: skip
+    "embeddings",
+    "positional",
+    "encoder-attention",
+    "decoder-attention",
+    "cross-attention",
+    "feed-forward",
+    "norm",
+    "words",
+)
 
 
 def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = None) -> StackTraining:
@@ -53,24 +54,18 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
 @pytest.mark.parametrize("pad_to", ["batch", "corpus", 20])
 @pytest.mark.parametrize("more", [{}, {"target": "same", "parts": ["feed-forward", "words"]}])
-def test_a_stack_of_three_is_three_runs_alone(
-    masking: str, pad_to: str | int, more: dict[str, Any]
-) -> None:
+def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
     train = {"steps": 9, "batch_size": 7, "pad_to": pad_to} | more
     config = tiny_config(masking=masking, train=train)
     stack = trained(config, [3, 1, 2])
     assert stack.plan.steps_per_epoch == 7
     for member, seed in enumerate((3, 1, 2)):
         alone = trained(config, [seed])
-        for one, other in zip(
-            stack.model.state_dict().values(), alone.model.state_dict().values(), strict=True
-        ):
+        for one, other in zip(stack.model.state_dict().values(), alone.model.state_dict().values(), strict=True):
             torch.testing.assert_close(one[member], other[0], rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("pad_to", "source", "target"), [("batch", 0, 0), ("corpus", 8, 7), (20, 20, 19)]
-)
+@pytest.mark.parametrize(("pad_to", "source", "target"), [("batch", 0, 0), ("corpus", 8, 7), (20, 20, 19)])
 def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: int) -> None:
     config = tiny_config(train={"batch_size": 7, "pad_to": pad_to})
     stack = StackTraining(config, [1], tiny_data(), CPU)
@@ -121,10 +116,17 @@ def test_an_unshifted_target_predicts_itself() -> None:
 def pairs_of(*texts: tuple[str, str]) -> PreparedData:
     pairs = [Pair(source, target, source) for source, target in texts]
     corpus = Corpus(pairs, fingerprint_pairs(pairs), "", "", ("a", "b"))
-    return prepare_corpus(corpus, DataConfig(
-        dataset="invented", split="nothing-held-out", normalise="none",
-        source_boundaries="none", target_boundaries="none", vocabulary={"ids": "frequency"},
-    ))  # fmt: skip
+    return prepare_corpus(
+        corpus,
+        DataConfig(
+            dataset="invented",
+            split="nothing-held-out",
+            normalise="none",
+            source_boundaries="none",
+            target_boundaries="none",
+            vocabulary={"ids": "frequency"},
+        ),
+    )
 
 
 def losses_of_a_batch(stack: StackTraining) -> torch.Tensor:
@@ -166,18 +168,15 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
 # -- parts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("parts", [["feed-forward", "cross-attention", "words"], ["norm"],
-                                   ["embeddings", "decoder-attention"]])  # fmt: skip
+@pytest.mark.parametrize(
+    "parts", [["feed-forward", "cross-attention", "words"], ["norm"], ["embeddings", "decoder-attention"]]
+)
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
     config = tiny_config(train={"parts": parts, "steps": 3, "lr": 0.05, "weight_decay": 0.1})
     stack = StackTraining(config, [1, 2], tiny_data(), CPU)
     before = {name: value.clone() for name, value in stack.model.named_parameters()}
     stack.run()
-    moved = {
-        name
-        for name, value in stack.model.named_parameters()
-        if not torch.equal(value, before[name])
-    }
+    moved = {name for name, value in stack.model.named_parameters() if not torch.equal(value, before[name])}
     assert moved == {name for name in before if part_of(name) in parts}
     assert moved
 
@@ -214,10 +213,17 @@ def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:
     assert part_of(name) == part
 
 
-@pytest.mark.parametrize("model", [
-    {}, {"norm": "pre"}, {"final_norm": True}, {"tied": "output"},
-    {"shared": ["norm", "feed-forward"]}, {"decoder_feed_forward": "after-each"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"norm": "pre"},
+        {"final_norm": True},
+        {"tied": "output"},
+        {"shared": ["norm", "feed-forward"]},
+        {"decoder_feed_forward": "after-each"},
+    ],
+)
 def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]) -> None:
     stack = StackTraining(tiny_config(positional="learned", **model), [1], tiny_data(), CPU)
     kinds = {
@@ -242,15 +248,18 @@ def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]
 
 def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path) -> None:
     config = tiny_config()
-    config = config.model_copy(
-        update={"train": config.train.model_copy(update={"steps": None, "epochs": 0})}
-    )
+    config = config.model_copy(update={"train": config.train.model_copy(update={"steps": None, "epochs": 0})})
     seen: list[Evaluation] = []
     told: list[tuple[int, int]] = []
     stack = StackTraining(
-        config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append,
+        config,
+        [1, 2],
+        tiny_data(),
+        CPU,
+        tmp_path / "resume",
+        seen.append,
         on_progress=lambda step, steps: told.append((step, steps)),
-    )  # fmt: skip
+    )
     drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
     stack.run()
     assert all(torch.equal(value, drawn[name]) for name, value in stack.model.state_dict().items())
@@ -269,12 +278,10 @@ SMALL = {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32}
 RECIPES: dict[str, tuple[dict[str, Any], int]] = {
     "scratch-en-fr": ({}, 1),
     "architecture-en-de": ({"model": SMALL, "train": {"epochs": 1}}, 2),
-    "tatoeba-en-es": (
-        {"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}}, 1,
-    ),
+    "tatoeba-en-es": ({"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}}, 1),
     "slides-en-fr": ({"model": SMALL}, 0),
     "by-hand-en-fr": ({}, 1),
-}  # fmt: skip
+}
 TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_alone"}
 FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_alone"}
 
@@ -311,9 +318,13 @@ def test_without_decoding_there_are_no_translations_and_no_scores_of_any() -> No
 
 
 def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
-    raw = {"data": {"dataset": "toy-grammar", "size": 300, "test": 20}, "model": SMALL,
-           "masking": "none", "train": {"steps": 3, "precision": "float64"},
-           "evaluate": {"decode": "forced"}}  # fmt: skip
+    raw = {
+        "data": {"dataset": "toy-grammar", "size": 300, "test": 20},
+        "model": SMALL,
+        "masking": "none",
+        "train": {"steps": 3, "precision": "float64"},
+        "evaluate": {"decode": "forced"},
+    }
     config = resolve(raw, current())
     data = prepare(config.data, cache_root())
     stack, test = trained(config, [1], data), data.splits["test"]
@@ -389,9 +400,7 @@ def test_a_probe_reads_what_training_reads() -> None:
 def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
     assert read_by()(None) == ["<pad>"] * 4
     for decode in ("none", "forced"):
-        with pytest.raises(
-            HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); give a target$"
-        ):
+        with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); give a target$"):
             read_by(evaluate={"decode": decode})(None)
     stack, data, _ = outcome("tatoeba-en-es")
     tokens = probe_maps(stack.model, 0, data, "good night", None, 5).record["target_tokens"]
@@ -409,30 +418,48 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
-        ({"data": {"target_boundaries": "none"}},
-         "greedy decoding has no start and no stop where data.target_boundaries is none; set "
-         "evaluate.decode: none, zeros or forced"),
-        ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 10}},
-         "pad_to 10 is less than the 11 tokens of the longest target; set data.cut: 10"),
-        ({"train": {"epochs": 1, "pad_to": 100}},
-         "pad_to 100 needs batches of a number of sentences; set batch_size"),
-        ({"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
-         "length_buckets exact needs batches of a number of tokens; leave batch_size out"),
-        ({"train": {"epochs": 1, "parts": []}},
-         "parts is empty, so nothing is trained; use epochs: 0"),
-        ({"train": {"epochs": 1, "batch_size": 8, "pad_to": 100},
-          "positional": {"name": "learned", "max_length": 64}},
-         "a source of 100 tokens is longer than the 64 places of learned; set "
-         "positional.encoder.max_length to at least 100"),
-        ({"evaluate": {"decode": "zeros"}, "positional": {
-            "encoder": "sinusoidal", "decoder": {"name": "learned", "max_length": 12},
-            "cross": "none"}, "longest": {"source": 13, "target": 11}},
-         "a target of 13 tokens is longer than the 12 places of learned; set "
-         "positional.decoder.max_length to at least 13"),
-        ({"longest": {"source": 3, "target": 1}},
-         "no target has a second token, so there is nothing to predict; use target: same"),
+        (
+            {"data": {"target_boundaries": "none"}},
+            "greedy decoding has no start and no stop where data.target_boundaries is none; set "
+            "evaluate.decode: none, zeros or forced",
+        ),
+        (
+            {"train": {"epochs": 1, "batch_size": 8, "pad_to": 10}},
+            "pad_to 10 is less than the 11 tokens of the longest target; set data.cut: 10",
+        ),
+        ({"train": {"epochs": 1, "pad_to": 100}}, "pad_to 100 needs batches of a number of sentences; set batch_size"),
+        (
+            {"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
+            "length_buckets exact needs batches of a number of tokens; leave batch_size out",
+        ),
+        ({"train": {"epochs": 1, "parts": []}}, "parts is empty, so nothing is trained; use epochs: 0"),
+        (
+            {
+                "train": {"epochs": 1, "batch_size": 8, "pad_to": 100},
+                "positional": {"name": "learned", "max_length": 64},
+            },
+            "a source of 100 tokens is longer than the 64 places of learned; set "
+            "positional.encoder.max_length to at least 100",
+        ),
+        (
+            {
+                "evaluate": {"decode": "zeros"},
+                "positional": {
+                    "encoder": "sinusoidal",
+                    "decoder": {"name": "learned", "max_length": 12},
+                    "cross": "none",
+                },
+                "longest": {"source": 13, "target": 11},
+            },
+            "a target of 13 tokens is longer than the 12 places of learned; set "
+            "positional.decoder.max_length to at least 13",
+        ),
+        (
+            {"longest": {"source": 3, "target": 1}},
+            "no target has a second token, so there is nothing to predict; use target: same",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], message: str) -> None:
     assert reason(**raw) == message
 

@@ -8,15 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from headtohead.experiment.schema import TrainConfig
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import TrainConfig
 from headtohead.testing.tiny import tiny_config
-from headtohead.training.optimise import (
-    StackOptimizer,
-    clip_gradients,
-    gradient_norms,
-    learning_rate,
-)
+from headtohead.training.optimise import StackOptimizer, clip_gradients, gradient_norms, learning_rate
 
 STEPS = 100
 
@@ -41,9 +36,7 @@ def test_inverse_sqrt_is_the_papers_schedule():
     """Vaswani et al. 2017, equation 3, with the peak in place of d_model ** -0.5."""
     warmup = 25
     found = rates(schedule="inverse-sqrt", warmup_steps=warmup)
-    expected = [
-        0.5 * warmup**0.5 * min(step**-0.5, step * warmup**-1.5) for step in range(1, STEPS + 1)
-    ]
+    expected = [0.5 * warmup**0.5 * min(step**-0.5, step * warmup**-1.5) for step in range(1, STEPS + 1)]
     assert found == pytest.approx(expected, rel=1e-12)
 
 
@@ -78,29 +71,24 @@ class Stacked(nn.Module):
     def give_gradients(self, step):
         generator = torch.Generator().manual_seed(100 + step)
         for parameter in (self.weight, self.bias):
-            parameter.grad = torch.randn(
-                parameter.shape, generator=generator, dtype=torch.float64
-            ) * torch.tensor([0.01, 1.0, 100.0]).view(-1, *[1] * (parameter.dim() - 1))
+            parameter.grad = torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * torch.tensor(
+                [0.01, 1.0, 100.0]
+            ).view(-1, *[1] * (parameter.dim() - 1))
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-@pytest.mark.parametrize(
-    ("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)]
-)
+@pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay):
     stacked = Stacked()
     alone = [
-        [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()]
-        for member in range(3)
+        [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()] for member in range(3)
     ]
     train = TrainConfig(
-        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay,
-        schedule="constant",
-    )  # fmt: skip
+        optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay, schedule="constant"
+    )
     ours = StackOptimizer([train] * 3, stacked, 5)
     others = [
-        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
-        for parameters in alone
+        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay) for parameters in alone
     ]
     for step in range(5):
         stacked.give_gradients(step)
@@ -121,9 +109,7 @@ def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
     stacked.give_gradients(0)
     alone = []
     for member in range(3):
-        own = [
-            nn.Parameter(torch.zeros_like(one[member])) for one in (stacked.weight, stacked.bias)
-        ]
+        own = [nn.Parameter(torch.zeros_like(one[member])) for one in (stacked.weight, stacked.bias)]
         for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
             parameter.grad = shared.grad[member].clone()
         alone.append(own)
@@ -150,10 +136,9 @@ def test_norms_are_of_each_members_whole_gradient():
     stacked = Stacked()
     stacked.give_gradients(0)
     expected = [
-        math.sqrt(sum(float(one.grad[member].square().sum())
-                      for one in (stacked.weight, stacked.bias)))
+        math.sqrt(sum(float(one.grad[member].square().sum()) for one in (stacked.weight, stacked.bias)))
         for member in range(3)
-    ]  # fmt: skip
+    ]
     gradients = [stacked.weight.grad, stacked.bias.grad]
     assert gradient_norms(gradients).tolist() == pytest.approx(expected)
 

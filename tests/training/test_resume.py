@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import RunConfig
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
 
@@ -47,10 +47,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "at"),
-    [("plain", 1), ("plain", 19), ("adam and cosine", 32), ("early stopping", 3)],
-)
+@pytest.mark.parametrize(("name", "at"), [("plain", 1), ("plain", 19), ("adam and cosine", 32), ("early stopping", 3)])
 def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str, at: int) -> None:
     config = tiny(**CONFIGS[name])
     seen: list[Evaluation] = []
@@ -63,9 +60,7 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     torch.rand(7)  # whatever happened in between
     rest = training(config, path, on_evaluation=later.append)
     rest.run()
-    for (one, a), (_, b) in zip(
-        whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True
-    ):
+    for (one, a), (_, b) in zip(whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True):
         assert torch.equal(a, b), one
     assert [e for e in seen if e.step > at] == later
     assert whole.progress.members == rest.progress.members
@@ -122,9 +117,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
 def test_stacks_cut_in_another_way_train_the_same_runs(cut: list[int]) -> None:
     config = tiny(precision="float64")
     data = prepare(config.data, cache_root())
-    whole, part = (
-        StackTraining(config, seeds, data, torch.device("cpu")) for seeds in (range(1, 7), cut)
-    )
+    whole, part = (StackTraining(config, seeds, data, torch.device("cpu")) for seeds in (range(1, 7), cut))
     for one in (whole, part):
         one.run()
     for member, seed in enumerate(cut):
@@ -157,24 +150,29 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
 
 
 @pytest.mark.parametrize("members", [[0, 1, 2], [3, 4], [4], [2, 0]])
-def test_members_go_on_in_a_smaller_stack_as_in_the_larger(
-    tmp_path: Path, members: list[int]
-) -> None:
+def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
     """Unlike members: groups of encodings and of rates are others in a part of the stack."""
     unlike = [
-        {"positional": "learned"}, {"positional": "rotary"}, {"positional": "learned"},
-        {"positional": "t5-relative", "train": {"lr": 0.02}}, {"train": {"weight_decay": 0.3}},
-    ]  # fmt: skip
+        {"positional": "learned"},
+        {"positional": "rotary"},
+        {"positional": "learned"},
+        {"positional": "t5-relative", "train": {"lr": 0.02}},
+        {"train": {"weight_decay": 0.3}},
+    ]
     base = {"precision": "float64", "early_stopping": {"patience": 1}, "evaluate_every": 2}
-    configs = [tiny(**base | one.get("train", {}), positional=one.get("positional"))
-               for one in unlike]  # fmt: skip
+    configs = [tiny(**base | one.get("train", {}), positional=one.get("positional")) for one in unlike]
     data, path = prepare(configs[0].data, cache_root()), tmp_path / "resume.safetensors"
 
     def stack(chosen: list[int], resume: Path | None) -> StackTraining:
         return StackTraining(
-            configs[chosen[0]], [10 + one for one in chosen], data, torch.device("cpu"), resume,
-            configs=[configs[one] for one in chosen], keys=[f"run {one}" for one in chosen],
-        )  # fmt: skip
+            configs[chosen[0]],
+            [10 + one for one in chosen],
+            data,
+            torch.device("cpu"),
+            resume,
+            configs=[configs[one] for one in chosen],
+            keys=[f"run {one}" for one in chosen],
+        )
 
     whole = stack([0, 1, 2, 3, 4], path)
     with pytest.raises(TimeoutError):

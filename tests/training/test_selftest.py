@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from headtohead import files
 from headtohead.model.view import all_assumed
-from headtohead.runs import files, selftest
-from headtohead.runs.selftest import FILE, self_test, unverified, verify
+from headtohead.training import selftest
+from headtohead.training.selftest import FILE, self_test, unverified, verify
 
 from .capture import Capture
 
@@ -55,9 +56,7 @@ def without(name: str) -> Callable[[Capture], None]:
     """Remove the operations of a name from a graph."""
 
     def change(captured: Capture) -> None:
-        captured.operations = [
-            one for one in captured.operations if one[0].overloadpacket.__name__ != name
-        ]
+        captured.operations = [one for one in captured.operations if one[0].overloadpacket.__name__ != name]
 
     return change
 
@@ -80,9 +79,7 @@ def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
     weights: list[torch.Tensor] = []
 
     def note(captured: Capture) -> None:
-        (adam, *_) = [
-            one for one in captured.operations if one[0].overloadpacket.__name__ == "_fused_adamw_"
-        ]
+        (adam, *_) = [one for one in captured.operations if one[0].overloadpacket.__name__ == "_fused_adamw_"]
         weights[:] = [one.detach() for one in adam[1][0]]
 
     recorder = Recorder(note)
@@ -134,11 +131,13 @@ def test_a_verdict_for_lack_of_memory_is_not_kept(tmp_path: Path) -> None:
     ("code", "fault"),
     [
         ("import os; os.kill(os.getpid(), 11)", "it ended with exit code -11: no message"),
-        ("raise SystemExit('CUDA error: misaligned address')",
-         "it ended with exit code 1: CUDA error: misaligned address"),
+        (
+            "raise SystemExit('CUDA error: misaligned address')",
+            "it ended with exit code 1: CUDA error: misaligned address",
+        ),
         ("import time; time.sleep(60)", "it took longer than 1 s"),
     ],
-)  # fmt: skip
+)
 def test_a_self_test_that_crashes_or_hangs_verifies_nothing(
     code: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,9 +156,7 @@ def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written_means_unverified() -> None:
-    assert unverified("cuda-graphs", Path("/proc/h2h"), CPU).startswith(
-        "cuda-graphs could not be verified: "
-    )
+    assert unverified("cuda-graphs", Path("/proc/h2h"), CPU).startswith("cuda-graphs could not be verified: ")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")

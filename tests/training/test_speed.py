@@ -10,7 +10,10 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "stacks.py"
 def test_a_stack_of_one_costs_what_plain_modules_cost_and_sixteen_bring_what_they_did():
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--check", "--rounds", "15"],
-        text=True, capture_output=True, timeout=240, check=False,
-    )  # fmt: skip
+        text=True,
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "16 runs, stacked / one by one" in done.stdout

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import RunConfig
-from headtohead.experiment.stacking import largest_batch
 from headtohead.model.counting import training_bytes
-from headtohead.plugins import current
+from headtohead.planning.stacking import largest_batch
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 from headtohead.training.loop import StackTraining
 
 TOLERANCE = 0.25
@@ -23,10 +23,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {},
     "wide": {"model": {"d_model": 128, "heads": 4, "d_ff": 512, "layers": 1}},
     "deep": {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 6, "dropout": 0.2}},
-    "many words": {
-        "model": {"vocabulary_rows": 20000},
-        "train": {"batch_size": None, "batch_tokens": 512},
-    },
+    "many words": {"model": {"vocabulary_rows": 20000}, "train": {"batch_size": None, "batch_tokens": 512}},
     "doubles": {"train": {"precision": "float64"}},
     "explicit path": {"positional": "shaw-relative"},
     "pieces": {"train": {"micro_batch": 4}},

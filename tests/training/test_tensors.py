@@ -26,9 +26,7 @@ def tensors():
 def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
     rows = torch.tensor([[0, 1], [3, 1]])
     batch = tensors.batch(rows, 3, 4)
-    assert batch.source.tolist() == [
-        [[5, 6, EOS], [7, EOS, PAD]], [[9, EOS, PAD], [7, EOS, PAD]],
-    ]  # fmt: skip
+    assert batch.source.tolist() == [[[5, 6, EOS], [7, EOS, PAD]], [[9, EOS, PAD], [7, EOS, PAD]]]
     assert batch.source_lengths.tolist() == [[3, 2], [2, 2]]
     assert batch.reads[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
     assert batch.writes[0].tolist() == [[4, EOS, IGNORED, IGNORED], [4, 5, 6, EOS]]

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from headtohead import plugins
 from headtohead.model.decoding import greedy
 from headtohead.model.members import shape
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.loop import StackTraining
@@ -16,9 +16,7 @@ EXACT = {"precision": "float64"}
 
 
 def of(positional="none", masking="padding-causal", fill="-inf", model=None, **train):
-    return tiny_config(
-        positional, masking=masking, train=EXACT | train, **{"fill": fill} | (model or {})
-    )
+    return tiny_config(positional, masking=masking, train=EXACT | train, **{"fill": fill} | (model or {}))
 
 
 UNLIKE = [
@@ -62,7 +60,7 @@ def difference(model, member, single):
 
 
 def test_these_variants_have_one_shape():
-    registry = plugins.current()
+    registry = current()
     assert len({shape(one, registry) for one in UNLIKE}) == 1
 
 
@@ -124,15 +122,20 @@ def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):
 @pytest.mark.parametrize(
     "changed",
     [
-        {"d_ff": 13}, {"activation": "gelu"}, {"norm": "post"}, {"positional": "shaw-relative"},
-        {"positional": "shape"}, {"positional": "learned"}, {"attention": "sigmoid"},
+        {"d_ff": 13},
+        {"activation": "gelu"},
+        {"norm": "post"},
+        {"positional": "shaw-relative"},
+        {"positional": "shape"},
+        {"positional": "learned"},
+        {"attention": "sigmoid"},
         {"train": {"batch_tokens": 99}},
         {"train": {"betas": [0.9, 0.99]}},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_cannot_be_stacked_has_another_shape(changed):
-    registry = plugins.current()
+    registry = current()
     assert shape(tiny_config(**changed), registry) != shape(tiny_config(), registry)
 
 

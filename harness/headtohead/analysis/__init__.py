@@ -1,1 +1,1 @@
-"""Tidy tables, statistics, attention maps and figures; nothing here trains or tracks."""
+"""Contrasts and verdicts of an experiment, published claims, two-way tables, Shapley paths."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headtohead.analysis import statistics
-from headtohead.analysis.frames import FINAL, Frames
-from headtohead.analysis.metrics import higher_is_better, is_loss, label, show
-from headtohead.analysis.statistics import ALPHA, Paired
+from headtohead.statistics import paired_tests
+from headtohead.statistics.paired_tests import ALPHA, Paired
+from headtohead.storage.frames import FINAL, Frames
+from headtohead.storage.metrics import higher_is_better, is_loss, label, show
 
 BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detected", "identical"
 EQUAL = "equal by construction"
@@ -94,17 +94,17 @@ class Family:
     @property
     def floor(self) -> float:
         """The smallest Holm-adjusted sign-flip p that this family can reach."""
-        return statistics.sign_flip_floor(self.tested, self.seeds)
+        return paired_tests.sign_flip_floor(self.tested, self.seeds)
 
     @property
     def seeds_needed(self) -> int:
         """The fewest seeds with which a sign-flip p could pass Holm's first step."""
-        return statistics.seeds_needed(self.tested)
+        return paired_tests.seeds_needed(self.tested)
 
     @property
     def mde(self) -> float:
         """The minimum detectable effect in standard deviations of the paired difference."""
-        return statistics.minimum_detectable_effect(1.0, self.seeds, self.tested)
+        return paired_tests.minimum_detectable_effect(1.0, self.seeds, self.tested)
 
 
 class Families(NamedTuple):
@@ -125,25 +125,21 @@ def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Fam
     drafts: dict[str, list[Contrast]] = {kind: [] for kind in _DRAFTS}
     for declared in frames.experiment.get("contrasts", []):
         draft = _DRAFTS[declared["kind"]](frames, declared, metric)
-        drafts[declared["kind"]].append(
-            draft if draft.reason else _test(frames, draft, allow_partial)
-        )
+        drafts[declared["kind"]].append(draft if draft.reason else _test(frames, draft, allow_partial))
     largest: dict[Any, int] = {}
     for family in drafts.values():
         tested = sum(_has_p(draft) for draft in family)
         for draft in family:
             key = _compared(frames, draft)
             largest[key] = max(largest.get(key, 0), tested)
-    return Families(*(
-        _family([_with_mde(one, largest[_compared(frames, one)]) for one in family])
-        for family in drafts.values()
-    ))  # fmt: skip
+    return Families(
+        *(_family([_with_mde(one, largest[_compared(frames, one)]) for one in family]) for family in drafts.values())
+    )
 
 
 def _compared(frames: Frames, draft: Contrast) -> tuple[tuple[str, str], ...]:
     """Return the trained variants that a contrast compares, equal for equal contrasts."""
-    return tuple(sorted((frames.trained(left), frames.trained(right))
-                        for left, right in draft.pairs))  # fmt: skip
+    return tuple(sorted((frames.trained(left), frames.trained(right)) for left, right in draft.pairs))
 
 
 def variant_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
@@ -291,9 +287,7 @@ _DRAFTS = {"variant": _variant, "factor": _factor, "choice": _choice}
 
 def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the pairs whose sides are not equal by construction."""
-    return tuple(
-        (left, right) for left, right in pairs if frames.trained(left) != frames.trained(right)
-    )
+    return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
 
 
 def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
@@ -317,7 +311,7 @@ def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
         draft,
         seeds=tuple(seeds),
         pairs=tuple(kept),
-        paired=statistics.paired_differences(differences.mean(axis=0), scale=scale),
+        paired=paired_tests.paired_differences(differences.mean(axis=0), scale=scale),
         reason=f"partial: {_sentence(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
         settings_p=settings_p(differences, scale),
@@ -328,7 +322,7 @@ def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
     """Return the smallest and largest mean of differences ``[pair, seed]``, None for one pair."""
     if len(differences) < 2:
         return None
-    each = statistics.rounded(differences.mean(axis=1), scale)
+    each = paired_tests.rounded(differences.mean(axis=1), scale)
     return float(each.min()), float(each.max())
 
 
@@ -342,9 +336,9 @@ def settings_p(differences: np.ndarray, scale: float) -> float:
         return math.nan
     found = []
     for row in differences:
-        one = statistics.paired_differences(row, scale=scale)
+        one = paired_tests.paired_differences(row, scale=scale)
         found.append(0.0 if one.kind == "constant" else one.p)
-    return min(statistics.holm(found))
+    return min(paired_tests.holm(found))
 
 
 def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
@@ -355,14 +349,9 @@ def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
 
 def _family(drafts: Sequence[Contrast]) -> Family:
     """Correct the contrasts for their number and give each its word."""
-    adjusted = statistics.holm([draft.paired.p if draft.paired else math.nan for draft in drafts])
-    flips = statistics.holm(
-        [draft.paired.sign_flip_p if draft.paired else math.nan for draft in drafts]
-    )
-    finished = tuple(
-        _with_verdict(draft, p, flip)
-        for draft, p, flip in zip(drafts, adjusted, flips, strict=True)
-    )
+    adjusted = paired_tests.holm([draft.paired.p if draft.paired else math.nan for draft in drafts])
+    flips = paired_tests.holm([draft.paired.sign_flip_p if draft.paired else math.nan for draft in drafts])
+    finished = tuple(_with_verdict(draft, p, flip) for draft, p, flip in zip(drafts, adjusted, flips, strict=True))
     tested = [len(draft.seeds) for draft in drafts if _has_p(draft)]
     return Family(finished, len(tested), min(tested, default=0))
 
@@ -375,7 +364,7 @@ def _with_mde(draft: Contrast, contrasts: int) -> Contrast:
     paired = draft.paired
     if paired is None or paired.kind != "varied":
         return draft
-    mde = statistics.minimum_detectable_effect(paired.sd, paired.n, contrasts)
+    mde = paired_tests.minimum_detectable_effect(paired.sd, paired.n, contrasts)
     return replace(draft, mde=mde)
 
 
@@ -389,8 +378,7 @@ def _with_verdict(draft: Contrast, p: float, flip: float) -> Contrast:
         holm_p=p,
         sign_flip_holm_p=flip,
         verdict=verdict,
-        reason="; ".join(filter(None, [draft.reason, left_out * bool(draft.left_out), reason]))
-        or None,
+        reason="; ".join(filter(None, [draft.reason, left_out * bool(draft.left_out), reason])) or None,
     )
 
 

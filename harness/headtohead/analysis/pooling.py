@@ -42,9 +42,7 @@ def bleu(counts: Sequence[int]) -> float:
         counts: Matched and total n-grams of orders 1 to 4, length of the translations and of the
             references: ten numbers.
     """
-    score = bleu_class().compute_bleu(
-        list(counts[:4]), list(counts[4:8]), *counts[8:], smooth_method="exp"
-    )
+    score = bleu_class().compute_bleu(list(counts[:4]), list(counts[4:8]), *counts[8:], smooth_method="exp")
     return float(score.score)
 
 

@@ -21,11 +21,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from headtohead.analysis import statistics
 from headtohead.analysis.contrasts import unranked
-from headtohead.analysis.frames import Frames
 from headtohead.analysis.pooling import pooled
-from headtohead.analysis.statistics import ALPHA, Paired, Summary
+from headtohead.statistics import paired_tests
+from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
+from headtohead.storage.frames import Frames
 
 Verdict = Literal["agrees", "disagrees", "cannot tell"]
 ABOVE = 1e-9
@@ -86,20 +86,18 @@ def _within(frames: Frames, slug: str, metric: str, lengths: Sequence[int]) -> S
     return found
 
 
-def _finding(
-    frames: Frames, claim: Mapping[str, Any], alpha: float, allow_partial: bool
-) -> Finding:
+def _finding(frames: Frames, claim: Mapping[str, Any], alpha: float, allow_partial: bool) -> Finding:
     ours = side_scores(frames, claim, "variant")
     theirs = side_scores(frames, claim, "against") if claim["against"] else None
     missing = None if allow_partial else _missing(frames, claim, ours, theirs)
-    left = statistics.summarise(list(ours.values()))
-    right = None if theirs is None else statistics.summarise(list(theirs.values()))
+    left = paired_tests.summarise(list(ours.values()))
+    right = None if theirs is None else paired_tests.summarise(list(theirs.values()))
     if claim["expect"] == "at-most":
         verdict, reason = _bounded(ours, float(claim["limit"]))
         return Finding(claim, left, None, None, 1 - ALPHA, *_unless(missing, verdict, reason))
     seeds = sorted(ours.keys() & (theirs or {}).keys())
     both = [ours[seed] for seed in seeds], [(theirs or {})[seed] for seed in seeds]
-    difference = statistics.paired(*both, confidence=1 - alpha) if seeds else None
+    difference = paired_tests.paired(*both, confidence=1 - alpha) if seeds else None
     if difference is None:
         verdict, reason = "cannot tell", "no seed has both scores"
     elif claim["expect"] == "equal":
@@ -113,9 +111,7 @@ def _unless(missing: str | None, verdict: Verdict, reason: str) -> tuple[Verdict
     return ("cannot tell", missing) if missing else (verdict, reason)
 
 
-def _missing(
-    frames: Frames, claim: Mapping[str, Any], ours: Scores, theirs: Scores | None
-) -> str | None:
+def _missing(frames: Frames, claim: Mapping[str, Any], ours: Scores, theirs: Scores | None) -> str | None:
     """Return what a verdict would lack: seeds, lengths, heads, or the same sentences."""
     sides = [("variant", ours), *([("against", theirs)] if theirs is not None else [])]
     for side, scores in sides:
@@ -134,11 +130,7 @@ def _missing(
         return f"{title}: {len(lacking)} of {len(frames.seeds)} seeds without {metric}" + (
             " at these lengths" if claim["lengths"] else ""
         )
-    prints = {
-        str(one)
-        for side, _ in sides
-        for one in frames.rows(claim[side])["fingerprint"].dropna().unique()
-    }
+    prints = {str(one) for side, _ in sides for one in frames.rows(claim[side])["fingerprint"].dropna().unique()}
     return "the two sides were not trained and tested on the same data" if len(prints) > 1 else None
 
 
@@ -154,7 +146,7 @@ def _bounded(scores: Scores, limit: float) -> tuple[Verdict, str]:
 def _equal(
     both: tuple[list[float], list[float]], difference: Paired, margin: float, alpha: float
 ) -> tuple[Verdict, str]:
-    found = statistics.equivalence(*both, margin=margin, alpha=alpha)
+    found = paired_tests.equivalence(*both, margin=margin, alpha=alpha)
     if found.n < 2:
         return "cannot tell", "one seed"
     if found.equivalent:
@@ -167,15 +159,13 @@ def _equal(
     return "cannot tell", "the interval is not within the margin, nor outside it"
 
 
-def _directed(
-    both: tuple[list[float], list[float]], claim: Mapping[str, Any], alpha: float
-) -> tuple[Verdict, str]:
+def _directed(both: tuple[list[float], list[float]], claim: Mapping[str, Any], alpha: float) -> tuple[Verdict, str]:
     """Judge the expected difference by its distance from the smallest that counts."""
     sign = 1.0 if claim["expect"] == "higher" else -1.0
     by = float(claim["by"])
     scale = max(abs(value) for side in both for value in side)
     excess = sign * (np.array(both[0]) - np.array(both[1])) - by
-    found = statistics.paired_differences(excess, scale=scale, confidence=1 - alpha)
+    found = paired_tests.paired_differences(excess, scale=scale, confidence=1 - alpha)
     if found.n < 2:
         return "cannot tell", "one seed"
     if found.low > 0 and _decided(found, alpha):

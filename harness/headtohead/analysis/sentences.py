@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headtohead.analysis.pooling import bleu, bleu_class
 from headtohead.analysis.study import Analysis
-from headtohead.analysis.translations import Translation, median_seed, translations_of
+from headtohead.storage.translations import Translation, median_seed, translations_of
 
 TRIALS = 1000
 SEED = 12345
@@ -60,9 +60,7 @@ def sentence_tests(analysis: Analysis) -> list[SentenceTest]:
 
 
 def compare(
-    rows: Sequence[Translation],
-    baseline: Sequence[Translation],
-    baseline_counts: Counts | None = None,
+    rows: Sequence[Translation], baseline: Sequence[Translation], baseline_counts: Counts | None = None
 ) -> tuple[float, float, float]:
     """Return BLEU of both sides and the p-value of their difference.
 
@@ -95,9 +93,7 @@ def _counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> C
     """Return matched and total n-grams of orders 1 to 4 and both lengths, ``[sentence, 10]``."""
     # effective_order only silences a warning: the counts do not depend on it
     scorer = bleu_class()(tokenize="none", effective_order=True)
-    scores = [
-        scorer.sentence_score(h, list(r)) for h, r in zip(hypotheses, references, strict=True)
-    ]
+    scores = [scorer.sentence_score(h, list(r)) for h, r in zip(hypotheses, references, strict=True)]
     return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores], dtype=np.int64)
 
 

@@ -7,19 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headtohead.analysis.contrasts import (
-    IDENTICAL,
-    UNDETECTED,
-    Contrast,
-    Family,
-    families,
-    incomplete,
-    unranked,
-)
-from headtohead.analysis.frames import Frames
-from headtohead.analysis.metrics import alone, higher_is_better
-from headtohead.analysis.path import PathAnalysis, analyse_path
-from headtohead.analysis.statistics import Summary
+from headtohead.analysis.contrasts import IDENTICAL, UNDETECTED, Contrast, Family, families, incomplete, unranked
+from headtohead.analysis.shapley import PathAnalysis, analyse_path
+from headtohead.statistics.paired_tests import Summary
+from headtohead.storage.frames import Frames
+from headtohead.storage.metrics import alone, higher_is_better
 
 
 @dataclass(frozen=True)
@@ -60,10 +52,8 @@ class Analysis:
 def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
     """Analyse an experiment by its primary metric."""
     metric = str(frames.experiment["metrics"]["primary"])
-    summaries = {slug: frames.summary(slug, metric)
-                 for slug in frames.variants}  # fmt: skip
-    missing = {slug: reason for slug in frames.variants
-               if (reason := unranked(frames, slug, metric))}  # fmt: skip
+    summaries = {slug: frames.summary(slug, metric) for slug in frames.variants}
+    missing = {slug: reason for slug in frames.variants if (reason := unranked(frames, slug, metric))}
     sign = -1.0 if higher_is_better(metric) else 1.0
 
     def place(slug: str) -> tuple[bool, bool, float]:
@@ -132,9 +122,7 @@ def settings_contradict(analysis: Analysis, contrast: Contrast) -> bool:
         return False
     low, high = contrast.spread or (0.0, 0.0)
     return (
-        contrast.settings_differ
-        or min(-low, high) > analysis.noise_floor
-        or bool(found_settings(analysis, contrast))
+        contrast.settings_differ or min(-low, high) > analysis.noise_floor or bool(found_settings(analysis, contrast))
     )
 
 
@@ -163,9 +151,7 @@ def ceiling_verdicts(analysis: Analysis) -> dict[str, str]:
     for slug, variant in analysis.frames.variants.items():
         if not blind_to_order(variant):
             continue
-        scores = analysis.frames.scores(slug, alone(analysis.metric)) or analysis.frames.scores(
-            slug, analysis.metric
-        )
+        scores = analysis.frames.scores(slug, alone(analysis.metric)) or analysis.frames.scores(slug, analysis.metric)
         if scores:
             over = max(scores.values()) > analysis.ceiling + 1e-9
             found[slug] = "passes the ceiling: suspect" if over else "stays under the ceiling"

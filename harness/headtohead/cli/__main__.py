@@ -22,8 +22,7 @@ def entry() -> None:
         main(prog_name="h2h")
     except SystemExit as ended:
         code = ended.code
-    waiting = [one for one in threading.enumerate()
-               if not one.daemon and one is not threading.main_thread()]  # fmt: skip
+    waiting = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
     if waiting or not isinstance(code, int):
         sys.exit(code)  # type: ignore[arg-type]
     atexit._run_exitfuncs()

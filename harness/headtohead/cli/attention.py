@@ -15,13 +15,16 @@ SHADES = " ░▒▓█"
 @click.argument("run")
 @click.argument("text")
 @click.option("--target", help="What the decoder reads; default: the run's own translation.")
-@click.option("--role", type=click.Choice(["encoder", "decoder", "cross"]), default="cross",
-              show_default=True, help="Whose weights: source to source, target to target, or "
-              "target to source.")  # fmt: skip
+@click.option(
+    "--role",
+    type=click.Choice(["encoder", "decoder", "cross"]),
+    default="cross",
+    show_default=True,
+    help="Whose weights: source to source, target to target, or target to source.",
+)
 @click.option("--layer", type=click.IntRange(0), help="Only this layer, from 0.")
 @click.option("--head", type=click.IntRange(0), help="Only this head, from 0.")
-@click.option("--out", type=click.Path(path_type=Path),
-              help="Write maps.safetensors and probes.json into this folder.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), help="Write maps.safetensors and probes.json into this folder.")
 @runs_option
 @plugin_option
 def command(
@@ -39,12 +42,12 @@ def command(
 
     RUN is a run's directory or the beginning of its name.
     """
-    from headtohead import plugins
     from headtohead.errors import HeadToHeadError
-    from headtohead.runs.loaded import load
+    from headtohead.execution.loaded import load
+    from headtohead.plugins.registry import use_files
     from headtohead.training.maps import write_maps
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     maps = load(run, runs_root).attention(text, target)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
@@ -79,10 +82,7 @@ def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str
     widths = [max(6, len(column)) for column in columns]
     lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]
     for row, values in zip(rows, matrix, strict=True):
-        cells = (
-            f"  {_shade(value)}{value:{width - 1}.2f}"
-            for value, width in zip(values, widths, strict=True)
-        )
+        cells = (f"  {_shade(value)}{value:{width - 1}.2f}" for value, width in zip(values, widths, strict=True))
         lines.append(f"{row:<{label}}" + "".join(cells))
     return "\n".join(lines) + "\n"
 

@@ -12,22 +12,36 @@ import click
 from headtohead.cli.options import plugin_option
 
 if TYPE_CHECKING:
-    from headtohead.evidence import Examination
-    from headtohead.evidence.survey import Survey
-    from headtohead.plugins import Registered, Registry
+    from headtohead.plugins.registry import Registered, Registry
+    from headtohead.tools.pitfalls import Examination
+    from headtohead.tools.pitfalls.survey import Survey
 
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "everything", is_flag=True,
-              help="Ask every defined combination of the registered entries.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE",
-              help="Override a field of every recipe, for example data.file=spa.txt.")  # fmt: skip
-@click.option("--cache", type=click.Path(path_type=Path), show_default="~/.cache/headtohead",
-              envvar="H2H_CACHE", help="Folder of downloads and prepared data.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text",
-              show_default=True,
-              help="json: one record per name; markdown: the page of --all.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="Ask every defined combination of the registered entries.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Override a field of every recipe, for example data.file=spa.txt.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE",
+    help="Folder of downloads and prepared data.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="json: one record per name; markdown: the page of --all.",
+)
 @plugin_option
 def command(
     names: tuple[str, ...],
@@ -47,25 +61,21 @@ def command(
     Exit code 0 if nothing is broken, or only by choices that are known to break it ("broken as
     named"); 1 if an invariant is broken by anything else.
     """
-    from headtohead import plugins
     from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import use_files
 
-    registry = plugins.use_files(plugin_files)
+    registry = use_files(plugin_files)
     if everything:
         if names or overrides:
             raise HeadToHeadError("--all asks of all combinations; leave out names and --set")
         sys.exit(_survey(registry, form))
     if form == "markdown":
         raise HeadToHeadError("--format markdown is the page of --all; add --all, or take json")
-    sys.exit(
-        _check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form)
-    )
+    sys.exit(_check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form))
 
 
-def _chosen(
-    names: tuple[str, ...], files: tuple[Path, ...], registry: Registry
-) -> list[Registered]:
-    from headtohead.evidence.targets import of_files, targets
+def _chosen(names: tuple[str, ...], files: tuple[Path, ...], registry: Registry) -> list[Registered]:
+    from headtohead.tools.pitfalls.targets import of_files, targets
 
     return of_files(files, registry) if files and not names else targets(names, registry)
 
@@ -80,8 +90,8 @@ def _check(
 ) -> int:
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.evidence import examine
-    from headtohead.evidence.examination import Known
+    from headtohead.tools.pitfalls import examine
+    from headtohead.tools.pitfalls.examination import Known
 
     if overrides and all(one.family != "recipe" for one in chosen):
         raise HeadToHeadError("--set changes recipes, and none is checked; name one")
@@ -115,10 +125,15 @@ def _print_one(found: Examination) -> None:
         if one.error is not None:
             errors.setdefault(one.error, []).append(one.invariant)
     rows = [
-        [one.invariant, one.outcome, "-" if one.number is None else f"{one.number:.3g}",
-         f"{one.reason}; by {one.because}" if one.because else one.reason]
-        for one in found.findings if one.error is None
-    ]  # fmt: skip
+        [
+            one.invariant,
+            one.outcome,
+            "-" if one.number is None else f"{one.number:.3g}",
+            f"{one.reason}; by {one.because}" if one.because else one.reason,
+        ]
+        for one in found.findings
+        if one.error is None
+    ]
     if rows:
         print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
     for error, invariants in errors.items():
@@ -146,8 +161,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.evidence.survey import survey
-    from headtohead.evidence.survey_page import as_markdown
+    from headtohead.tools.pitfalls.survey import survey
+    from headtohead.tools.pitfalls.survey_page import as_markdown
 
     def progress(asked: int) -> None:
         if sys.stderr.isatty():
@@ -169,8 +184,7 @@ def _print_survey(found: Survey) -> None:
     from headtohead.cli.tables import print_table
 
     outcomes = ("holds", "does not apply", "broken as named", "broken")
-    rows = [[name, *(str(counts[one]) for one in outcomes)]
-            for name, counts in found.invariants.items()]  # fmt: skip
+    rows = [[name, *(str(counts[one]) for one in outcomes)] for name, counts in found.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
     for variant, one in found.breaches:
         click.echo(f"\nbroken: {one.invariant} by {variant}\n  {one.example or one.reason}")

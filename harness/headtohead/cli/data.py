@@ -14,16 +14,19 @@ from headtohead.cli.options import plugin_option
 
 if TYPE_CHECKING:
     from headtohead.data import PreparedData
-    from headtohead.experiment.schema import DataConfig
-    from headtohead.plugins import Registry
+    from headtohead.plugins.registry import Registry
+    from headtohead.schema.config import DataConfig
 
 SET_HELP = "Set a field of the data section, for example pair=eng-spa or split=row."
 
 set_option = click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help=SET_HELP)
 cache_option = click.option(
-    "--cache", type=click.Path(path_type=Path), show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE", help="Folder of downloads and prepared data.",
-)  # fmt: skip
+    "--cache",
+    type=click.Path(path_type=Path),
+    show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE",
+    help="Folder of downloads and prepared data.",
+)
 
 
 @click.group("data")
@@ -36,9 +39,7 @@ def command() -> None:
 @set_option
 @cache_option
 @plugin_option
-def fetch(
-    dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]
-) -> None:
+def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
     """Download a DATASET, read it once, and keep it in the cache."""
     from headtohead.data import cache_root, read_corpus
 
@@ -56,9 +57,7 @@ def fetch(
 @set_option
 @cache_option
 @plugin_option
-def stats(
-    what: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]
-) -> None:
+def stats(what: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
     """Show sizes, lengths, leak and ceiling of a dataset, or of an experiment file's baseline.
 
     With an experiment file, --set takes paths such as data.split=row.
@@ -87,11 +86,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
         ("ceiling", f"{ceiling:.3f} exact match on test is the most a bag of source words allows"),
-        (
-            "vocabulary",
-            f"source {sizes['source']}, target {sizes['target']} "
-            f"({_specials(data)} special tokens in)",
-        ),
+        ("vocabulary", f"source {sizes['source']}, target {sizes['target']} ({_specials(data)} special tokens in)"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
         ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
@@ -112,10 +107,7 @@ def _specials(data: PreparedData) -> str:
     """Count the special tokens of each side; one number where it is the same."""
     from headtohead.data import SPECIALS
 
-    counts = [
-        sum(word in data.vocabulary(side).words for word in SPECIALS)
-        for side in ("source", "target")
-    ]
+    counts = [sum(word in data.vocabulary(side).words for word in SPECIALS) for side in ("source", "target")]
     return " and ".join(str(count) for count in dict.fromkeys(counts))
 
 
@@ -125,14 +117,11 @@ def lengths(texts: Sequence[str]) -> str:
 
     counts = np.array([len(text.split()) for text in texts])
     p50, p95, p99 = np.percentile(counts, [50, 95, 99], method="nearest")
-    return (
-        f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, "
-        f"max {counts.max()}"
-    )
+    return f"words per sentence: mean {counts.mean():.2f}, p50 {p50}, p95 {p95}, p99 {p99}, max {counts.max()}"
 
 
 def _registry(plugin_files: Sequence[Path]) -> Registry:
-    from headtohead.plugins import use_files
+    from headtohead.plugins.registry import use_files
 
     return use_files(plugin_files)
 
@@ -141,8 +130,8 @@ def _named(dataset: str, overrides: Sequence[str], registry: Registry) -> DataCo
     """Resolve a dataset's name with the fields that stand beside it."""
     import yaml
 
+    from headtohead.config.resolve import resolve
     from headtohead.errors import HeadToHeadError
-    from headtohead.experiment.resolve import resolve
 
     registry.dataset(dataset)
     section: dict[str, Any] = {"dataset": dataset}
@@ -155,8 +144,8 @@ def _named(dataset: str, overrides: Sequence[str], registry: Registry) -> DataCo
 
 
 def _of_experiment(path: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
-    from headtohead.experiment.design import expand
-    from headtohead.experiment.loading import load_file
+    from headtohead.config.loading import load_file
+    from headtohead.planning.design import expand
 
     loaded = load_file(path, overrides, max_runs=sys.maxsize)
     if not any(block.path for block in loaded.file.design):

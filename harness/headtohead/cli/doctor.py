@@ -48,9 +48,7 @@ def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
         sys.exit(1)
 
 
-def _checks(
-    runs_root: Path, plugin_files: tuple[Path, ...]
-) -> list[Callable[[], Iterator[Finding]]]:
+def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[], Iterator[Finding]]]:
     return [
         _python,
         _packages,
@@ -131,7 +129,7 @@ def _backends() -> Iterator[Finding]:
     import torch
 
     from headtohead.data import cache_root
-    from headtohead.runs import selftest
+    from headtohead.training import selftest
 
     compiled = "compile is verified against eager gradients in every training"
     if not torch.cuda.is_available():
@@ -154,11 +152,11 @@ def _backends() -> Iterator[Finding]:
 
 
 def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Finding]:
-    from headtohead import plugins
     from headtohead.errors import HeadToHeadError
+    from headtohead.plugins.registry import use_files
 
     try:
-        registry = plugins.use_files(plugin_files)
+        registry = use_files(plugin_files)
     except HeadToHeadError as error:
         yield Finding(FAIL, "plugins", str(error))
         return

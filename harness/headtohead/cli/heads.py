@@ -13,17 +13,21 @@ from headtohead.cli.options import plugin_option, runs_option
 
 @click.command("heads")
 @click.argument("target", metavar="RUN|EXPERIMENT")
-@click.option("--no-decode", is_flag=True,
-              help="Do not translate: only the loss, and much faster.")  # fmt: skip
+@click.option("--no-decode", is_flag=True, help="Do not translate: only the loss, and much faster.")
 @click.option("--again", is_flag=True, help="Also runs that have a heads.json.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text",
-              show_default=True, help="json: the records as they are written.")  # fmt: skip
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: the records as they are written.",
+)
 @runs_option
 @plugin_option
 def command(
-    target: str, no_decode: bool, again: bool, form: str, runs_root: Path,
-    plugin_files: tuple[Path, ...],
-) -> None:  # fmt: skip
+    target: str, no_decode: bool, again: bool, form: str, runs_root: Path, plugin_files: tuple[Path, ...]
+) -> None:
     """Mask the heads of finished runs at test time, and write what that changes.
 
     RUN is a run's directory or the beginning of its name; EXPERIMENT is a file, a name or a folder,
@@ -32,10 +36,10 @@ def command(
     directory, beside the entropy and distance of its recorded maps. h2h report shows it where an
     experiment file makes claims of it.
     """
-    from headtohead import plugins
-    from headtohead.runs.heads import masked_heads
+    from headtohead.plugins.registry import use_files
+    from headtohead.tools.head_ablation import masked_heads
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     records = []
     for path in _directories(target, runs_root):
         record = masked_heads(path, decode=not no_decode, again=again)
@@ -48,12 +52,13 @@ def command(
 
 def _directories(target: str, runs_root: Path) -> list[Path]:
     """Return the finished runs that are meant."""
+    from headtohead import files
     from headtohead.errors import HeadToHeadError
-    from headtohead.experiment.progress import find_experiment, read_progress
-    from headtohead.paths import run_folder
-    from headtohead.runs import files, states
-    from headtohead.runs.directory import RunDirectory
-    from headtohead.runs.loaded import find_run
+    from headtohead.execution.loaded import find_run
+    from headtohead.storage import states
+    from headtohead.storage.paths import run_folder
+    from headtohead.storage.progress import find_experiment, read_progress
+    from headtohead.storage.run_directory import RunDirectory
 
     try:
         folder = find_experiment(Path(target), runs_root)
@@ -67,8 +72,7 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
     if not done:
         counts = read_progress(folder)
         raise HeadToHeadError(
-            f"no run of '{counts.name}' is done; heads are masked in trained models; start with "
-            "h2h run FILE"
+            f"no run of '{counts.name}' is done; heads are masked in trained models; start with h2h run FILE"
         )
     return done
 
@@ -79,15 +83,27 @@ def _print(name: str, record: dict[str, Any]) -> None:
     whole = ", ".join(f"{key} {value:.4g}" for key, value in record["whole"].items())
     click.echo(f"{name}: {whole} with all heads")
     names = list(record["whole"])
-    columns = ["role", "layer", "head", *(f"{one} without" for one in names),
-               *(f"{one} alone" for one in names), "entropy", "distance"]  # fmt: skip
+    columns = [
+        "role",
+        "layer",
+        "head",
+        *(f"{one} without" for one in names),
+        *(f"{one} alone" for one in names),
+        "entropy",
+        "distance",
+    ]
     rows = [
-        [one["role"], str(one["layer"]), str(one["head"]),
-         *(f"{one['without-one'][key]:+.4f}" for key in names),
-         *(f"{one['only-one'][key]:+.4f}" for key in names),
-         _number(one.get("entropy")), _number(one.get("distance"))]
+        [
+            one["role"],
+            str(one["layer"]),
+            str(one["head"]),
+            *(f"{one['without-one'][key]:+.4f}" for key in names),
+            *(f"{one['only-one'][key]:+.4f}" for key in names),
+            _number(one.get("entropy")),
+            _number(one.get("distance")),
+        ]
         for one in record["heads"]
-    ]  # fmt: skip
+    ]
     print_table(columns, rows, right=set(range(1, len(columns))))
     click.echo("")
 

@@ -13,11 +13,19 @@ from headtohead.cli.options import plugin_option, runs_option
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--recipe", required=True, help="Whose classes saved it, for example tatoeba-en-es.")
 @click.option("--name", required=True, metavar="RUN", help="Name of the run directory.")
-@click.option("--data", type=click.Path(path_type=Path), metavar="FILE",
-              help="Sentence pairs that the notebook read, for its vocabularies.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE",
-              help="Override what neither the checkpoint nor the recipe tells, for example "
-              "model.heads=2.")  # fmt: skip
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Sentence pairs that the notebook read, for its vocabularies.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Override what neither the checkpoint nor the recipe tells, for example model.heads=2.",
+)
 @click.option("--force", is_flag=True, help="Replace a run of that name.")
 @runs_option
 @plugin_option
@@ -36,11 +44,11 @@ def command(
     Sizes are read from the tensors. The number of heads that split d_model cannot be: it is the
     recipe's, unless --set model.heads says otherwise. The last line is the path of the run.
     """
-    from headtohead import api, plugins
+    from headtohead import api
+    from headtohead.plugins.registry import use_files
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     path = api.import_checkpoint(
-        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root,
-        force=force, say=click.echo,
-    )  # fmt: skip
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, say=click.echo
+    )
     click.echo(path)

@@ -15,8 +15,12 @@ INSTALL = "pip install -e '.[test]'"
 @click.command()
 @click.argument("family")
 @click.argument("name")
-@click.option("--folder", type=click.Path(path_type=Path), metavar="FOLDER",
-              help="Where to write it; it must not exist yet. Default: NAME.")  # fmt: skip
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where to write it; it must not exist yet. Default: NAME.",
+)
 @plugin_option
 def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Path, ...]) -> None:
     """Write a package that registers NAME in FAMILY: positional, attention, masking or dataset.
@@ -25,11 +29,11 @@ def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Pat
     asks every invariant, a pyproject.toml that pip installs, a README, and an experiment that
     compares it.
     """
-    from headtohead import plugins
-    from headtohead.scaffold import write_package
+    from headtohead.plugins.registry import use_files
+    from headtohead.tools.plugin_template import write_package
 
     folder = folder or Path(name)
-    written = write_package(family, name, folder, plugins.use_files(plugin_files))
+    written = write_package(family, name, folder, use_files(plugin_files))
     for path in written:
         click.echo(f"wrote {path}")
     click.echo(f"\nnext:\n  cd {shlex.quote(str(folder))}\n  {INSTALL}\n  pytest")

@@ -12,31 +12,39 @@ import click
 from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
 
 if TYPE_CHECKING:
-    from headtohead.notebooks import Edition
+    from headtohead.tools.notebooks import Edition
 
 EDITIONS = "experiments"
 """Folder of the experiment files that are run, inside that of the page."""
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path),
-              show_default="notebooks in the folder of reports",
-              help="Folder of the page and of the reports that it links.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    show_default="notebooks in the folder of reports",
+    help="Folder of the page and of the reports that it links.",
+)
 @runs_option
-@click.option("--quick/--full", default=True, show_default=True,
-              help="quick: fewer seeds, less training, two smaller models; full: as the files "
-                   "are.")  # fmt: skip
-@click.option("--only", multiple=True, metavar="NAME",
-              help="Run this experiment; the page shows what else was run.")  # fmt: skip
-@click.option("--data-file", type=click.Path(path_type=Path), metavar="FILE",
-              help="English-Spanish pairs of Tatoeba, which notebook 3 needs.")  # fmt: skip
+@click.option(
+    "--quick/--full",
+    default=True,
+    show_default=True,
+    help="quick: fewer seeds, less training, two smaller models; full: as the files are.",
+)
+@click.option("--only", multiple=True, metavar="NAME", help="Run this experiment; the page shows what else was run.")
+@click.option(
+    "--data-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="English-Spanish pairs of Tatoeba, which notebook 3 needs.",
+)
 @set_option
 @seeds_option
 @name_option
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--retry", is_flag=True, help="Start runs again that failed.")
-@click.option("--open/--no-open", "opened", default=False, show_default=True,
-              help="Show the page in a browser.")  # fmt: skip
+@click.option("--open/--no-open", "opened", default=False, show_default=True, help="Show the page in a browser.")
 def command(
     out: Path | None,
     runs_root: Path,
@@ -58,19 +66,18 @@ def command(
 
     The last line is the path of the page. Exit code 1 if a run failed.
     """
-    from headtohead import plugins
+    from headtohead.config.project import reports_folder
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.notebooks import editions, write_page
-    from headtohead.project import reports_folder
+    from headtohead.plugins.registry import current
+    from headtohead.tools.notebooks import editions, write_page
 
     if data_file is not None and not data_file.is_file():
         raise HeadToHeadError(f"--data-file '{data_file}' does not exist; name a file of pairs")
     out = out or reports_folder(runs_root) / "notebooks"
     made = editions(
-        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label,
-        folder=out / EDITIONS,
-    )  # fmt: skip
+        quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label, folder=out / EDITIONS
+    )
     complete = True
     for one in list(_chosen(made, only)):
         complete &= _run(one, runs_root, out, workers, retry)
@@ -79,7 +86,7 @@ def command(
         made,
         runs=runs_root,
         out=out,
-        registry=plugins.current(),
+        registry=current(),
         cache=cache_root(),
         data_file=data_file,
         command="h2h " + " ".join(sys.argv[1:]),
@@ -105,7 +112,7 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
     """Run one experiment, unless it is done; return whether every run has a result."""
     from headtohead import api
     from headtohead.cli.progress import make_watcher
-    from headtohead.notebooks import is_done
+    from headtohead.tools.notebooks import is_done
 
     name = edition.experiment.name
     if edition.reason is not None:

@@ -21,7 +21,7 @@ from headtohead.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from headtohead.experiment.planned import Plan
+    from headtohead.planning.plan import Plan
 
 
 @click.command()
@@ -34,9 +34,13 @@ if TYPE_CHECKING:
 @plugin_option
 @click.option("--fresh", is_flag=True, help="Take no run that exists for done.")
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
     help="json: the resolved experiment with states and estimates.",
-)  # fmt: skip
+)
 def command(
     experiment: Path,
     overrides: tuple[str, ...],
@@ -50,15 +54,15 @@ def command(
 ) -> None:
     """Show what EXPERIMENT would run, what is done, what is refused and why, and what it costs."""
     with _garbage_left_alone():
-        from headtohead.experiment.loading import load_file
+        from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
         loaded = load_file(experiment, overrides, seeds, max_runs, label)
-        from headtohead import plugins
-        from headtohead.experiment.plan import make_plan
-        from headtohead.experiment.replacing import replaced_results
+        from headtohead.planning.planner import make_plan
+        from headtohead.planning.replacing import replaced_results
+        from headtohead.plugins.registry import use_files
 
-        registry = plugins.use_files(plugin_files)
+        registry = use_files(plugin_files)
         plan = make_plan(loaded, registry, runs_root, fresh=fresh)
         refused = replaced_results(plan, registry)
     if form == "json":
@@ -89,8 +93,7 @@ def _print_json(plan: Plan) -> None:
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}
     content["power"] = [
-        {name: value if value == value else None for name, value in vars(family).items()}
-        for family in plan.power
+        {name: value if value == value else None for name, value in vars(family).items()} for family in plan.power
     ]  # JSON has no NaN
     content["stacks"] = [[run.directory for run in stack] for stack in plan.stacks]
     click.echo(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
@@ -98,7 +101,7 @@ def _print_json(plan: Plan) -> None:
 
 def _print_text(plan: Plan) -> None:
     from headtohead.cli.tables import print_table
-    from headtohead.experiment.overview import COLUMNS, NUMBERS, overview
+    from headtohead.planning.overview import COLUMNS, NUMBERS, overview
 
     told = overview(plan)
     for line in (told.heading, *told.lines, ""):

@@ -12,7 +12,7 @@ import click
 from headtohead.cli.options import plugin_option
 
 if TYPE_CHECKING:
-    from headtohead.plugins import Registered, Registry
+    from headtohead.plugins.registry import Registered, Registry
 
 
 @click.command()
@@ -34,11 +34,11 @@ def _load(plugin_files: tuple[Path, ...]) -> Registry:
     """Load all plugins with the garbage collector at rest: a fifth of the time torch takes."""
     import gc
 
-    from headtohead import plugins
+    from headtohead.plugins.registry import use_files
 
     gc.disable()
     try:
-        return plugins.use_files(plugin_files)
+        return use_files(plugin_files)
     finally:
         gc.enable()
 
@@ -46,10 +46,7 @@ def _load(plugin_files: tuple[Path, ...]) -> Registry:
 def _print_all(registry: Registry) -> None:
     from headtohead.cli.tables import print_table
 
-    rows = [
-        [found.family, found.name, found.entry.summary(), _origin(found)]
-        for found in registry.all()
-    ]
+    rows = [[found.family, found.name, found.entry.summary(), _origin(found)] for found in registry.all()]
     print_table(["family", "name", "summary", "from"], rows)
 
 
@@ -96,18 +93,18 @@ def _documentation(found: Registered) -> list[str]:
 
 
 def _options(found: Registered) -> Iterator[list[str]]:
-    from headtohead.experiment.reference import type_words
+    from headtohead.config.reference import type_words
 
     for name, info in found.entry.Options.model_fields.items():
-        default = "required" if info.is_required() else json.dumps(
-            info.get_default(call_default_factory=True), default=str
-        )  # fmt: skip
+        default = (
+            "required" if info.is_required() else json.dumps(info.get_default(call_default_factory=True), default=str)
+        )
         yield [name, type_words(info), default, info.description or ""]
 
 
 def _values(found: Registered) -> Iterator[list[str]]:
     """Yield the fields that a recipe sets."""
-    from headtohead.plugins import current
+    from headtohead.plugins.registry import current
 
     if found.family == "recipe":
         for name, value in current().recipe(found.name).values().items():

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import click
 
-from headtohead.runs import exits, states
-from headtohead.runs.execute import Watcher
-from headtohead.runs.stack import StackFolder
+from headtohead.execution.scheduler import Watcher
+from headtohead.storage import exits, states
+from headtohead.storage.stack import StackFolder
 
 
 def make_watcher() -> Watcher:
@@ -87,10 +87,14 @@ class Bars:
         self.folders = list(folders)
         self.finished: set[str] = set()
         self.bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(),
-            TimeElapsedColumn(), TimeRemainingColumn(),
-            console=Console(stderr=True), transient=False,
-        )  # fmt: skip
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=False,
+        )
         self.task = self.bar.add_task(size(folders), total=len(folders))
         self.bar.start()
 

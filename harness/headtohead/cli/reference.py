@@ -1,7 +1,7 @@
 """The pages of ``docs/`` that are made from the program: commands and built-in plugins.
 
 ``python -m headtohead.cli.reference docs`` writes them; with ``--check`` it only tells whether they
-are current. ``headtohead.experiment.reference`` makes the tables of ``docs/experiment-file.md``.
+are current. ``headtohead.config.reference`` makes the tables of ``docs/experiment-file.md``.
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ def cli_page() -> str:
 
 def _help(command: click.Command, parent: click.Context | None, name: str = "h2h") -> Iterator[str]:
     context = click.Context(
-        command, parent=parent, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH,
+        command,
+        parent=parent,
+        info_name=name,
+        terminal_width=WIDTH,
+        max_content_width=WIDTH,
         help_option_names=["-h", "--help"],
-    )  # fmt: skip
+    )
     yield from ("```text", *command.get_help(context).splitlines(), "```", "")
     if isinstance(command, click.Group) and parent is not None:
         for inner in command.list_commands(context):
@@ -57,7 +61,7 @@ def _help(command: click.Command, parent: click.Context | None, name: str = "h2h
 
 def plugins_page() -> str:
     """Return the page of built-in plugins: what each is, where it is published, its options."""
-    from headtohead.plugins import FAMILIES, load_registry
+    from headtohead.plugins.registry import FAMILIES, load_registry
 
     entries = [one for one in load_registry().all() if one.distribution == "headtohead"]
     lines = [
@@ -96,7 +100,7 @@ def _description(entry: type) -> Iterator[str]:
 
 
 def _options(entry: type) -> Iterator[str]:
-    from headtohead.experiment.reference import type_words
+    from headtohead.config.reference import type_words
 
     fields = entry.Options.model_fields  # type: ignore[attr-defined]
     if not fields:
@@ -111,7 +115,7 @@ def _options(entry: type) -> Iterator[str]:
 
 
 def _values(recipe: str) -> Iterator[str]:
-    from headtohead.plugins import current
+    from headtohead.plugins.registry import current
 
     yield from ("| field | value |", "|---|---|")
     for name, value in current().recipe(recipe).values().items():

@@ -10,7 +10,7 @@ import click
 from headtohead.cli.options import experiment_argument, reports_option, runs_option
 
 if TYPE_CHECKING:
-    from headtohead.reporting import ReportPaths
+    from headtohead.report import ReportPaths
 
 
 @click.command()
@@ -18,27 +18,21 @@ if TYPE_CHECKING:
 @runs_option
 @reports_option
 @click.option(
-    "--allow-partial", is_flag=True,
-    help="Rank variants whose seeds are not all in, and say so on the report.",
-)  # fmt: skip
+    "--allow-partial", is_flag=True, help="Rank variants whose seeds are not all in, and say so on the report."
+)
 @click.option(
-    "--from-mlflow", "store", metavar="URI",
-    help="Take the runs from an MLflow store instead of the runs folder.",
-)  # fmt: skip
+    "--from-mlflow", "store", metavar="URI", help="Take the runs from an MLflow store instead of the runs folder."
+)
 def command(
-    experiment: Path,
-    runs_root: Path,
-    reports_root: Path | None,
-    allow_partial: bool,
-    store: str | None,
+    experiment: Path, runs_root: Path, reports_root: Path | None, allow_partial: bool, store: str | None
 ) -> None:
     """Write the report of EXPERIMENT, given as its file, its name or its folder."""
-    from headtohead.project import reports_folder
+    from headtohead.config.project import reports_folder
 
     root = reports_folder(runs_root, reports_root)
     if store is None:
-        from headtohead.experiment.progress import find_experiment
-        from headtohead.reporting import write_report
+        from headtohead.report import write_report
+        from headtohead.storage.progress import find_experiment
 
         folder = find_experiment(experiment, runs_root)
         paths = write_report(folder, root, allow_partial=allow_partial)
@@ -50,27 +44,23 @@ def command(
     click.echo(f"table:    {paths.csv}")
 
 
-def _from_store(
-    experiment: Path, store: str, reports_root: Path, allow_partial: bool
-) -> ReportPaths:
+def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:
     """Rebuild run directories in a temporary folder and report on them."""
     import tempfile
 
-    from headtohead.reporting import write_report
+    from headtohead.report import write_report
     from headtohead.tracking import materialise
     from headtohead.tracking.store import readable
 
     with tempfile.TemporaryDirectory(prefix="h2h-report-") as scratch:
         folder = materialise(store, _name(experiment), Path(scratch))
-        return write_report(
-            folder, reports_root, allow_partial=allow_partial, source=f"MLflow, {readable(store)}"
-        )
+        return write_report(folder, reports_root, allow_partial=allow_partial, source=f"MLflow, {readable(store)}")
 
 
 def _name(experiment: Path) -> str:
     """Return an experiment's name: a file's is read in the file's own way, else it is the name."""
     if experiment.suffix in (".yaml", ".yml"):
-        from headtohead.experiment.loading import experiment_name
+        from headtohead.config.loading import experiment_name
 
         return experiment_name(experiment)
     return experiment.name

@@ -19,11 +19,11 @@ def command(run: str, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
 
     Exit code 0 if every weight and score is equal to the last bit, 1 if not.
     """
-    from headtohead import plugins
     from headtohead.cli.progress import make_watcher
-    from headtohead.runs.repeat import repeat
+    from headtohead.execution.reproduce import repeat
+    from headtohead.plugins.registry import use_files
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     comparison = repeat(run, runs_root, make_watcher())
     click.echo(comparison.words)
     sys.exit(0 if comparison.equal else 1)

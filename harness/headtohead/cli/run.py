@@ -31,16 +31,23 @@ from headtohead.cli.options import (
 @runs_option
 @reports_option
 @plugin_option
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto",
-              show_default=True, help="auto: cuda where there is one.")  # fmt: skip
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="auto: cuda where there is one.",
+)
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
 @click.option("--threads", type=click.IntRange(1), help="CPU threads of each.")
-@click.option("--launcher", default="local", show_default=True,
-              help="Where stacks run: local, ray, slurm, or a plugin's.")  # fmt: skip
+@click.option(
+    "--launcher", default="local", show_default=True, help="Where stacks run: local, ray, slurm, or a plugin's."
+)
 @click.option("--address", metavar="HOST:PORT", help="The cluster, for launchers that have one.")
 @launcher_options
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Longest time for one stack.")  # fmt: skip
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Longest time for one stack."
+)
 @click.option("--fresh", is_flag=True, help="Train anew; earlier runs are moved aside.")
 @click.option("--retry", is_flag=True, help="Start runs again that failed.")
 @click.option("--no-tracking", is_flag=True, help="Ship nothing to MLflow now; h2h sync does.")
@@ -70,10 +77,11 @@ def command(
 
     Runs that are done are not trained again; an interrupted study goes on where it was.
     """
-    from headtohead import api, plugins
+    from headtohead import api
     from headtohead.cli.progress import make_watcher
+    from headtohead.plugins.registry import use_files
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     result = api.run(
         experiment,
         overrides=overrides,
@@ -101,8 +109,7 @@ def command(
 
 def _command(experiment: Path, runs_root: Path) -> str:
     """Return the command as it is typed in the project root."""
-    from headtohead.project import in_project
+    from headtohead.config.project import in_project
 
-    words = [in_project(experiment, runs_root) if word == str(experiment) else word
-             for word in sys.argv[1:]]  # fmt: skip
+    words = [in_project(experiment, runs_root) if word == str(experiment) else word for word in sys.argv[1:]]
     return shlex.join(["h2h", *words])

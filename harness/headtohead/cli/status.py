@@ -11,19 +11,23 @@ import click
 from headtohead.cli.options import experiment_argument, runs_option
 
 if TYPE_CHECKING:
-    from headtohead.experiment.progress import Progress, RunProgress
+    from headtohead.storage.progress import Progress, RunProgress
 
 
 @click.command()
 @experiment_argument
 @runs_option
 @click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
     help="json: one record per run.",
-)  # fmt: skip
+)
 def command(experiment: Path, runs_root: Path, form: str) -> None:
     """Show the state of every run of EXPERIMENT, given as its file, its name or its folder."""
-    from headtohead.experiment.progress import find_experiment, read_progress
+    from headtohead.storage.progress import find_experiment, read_progress
 
     folder = find_experiment(experiment, runs_root)
     progress = read_progress(folder)
@@ -47,10 +51,7 @@ def _print_text(progress: Progress, folder: Path) -> None:
     variants: dict[str, dict[int, RunProgress]] = {}
     for run in progress.runs:
         variants.setdefault(run.variant, {})[run.seed] = run
-    rows = [
-        [slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)]
-        for slug, runs in variants.items()
-    ]
+    rows = [[slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)] for slug, runs in variants.items()]
     click.echo()
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
     for slug, other in progress.equal.items():
@@ -59,7 +60,7 @@ def _print_text(progress: Progress, folder: Path) -> None:
 
 
 def _cell(run: RunProgress) -> str:
-    from headtohead.experiment.duration import duration
+    from headtohead.planning.duration import duration
 
     state = "reused" if run.reused_from else run.state
     if run.state != "RUNNING":
@@ -70,7 +71,7 @@ def _cell(run: RunProgress) -> str:
 
 
 def _print_unfinished(progress: Progress, folder: Path) -> None:
-    from headtohead.runs.failures import failure_lines, next_step
+    from headtohead.execution.failures import failure_lines, next_step
 
     bad = progress.with_state("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
     if bad:

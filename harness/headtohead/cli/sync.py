@@ -14,14 +14,12 @@ from headtohead.cli.options import reports_option, runs_option
 @runs_option
 @reports_option
 @click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else beside the runs.")
-def command(
-    experiments: tuple[str, ...], runs_root: Path, reports_root: Path | None, uri: str | None
-) -> None:
+def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | None, uri: str | None) -> None:
     """Ship to MLflow what is missing there, of the named experiments or of all in the runs folder.
 
     It may be typed at any time and any number of times: a run is never shipped twice.
     """
-    from headtohead.project import next_command
+    from headtohead.config.project import next_command
     from headtohead.tracking import environment
     from headtohead.tracking.serving import server_of
     from headtohead.tracking.shipping import ship
@@ -46,7 +44,7 @@ def command(
 
 def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     from headtohead.errors import HeadToHeadError, nearest
-    from headtohead.paths import inside
+    from headtohead.storage.paths import inside
     from headtohead.tracking.rundirs import study_folders
 
     known = {folder.name: folder for folder in study_folders(runs_root)}

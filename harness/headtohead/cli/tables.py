@@ -8,9 +8,7 @@ from collections.abc import Container, Sequence
 import click
 
 
-def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()
-) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
     """Print rows under their columns; columns whose number is in ``right`` align to the right."""
     if sys.stdout.isatty():
         _draw(columns, rows, right)
@@ -19,9 +17,7 @@ def print_table(
         click.echo(line)
 
 
-def plain_lines(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()
-) -> list[str]:
+def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
     """Return the table as lines, each column as wide as its widest cell."""
     table = [columns, *rows]
     widths = [max(len(row[number]) for row in table) for number in range(len(columns))]

@@ -10,28 +10,48 @@ import click
 from headtohead.cli.options import plugin_option, runs_option
 
 if TYPE_CHECKING:
-    from headtohead.tracing import Trace
+    from headtohead.tools.trace import Trace
 
 
 @click.command()
 @click.argument("name", metavar="RECIPE|RUN")
 @click.argument("source", metavar="SENTENCE")
-@click.option("--target", metavar="TEXT",
-              help="What the decoder reads; default: the sentence's translation in the corpus, "
-              "else what the model itself writes.")  # fmt: skip
-@click.option("--format", "form", type=click.Choice(["text", "html", "npz"]), default="text",
-              show_default=True,
-              help="html: one page to teach from; npz: full arrays by name.")  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Write there instead of to the screen.")  # fmt: skip
-@click.option("--only", metavar="PART",
-              help="One part of it, for example encoder.0.self, or one step.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=1), default=1, show_default=True,
-              help="Of a recipe's weights.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE",
-              help="Override a field of a recipe, for example model.d_model=8.")  # fmt: skip
-@click.option("--cache", type=click.Path(path_type=Path), show_default="~/.cache/headtohead",
-              envvar="H2H_CACHE", help="Folder of downloads and prepared data.")  # fmt: skip
+@click.option(
+    "--target",
+    metavar="TEXT",
+    help="What the decoder reads; default: the sentence's translation in the corpus, "
+    "else what the model itself writes.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "html", "npz"]),
+    default="text",
+    show_default=True,
+    help="html: one page to teach from; npz: full arrays by name.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write there instead of to the screen.",
+)
+@click.option("--only", metavar="PART", help="One part of it, for example encoder.0.self, or one step.")
+@click.option("--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Of a recipe's weights.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Override a field of a recipe, for example model.d_model=8.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE",
+    help="Folder of downloads and prepared data.",
+)
 @runs_option
 @plugin_option
 def command(
@@ -52,14 +72,14 @@ def command(
     Of a RECIPE, with its data and its weights as they are drawn; or of a RUN. From ids and
     embeddings over queries, keys, values, scores and weights of every head to the chosen words.
     """
-    from headtohead import plugins
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
-    from headtohead.tracing.origin import find_origin
+    from headtohead.plugins.registry import use_files
+    from headtohead.tools.trace.origin import find_origin
 
     if form == "npz" and out is None:
         raise HeadToHeadError("npz is not for the screen; give --out FILE")
-    registry = plugins.use_files(plugin_files)
+    registry = use_files(plugin_files)
     origin = find_origin(name, registry, runs_root, cache or cache_root(), seed, overrides)
     trace = origin.trace(source, target)
     if only is not None:
@@ -76,17 +96,17 @@ def command(
 
 def _text(trace: Trace, form: str) -> str:
     if form == "html":
-        from headtohead.tracing.html import as_html
+        from headtohead.tools.trace.html import as_html
 
         return as_html(trace)
-    from headtohead.tracing.text import as_text
+    from headtohead.tools.trace.text import as_text
 
     return as_text(trace)
 
 
 def _write(trace: Trace, form: str, out: Path) -> None:
     if form == "npz":
-        from headtohead.tracing.archive import write_archive
+        from headtohead.tools.trace.archive import write_archive
 
         write_archive(trace, out)
     else:

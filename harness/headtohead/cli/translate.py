@@ -13,11 +13,7 @@ from headtohead.cli.options import plugin_option, runs_option
 @click.command("translate")
 @click.argument("run")
 @click.argument("text", nargs=-1)
-@click.option(
-    "--beam",
-    type=click.IntRange(1, 1000),
-    help="Search a beam of this width, whatever the run did.",
-)
+@click.option("--beam", type=click.IntRange(1, 1000), help="Search a beam of this width, whatever the run did.")
 @click.option(
     "--length-penalty",
     type=click.FloatRange(0, 10),
@@ -26,19 +22,23 @@ from headtohead.cli.options import plugin_option, runs_option
 @runs_option
 @plugin_option
 def command(
-    run: str, text: tuple[str, ...], beam: int | None, length_penalty: float | None,
-    runs_root: Path, plugin_files: tuple[Path, ...],
-) -> None:  # fmt: skip
+    run: str,
+    text: tuple[str, ...],
+    beam: int | None,
+    length_penalty: float | None,
+    runs_root: Path,
+    plugin_files: tuple[Path, ...],
+) -> None:
     """Translate TEXT with RUN, a run's directory or the beginning of its name.
 
     Without TEXT, sentences are read from standard input, one a line.
     """
-    from headtohead import plugins
     from headtohead.errors import HeadToHeadError
-    from headtohead.experiment.schema import BeamConfig
-    from headtohead.runs.loaded import load
+    from headtohead.execution.loaded import load
+    from headtohead.plugins.registry import use_files
+    from headtohead.schema.config import BeamConfig
 
-    plugins.use_files(plugin_files)
+    use_files(plugin_files)
     sentences = list(text) or [line.rstrip("\n") for line in sys.stdin]
     empty = [number for number, sentence in enumerate(sentences, 1) if not sentence.strip()]
     if empty or not sentences:

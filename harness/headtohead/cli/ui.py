@@ -54,6 +54,9 @@ def _open(link: str) -> None:
         tool = shutil.which("xdg-open")
         if tool is not None:
             subprocess.Popen(
-                [tool, link], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                [tool, link],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )

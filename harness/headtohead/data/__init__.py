@@ -8,14 +8,7 @@ from pathlib import Path
 from headtohead.data.ceiling import bag_of_words_ceiling
 from headtohead.data.corpus import fingerprint_pairs
 from headtohead.data.download import fetch, fetched_sha256
-from headtohead.data.drawn import (
-    LengthOptions,
-    Question,
-    SymbolOptions,
-    Task,
-    drawn_corpus,
-    symbol_corpus,
-)
+from headtohead.data.drawn import LengthOptions, Question, SymbolOptions, Task, drawn_corpus, symbol_corpus
 from headtohead.data.prepared import PreparedData, Side, Split
 from headtohead.data.preparing import prepare, prepare_corpus, prepared_file, read_corpus
 from headtohead.data.reading import file_sha256, read_lines

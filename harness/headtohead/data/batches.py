@@ -50,9 +50,7 @@ class Batches(Protocol):
 
     steps_per_epoch: int
 
-    def batches(
-        self, seeds: Sequence[int], epoch: int, start: int = 0
-    ) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
         """Yield an epoch's batches, the first ``start`` left out.
 
         Each is rows ``[member, batch]``, one line for each seed, with the source and target times
@@ -76,11 +74,7 @@ class BatchPlan:
     """
 
     def __init__(
-        self,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray,
-        batch_tokens: int,
-        exact: bool = False,
+        self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, exact: bool = False
     ) -> None:
         self._live = int(source_lengths.sum()), int(target_lengths.sum())
         longer = np.maximum(source_lengths, target_lengths)
@@ -90,9 +84,7 @@ class BatchPlan:
         if exact:
             more = source_lengths - target_lengths
             groups = [part for rows in groups for part in _parted(rows, more, longer, batch_tokens)]
-        self.buckets = [
-            _bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups
-        ]
+        self.buckets = [_bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
     def slots(self, epoch: int) -> list[Slot]:
@@ -100,10 +92,7 @@ class BatchPlan:
         slots = []
         for index, bucket in enumerate(self.buckets):
             starts = np.cumsum([0, *bucket.sizes[:-1]])
-            slots += [
-                Slot(index, int(start), size)
-                for start, size in zip(starts, bucket.sizes, strict=True)
-            ]
+            slots += [Slot(index, int(start), size) for start, size in zip(starts, bucket.sizes, strict=True)]
         order = np.random.default_rng([0x68326800, epoch]).permutation(len(slots))
         return [slots[position] for position in order]
 
@@ -112,16 +101,12 @@ class BatchPlan:
         generator = np.random.default_rng([0x68326801, seed, epoch])
         return [torch.from_numpy(generator.permutation(bucket.rows)) for bucket in self.buckets]
 
-    def batches(
-        self, seeds: Sequence[int], epoch: int, start: int = 0
-    ) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
         """Yield an epoch's batches, as ``Batches`` says."""
         orders = [self.permuted_rows(seed, epoch) for seed in seeds]
         for slot in self.slots(epoch)[start:]:
             bucket = self.buckets[slot.bucket]
-            rows = torch.stack(
-                [order[slot.bucket][slot.start : slot.start + slot.size] for order in orders]
-            )
+            rows = torch.stack([order[slot.bucket][slot.start : slot.start + slot.size] for order in orders])
             yield rows, bucket.source_time, bucket.target_time
 
     def padding(self) -> Padding:
@@ -147,11 +132,7 @@ class SentenceBatches:
     """
 
     def __init__(
-        self,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray,
-        size: int,
-        times: tuple[int, int] | None = None,
+        self, source_lengths: np.ndarray, target_lengths: np.ndarray, size: int, times: tuple[int, int] | None = None
     ) -> None:
         self.lengths = source_lengths, target_lengths
         self.size, self.times = size, times
@@ -159,9 +140,7 @@ class SentenceBatches:
         _, self._kinds = np.unique(np.stack(self.lengths), axis=1, return_inverse=True)
         self._kinds = self._kinds.reshape(-1)
 
-    def batches(
-        self, seeds: Sequence[int], epoch: int, start: int = 0
-    ) -> Iterator[tuple[Tensor, int, int]]:
+    def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
         """Yield an epoch's batches, as ``Batches`` says."""
         shared = self._shared_order(epoch)
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
@@ -176,10 +155,7 @@ class SentenceBatches:
         for first in range(0, len(order), self.size):
             rows = order[first : first + self.size]
             padded += np.array(self._times_of(rows)) * len(rows)
-        source, target = (
-            1 - float(lengths.sum() / total)
-            for lengths, total in zip(self.lengths, padded, strict=True)
-        )
+        source, target = (1 - float(lengths.sum() / total) for lengths, total in zip(self.lengths, padded, strict=True))
         return Padding(source, target)
 
     def _shared_order(self, epoch: int) -> np.ndarray:
@@ -202,9 +178,7 @@ class SentenceBatches:
         return source, max(1, target)
 
 
-def _merge_small(
-    groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int
-) -> list[np.ndarray]:
+def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
     """Join groups that would not fill half a batch to the next longer one."""
     merged: list[np.ndarray] = []
     waiting = np.empty(0, dtype=np.int64)
@@ -218,9 +192,7 @@ def _merge_small(
     return merged
 
 
-def _parted(
-    rows: np.ndarray, more: np.ndarray, longer: np.ndarray, batch_tokens: int
-) -> list[np.ndarray]:
+def _parted(rows: np.ndarray, more: np.ndarray, longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
     """Part pairs by how much ``more`` their source has, into what fills half a batch and more."""
     groups = [rows[more[rows] == one] for one in np.unique(more[rows])]
     parts = _merge_small(groups, longer, batch_tokens)
@@ -233,9 +205,7 @@ def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool
     return len(rows) * int(longer[rows].max()) * 2 >= batch_tokens
 
 
-def _bucket(
-    rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int
-) -> Bucket:
+def _bucket(rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int) -> Bucket:
     source_time = int(source_lengths[rows].max())
     target_time = max(1, int(target_lengths[rows].max()))
     most = max(1, batch_tokens // max(source_time, target_time))

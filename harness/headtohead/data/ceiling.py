@@ -6,9 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 
-def bag_of_words_ceiling(
-    sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> float | None:
+def bag_of_words_ceiling(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
     """Return the best exact match of a translator that sees only the bag of source words.
 
     Such a translator says one thing per bag. Over the bags, the largest number of sentences that

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from headtohead.data.splits import NOTHING_HELD_OUT
+from headtohead.config.source_location import dotted
+from headtohead.config.validation_errors import problem
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.experiment.places import dotted
-from headtohead.experiment.wording import problem
-from headtohead.families.dataset import Dataset, Pair
-from headtohead.families.entry import Options
+from headtohead.plugins.dataset import Dataset, Pair
+from headtohead.plugins.entry import Options
+from headtohead.schema.config import NOTHING_HELD_OUT
 
 
 def fingerprint_pairs(pairs: Iterable[Pair]) -> str:

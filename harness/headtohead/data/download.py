@@ -81,9 +81,7 @@ class _Local:
     def of(cls, url: str, folder: Path) -> _Local:
         name = Path(urllib.parse.urlsplit(url).path).name or "download"
         file = folder / f"{hashlib.sha256(url.encode()).hexdigest()[:12]}-{name}"
-        return cls(
-            file, *(file.with_name(file.name + end) for end in (".part", ".json", ".part.json"))
-        )
+        return cls(file, *(file.with_name(file.name + end) for end in (".part", ".json", ".part.json")))
 
     def intact_sha256(self) -> str | None:
         """Return the recorded sum if the file still has it."""
@@ -105,8 +103,7 @@ def _download(url: str, local: _Local, sha256: str | None) -> str:
     else:
         size = local.part.stat().st_size if local.part.exists() else 0
         raise HeadToHeadError(
-            f"download of {url} was cut {ATTEMPTS} times, {size} bytes are kept; "
-            "run the command again to go on"
+            f"download of {url} was cut {ATTEMPTS} times, {size} bytes are kept; run the command again to go on"
         )
     found = file_sha256(local.part)
     with _damaged_is_removed(url, local):
@@ -173,8 +170,7 @@ def _open(request: urllib.request.Request, url: str) -> Iterator[http.client.HTT
             f"cannot download {url}: {error.code} {error.reason}; check the pair and the address, "
             "or name a file of your own with file:"
         ) from error
-    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError,
-            ValueError) as error:  # fmt: skip
+    except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as error:
         reason = " ".join(str(getattr(error, "reason", error)).split())
         raise HeadToHeadError(f"cannot reach {url} ({reason}); {MENDING}") from error
     with response:

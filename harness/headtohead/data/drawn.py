@@ -16,8 +16,8 @@ from pydantic import Field
 
 from headtohead.data.corpus import fingerprint_pairs
 from headtohead.errors import HeadToHeadError
-from headtohead.families.dataset import Corpus, Pair
-from headtohead.families.entry import Options
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.entry import Options
 
 Random = np.random.RandomState
 
@@ -31,18 +31,11 @@ FEWEST = 20
 class LengthOptions(Options):
     """How many pairs are drawn, and of which lengths."""
 
-    size: int = Field(
-        6000,
-        ge=50,
-        le=200_000,
-        description="distinct pairs up to longest; the test of length beside",
-    )
+    size: int = Field(6000, ge=50, le=200_000, description="distinct pairs up to longest; the test of length beside")
     seed: int = Field(1, ge=1, description="seed of the draw; data.seed is that of the split")
     shortest: int = Field(1, ge=1, description="length of the shortest question")
     longest: int = Field(10, ge=1, le=100, description="length of the longest, L")
-    test_each: int = Field(
-        50, ge=1, description="split length: test pairs of each length up to 2 · longest"
-    )
+    test_each: int = Field(50, ge=1, description="split length: test pairs of each length up to 2 · longest")
 
 
 @dataclass(frozen=True)
@@ -93,8 +86,7 @@ def drawn_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     """
     if options.shortest > options.longest:
         raise HeadToHeadError(
-            f"{task.name}: shortest is {options.shortest} and longest {options.longest}; a length "
-            "lies between them"
+            f"{task.name}: shortest is {options.shortest} and longest {options.longest}; a length lies between them"
         )
     random = Random(options.seed)
     seen: dict[int, set[str]] = {}
@@ -123,9 +115,7 @@ def drawn_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     )
 
 
-def _draw(
-    task: Task, random: Random, length: int, wanted: int, seen: set[str], part: str | None
-) -> list[Pair]:
+def _draw(task: Task, random: Random, length: int, wanted: int, seen: set[str], part: str | None) -> list[Pair]:
     pairs: list[Pair] = []
     left = wanted
     while left:
@@ -179,9 +169,7 @@ class SymbolOptions(LengthOptions):
     alphabet: int = Field(10, ge=2, le=1000, description="number of symbols")
     distinct: bool = Field(False, description="no symbol twice in a source")
     all_orders: bool = Field(
-        False,
-        description="every drawn set of n symbols in all its n! orders, on one side of the split; "
-        "needs distinct",
+        False, description="every drawn set of n symbols in all its n! orders, on one side of the split; needs distinct"
     )
 
 
@@ -239,8 +227,7 @@ def _check_symbols(name: str, options: SymbolOptions, split: str) -> None:
         raise HeadToHeadError(f"{name}: all_orders needs distinct: true, or orders repeat")
     if options.all_orders and split == "length":
         raise HeadToHeadError(
-            f"{name}: all_orders has no split length, whose {most} symbols have {most}! orders; "
-            "use split: iid"
+            f"{name}: all_orders has no split length, whose {most} symbols have {most}! orders; use split: iid"
         )
 
 

@@ -37,11 +37,7 @@ def ascii_fold(text: str) -> str:
     return _OUTSIDE_A_Z.sub(" ", folded).strip()
 
 
-NORMALISERS: dict[str, Normaliser] = {
-    "none": keep,
-    "unicode": unicode_words,
-    "ascii-fold": ascii_fold,
-}
+NORMALISERS: dict[str, Normaliser] = {"none": keep, "unicode": unicode_words, "ascii-fold": ascii_fold}
 
 
 def normaliser(name: str) -> Normaliser:

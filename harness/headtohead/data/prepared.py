@@ -95,9 +95,7 @@ class PreparedData:
 
 
 def fingerprint(
-    splits: Mapping[str, Split],
-    vocabularies: Mapping[Side, Vocabulary],
-    tokenisers: Mapping[Side, Tokeniser],
+    splits: Mapping[str, Split], vocabularies: Mapping[Side, Vocabulary], tokenisers: Mapping[Side, Tokeniser]
 ) -> str:
     """Return a sha256 over everything that a result can depend on: words, ids and texts."""
     digest = hashlib.sha256()

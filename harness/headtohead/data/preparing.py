@@ -13,31 +13,16 @@ import numpy as np
 from headtohead.data.ceiling import bag_of_words_ceiling
 from headtohead.data.corpus import dataset_options, loaded_split, split_name
 from headtohead.data.normalise import normaliser
-from headtohead.data.prepared import (
-    SIDES,
-    PreparedData,
-    Side,
-    Split,
-    Tokeniser,
-    fingerprint,
-)
-from headtohead.data.splits import (
-    NOTHING_HELD_OUT,
-    PARTS,
-    Labels,
-    components,
-    divide,
-    leak,
-    shuffled,
-)
+from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, fingerprint
+from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import Boundaries, Vocabulary
 from headtohead.data.wordlists import Words, vocabularies_of
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus, Dataset
-from headtohead.families.entry import Options
-from headtohead.plugins import Registry, current
+from headtohead.plugins.dataset import Corpus, Dataset
+from headtohead.plugins.entry import Options
+from headtohead.plugins.registry import Registry, current
+from headtohead.schema.config import NOTHING_HELD_OUT, DataConfig
 
 LARGE_GROUP = 0.05
 """Share of the pairs from which the largest group is worth a note: it can only be in train."""
@@ -117,23 +102,17 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     parts = _divide(table, config)
     tokenisers = _tokenisers(table, parts["train"], config)
     words = {
-        part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()]
-               for side in SIDES}
-        for part, rows in parts.items()
-    }  # fmt: skip
-    vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
-    splits = {
-        part: _split(table, rows, words[part], vocabularies, tokenisers, part)
+        part: {side: [tokenisers[side].split(table.text[side][row]) for row in rows.tolist()] for side in SIDES}
         for part, rows in parts.items()
     }
+    vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
+    splits = {part: _split(table, rows, words[part], vocabularies, tokenisers, part) for part, rows in parts.items()}
     _refuse_wordless(splits, table.dropped)
     digest = fingerprint(splits, vocabularies, tokenisers)
     record = _record(table, corpus, config, splits, vocabularies, digest)
     if config.vocabulary.unknown == "drop":
         _record_dropped_words(record, words["train"], vocabularies)
-    return PreparedData(
-        vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers
-    )
+    return PreparedData(vocabularies["source"], vocabularies["target"], splits, record, digest, tokenisers)
 
 
 @dataclass(frozen=True)
@@ -201,14 +180,15 @@ def _divide(table: _Table, config: DataConfig) -> dict[str, Labels]:
     if config.limit is not None and config.limit < len(rows):
         rows = np.sort(rows[shuffled(len(rows), config.seed)[: config.limit]])
     if config.split == NOTHING_HELD_OUT:
-        return {"train": rows, **{
-            part: _some(rows, wanted, config.seed)
-            for part, wanted in (("valid", config.valid), ("test", config.test))
-        }}  # fmt: skip
+        return {
+            "train": rows,
+            **{
+                part: _some(rows, wanted, config.seed)
+                for part, wanted in (("valid", config.valid), ("test", config.test))
+            },
+        }
     named = [table.named[row] for row in rows]
-    parts = divide(
-        table.labels[rows], named, valid=config.valid, test=config.test, seed=config.seed
-    )
+    parts = divide(table.labels[rows], named, valid=config.valid, test=config.test, seed=config.seed)
     return {part: rows[parts[part]] for part in PARTS}
 
 
@@ -230,10 +210,7 @@ def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, 
             merges = {"source": both, "target": both}
         else:
             merges = {side: learn(texts[side], config.vocabulary) for side in SIDES}
-    boundaries: dict[Side, Boundaries] = {
-        "source": config.source_boundaries,
-        "target": config.target_boundaries,
-    }
+    boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
     name = config.normalise or "none"
     return {side: Tokeniser(name, merges[side], boundaries[side], config.cut) for side in SIDES}
 
@@ -246,17 +223,12 @@ def _split(
     tokenisers: Mapping[Side, Tokeniser],
     part: str,
 ) -> Split:
-    ids = {
-        side: [tokenisers[side].ids(said, vocabularies[side]) for said in words[side]]
-        for side in SIDES
-    }
+    ids = {side: [tokenisers[side].ids(said, vocabularies[side]) for said in words[side]] for side in SIDES}
     kept = [place for place in range(len(rows)) if all(ids[side][place] for side in SIDES)]
     if len(kept) < len(rows):
         table.dropped["no_known_word"] = table.dropped.get("no_known_word", 0)
         table.dropped["no_known_word"] += len(rows) - len(kept)
-    arrays = {
-        side: [np.array(ids[side][place], dtype=np.int32) for place in kept] for side in SIDES
-    }
+    arrays = {side: [np.array(ids[side][place], dtype=np.int32) for place in kept] for side in SIDES}
     text = {side: [table.text[side][rows[place]] for place in kept] for side in SIDES}
     references = [
         _own_first(own, () if part == "train" else table.references[source])
@@ -301,13 +273,8 @@ def _record(
         "counts": {part: len(split) for part, split in splits.items()},
         "dropped": dict(table.dropped),
         "vocabulary": {side: len(vocabularies[side]) for side in SIDES},
-        "longest": {
-            side: max(len(ids) for split in splits.values() for ids in _ids(split, side))
-            for side in SIDES
-        },
-        "longest_in_train": max(
-            vocabularies["source"].count_words(ids) for ids in splits["train"].source
-        ),
+        "longest": {side: max(len(ids) for split in splits.values() for ids in _ids(split, side)) for side in SIDES},
+        "longest_in_train": max(vocabularies["source"].count_words(ids) for ids in splits["train"].source),
         "leak": leaked,
         "leaky": leaked > 0,
         "bag_of_words_ceiling": bag_of_words_ceiling(test.source_text, test.references),
@@ -319,19 +286,15 @@ def _record(
     }
 
 
-def _notes(
-    table: _Table, config: DataConfig, splits: Mapping[str, Split], leaked: float
-) -> list[str]:
+def _notes(table: _Table, config: DataConfig, splits: Mapping[str, Split], leaked: float) -> list[str]:
     notes = []
     if config.split == NOTHING_HELD_OUT:
         notes.append(
-            "nothing is held out: the pairs of valid and test are also in train, so scores tell "
-            "what was memorised"
+            "nothing is held out: the pairs of valid and test are also in train, so scores tell what was memorised"
         )
     elif leaked > 0:
         notes.append(
-            f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence "
-            "that is also in train"
+            f"leaky split '{config.split}': {leaked:.1%} of the test pairs have a source sentence that is also in train"
         )
     for reason, count in table.dropped.items():
         if count:
@@ -359,15 +322,11 @@ def _unk_rate(sequences: Sequence[Any], vocabulary: Vocabulary) -> float:
     return float((words == vocabulary.unk).mean()) if len(words) else 0.0
 
 
-def _record_dropped_words(
-    record: dict[str, Any], words: Words, vocabularies: Mapping[Side, Vocabulary]
-) -> None:
+def _record_dropped_words(record: dict[str, Any], words: Words, vocabularies: Mapping[Side, Vocabulary]) -> None:
     """Say how many training words were left out of their sentences, and which most often."""
     record["dropped_words"] = {}
     for side in SIDES:
-        lost = Counter(
-            word for said in words[side] for word in said if vocabularies[side].lacks(word)
-        )
+        lost = Counter(word for said in words[side] for word in said if vocabularies[side].lacks(word))
         record["dropped_words"][side] = lost.total()
         if lost:
             named = ", ".join(f"'{word}'" for word, _ in lost.most_common(NAMED_WORDS))

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from headtohead.errors import HeadToHeadError
 
 PARTS = ("train", "valid", "test")
-NOTHING_HELD_OUT = "nothing-held-out"
-"""The split of every dataset that puts all pairs into train, and takes the other parts from it."""
 Labels = NDArray[np.int64]
 
 
@@ -31,14 +29,7 @@ def components(*keys: Sequence[str]) -> Labels:
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
 
 
-def divide(
-    labels: Labels,
-    named: Sequence[str | None],
-    *,
-    valid: float,
-    test: float,
-    seed: int,
-) -> dict[str, Labels]:
+def divide(labels: Labels, named: Sequence[str | None], *, valid: float, test: float, seed: int) -> dict[str, Labels]:
     """Return the rows of each part, in ascending order.
 
     Rows that the dataset has named stay where it put them. The others are drawn by whole groups,
@@ -58,9 +49,7 @@ def divide(
     parts = {part: [row for row, name in enumerate(named) if name == part] for part in PARTS}
     free = np.array([row for row, name in enumerate(named) if name is None], dtype=np.int64)
     wanted = {
-        part: _wanted(part, share, len(free))
-        for part, share in (("test", test), ("valid", valid))
-        if not parts[part]
+        part: _wanted(part, share, len(free)) for part, share in (("test", test), ("valid", valid)) if not parts[part]
     }
     for group in _shuffled_groups(labels, free, seed):
         part = next((name for name, left in wanted.items() if 0 < len(group) <= left), "train")

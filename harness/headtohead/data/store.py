@@ -20,19 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headtohead.data.prepared import (
-    SIDES,
-    USUAL_BOUNDARIES,
-    PreparedData,
-    Side,
-    Split,
-    Tokeniser,
-)
+from headtohead.config.identity import identity_fields
+from headtohead.data.prepared import SIDES, USUAL_BOUNDARIES, PreparedData, Side, Split, Tokeniser
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.identity import identity_fields
-from headtohead.experiment.schema import DataConfig
+from headtohead.schema.config import DataConfig
 
 FORMAT = 3
 """Raise it whenever preparing the same corpus gives something else."""
@@ -132,9 +125,7 @@ def _pack(data: PreparedData) -> dict[str, Array]:
         },
     }
     text = json.dumps(document, ensure_ascii=False)
-    arrays: dict[str, Array] = {
-        "document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)
-    }
+    arrays: dict[str, Array] = {"document": np.frombuffer(text.encode("utf-8", "surrogatepass"), dtype=np.uint8)}
     for part, split in data.splits.items():
         for side, sequences in (("source", split.source), ("target", split.target)):
             arrays[f"{part}.{side}.ids"] = np.concatenate(sequences)
@@ -167,16 +158,9 @@ def _tokeniser(side: Side, normalise: str, subwords: str | None, *bounds: Any) -
 
 def _unpack_split(arrays: Mapping[str, Array], part: str, texts: list[Any]) -> Split:
     source_text, target_text, others = texts
-    references = [
-        (own, *rest)
-        for own, rest in zip(target_text, others or [[]] * len(target_text), strict=True)
-    ]
+    references = [(own, *rest) for own, rest in zip(target_text, others or [[]] * len(target_text), strict=True)]
     split = Split(
-        _unpack_ids(arrays, part, "source"),
-        _unpack_ids(arrays, part, "target"),
-        source_text,
-        target_text,
-        references,
+        _unpack_ids(arrays, part, "source"), _unpack_ids(arrays, part, "target"), source_text, target_text, references
     )
     if not len(split.source) == len(split.target) == len(source_text) == len(target_text):
         raise ValueError(f"the {part} split has columns of different lengths")

@@ -13,7 +13,7 @@ from typing import Any
 
 from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import VocabularyConfig
+from headtohead.schema.config import VocabularyConfig
 
 DEFAULT_SIZE = 8000
 UNKNOWN = SPECIALS[UNK]
@@ -30,9 +30,7 @@ def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
     """
     package = _package()
     tokenizer = package.Tokenizer(package.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
-    tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(
-        replacement=WORD_START, prepend_scheme="always"
-    )
+    tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
     trainer = package.trainers.BpeTrainer(
         vocab_size=(asked.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
         special_tokens=[UNKNOWN],
@@ -65,6 +63,5 @@ def _package() -> ModuleType:
         return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
-            "data.tokens: subword needs the package tokenizers; "
-            "pip install 'headtohead[subwords]', or use tokens: word"
+            "data.tokens: subword needs the package tokenizers; pip install 'headtohead[subwords]', or use tokens: word"
         ) from error

@@ -217,9 +217,7 @@ def printed_vocabulary(table: Mapping[str, int], unknown: Unknown) -> Vocabulary
     if [table[word] for word in words] != list(range(len(words))):
         raise UndefinedError(f"a printed vocabulary numbers its words from 0 to {len(words) - 1}")
     if unknown == "token" and UNK_WORD not in table:
-        raise UndefinedError(
-            "the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse"
-        )
+        raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
     return Vocabulary(words, unknown=unknown)
 
 
@@ -241,7 +239,5 @@ def position_vocabulary(sentences: Sequence[list[str]], unknown: Unknown) -> Voc
             "training pairs; use ids: frequency"
         )
     if unknown == "token":
-        raise UndefinedError(
-            "ids by position have no <unk>; set data.vocabulary.unknown: drop or refuse"
-        )
+        raise UndefinedError("ids by position have no <unk>; set data.vocabulary.unknown: drop or refuse")
     return Vocabulary(sentences[0], unknown=unknown)

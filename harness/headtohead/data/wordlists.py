@@ -14,17 +14,14 @@ from headtohead.data.vocabulary import (
     printed_vocabulary,
 )
 from headtohead.errors import UndefinedError
-from headtohead.experiment.schema import DataConfig
+from headtohead.schema.config import DataConfig
 
 Words = dict[Side, list[list[str]]]
 Tables = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 def vocabularies_of(
-    train: Words,
-    tokenisers: Mapping[Side, Tokeniser],
-    config: DataConfig,
-    printed: Tables | None,
+    train: Words, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None
 ) -> dict[Side, Vocabulary]:
     """Return the vocabulary of each side; the same object twice where they share one.
 
@@ -43,17 +40,10 @@ def vocabularies_of(
     if asked.ids == "printed":
         if printed is None:
             raise UndefinedError(
-                f"dataset '{config.dataset}' brings no printed vocabularies; "
-                "use data.vocabulary.ids: frequency"
+                f"dataset '{config.dataset}' brings no printed vocabularies; use data.vocabulary.ids: frequency"
             )
-        return {
-            side: printed_vocabulary(table, asked.unknown)
-            for side, table in zip(SIDES, printed, strict=True)
-        }
-    bounded = {
-        side: [bounded_words(words, tokenisers[side].boundaries) for words in train[side]]
-        for side in SIDES
-    }
+        return {side: printed_vocabulary(table, asked.unknown) for side, table in zip(SIDES, printed, strict=True)}
+    bounded = {side: [bounded_words(words, tokenisers[side].boundaries) for words in train[side]] for side in SIDES}
     if asked.ids == "position":
         return {side: position_vocabulary(bounded[side], asked.unknown) for side in SIDES}
     sentences = train if asked.ids == "standard" else bounded
@@ -67,12 +57,7 @@ def _counted(sentences: list[list[str]], tokeniser: Tokeniser, config: DataConfi
     asked = config.vocabulary
     build = build_vocabulary if asked.ids == "standard" else frequency_vocabulary
     if tokeniser.subwords is None:
-        return build(
-            sentences,
-            min_count=asked.min_count,
-            max_size=asked.max_size,
-            unknown=asked.unknown,
-        )
+        return build(sentences, min_count=asked.min_count, max_size=asked.max_size, unknown=asked.unknown)
     from headtohead.data.subwords import inventory
 
     return build(sentences, pieces=inventory(tokeniser.subwords), unknown=asked.unknown)
@@ -89,6 +74,4 @@ def _refuse_counted(config: DataConfig) -> None:
     }
     for name, is_set in wrong.items():
         if is_set:
-            raise UndefinedError(
-                f"data.vocabulary.ids: {asked.ids} takes words as they are; leave out {name}"
-            )
+            raise UndefinedError(f"data.vocabulary.ids: {asked.ids} takes words as they are; leave out {name}")

@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.errors import UndefinedError
-from headtohead.families.attention import Attention
-from headtohead.families.positional import BuildContext, Positional
 from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import Fill, MixedFill
 from headtohead.model.view import Cache, View, may_be
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.positional import BuildContext, Positional
 
 SHORT = 24 * 24
 """Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
@@ -55,9 +55,16 @@ class MultiHeadAttention(nn.Module):
     """
 
     def __init__(
-        self, context: BuildContext, style: Attention, positional: Positional,
-        fill: Fill, dropout: Dropout, bias: bool, init: Init, self_attention: bool,
-    ) -> None:  # fmt: skip
+        self,
+        context: BuildContext,
+        style: Attention,
+        positional: Positional,
+        fill: Fill,
+        dropout: Dropout,
+        bias: bool,
+        init: Init,
+        self_attention: bool,
+    ) -> None:
         super().__init__()
         acts = positional.ways
         for one in positional.parts:
@@ -91,9 +98,7 @@ class MultiHeadAttention(nn.Module):
         )
         # Dropout acts on weights, which a shortcut never makes.
         self._has_shortcut = (
-            overrides(style, Attention, "shortcut")
-            and not acts & {"bias", "score", "values"}
-            and not dropout.rate
+            overrides(style, Attention, "shortcut") and not acts & {"bias", "score", "values"} and not dropout.rate
         )
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"
@@ -125,12 +130,7 @@ class MultiHeadAttention(nn.Module):
         return self._shared[0]
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        view: View,
-        cache: Cache | None = None,
-        record: Record | None = None,
+        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None = None, record: Record | None = None
     ) -> Tensor:
         """Attend from ``x`` to itself, or to ``memory`` in the role cross.
 
@@ -152,12 +152,7 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
 
     def attend(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        view: View,
-        cache: Cache | None = None,
-        record: Record | None = None,
+        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None = None, record: Record | None = None
     ) -> Tensor:
         """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
         if not self._projects:
@@ -193,12 +188,7 @@ class MultiHeadAttention(nn.Module):
         return heads.reshape(x.shape)
 
     def _project(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        view: View,
-        cache: Cache | None,
-        record: Record | None = None,
+        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None, record: Record | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
@@ -302,9 +292,7 @@ class MultiHeadAttention(nn.Module):
             return (dead & self.fill.replaced.along(dead)).flatten(0, 1)
         return view.dead_rows if self.fill == "-1e9" else None
 
-    def _explicit(
-        self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None
-    ) -> Tensor:
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None) -> Tensor:
         places = (view.query_positions, view.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, view.query_positions, view.key_positions)
@@ -369,17 +357,12 @@ def _for_rows(table: Tensor | None, rows: int) -> Tensor | None:
 
 def is_short(q: Tensor, k: Tensor) -> bool:
     """Tell whether two batched products are the faster kernel here."""
-    return (
-        q.device.type == "cpu"
-        and q.shape[-2] * k.shape[-2] <= SHORT
-        and math.prod(q.shape[:-2]) >= MANY
-    )
+    return q.device.type == "cpu" and q.shape[-2] * k.shape[-2] <= SHORT and math.prod(q.shape[:-2]) >= MANY
 
 
 def _two_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
-    dropout: Callable[[Tensor], Tensor], scale: float, view: View,
-) -> Tensor:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: Callable[[Tensor], Tensor], scale: float, view: View
+) -> Tensor:
     """Attention as two batched products, of short sequences and where weights are dropped.
 
     Equal to the fused kernel, which has no dropout of each member's own.

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model.decoding import greedy, longest_target, refuse_one_length, still_open
 from headtohead.model.transformer import Rows, Transformer
 from headtohead.model.unfinished import Unfinished
+from headtohead.schema.config import BeamConfig
 
 LOGITS_AT_ONCE = 2**26
 """Largest number of logits computed together; more are cut into pieces that give the same."""
@@ -51,9 +51,17 @@ class Found:
 
 @torch.no_grad()
 def beam_search(
-    model: Transformer, source: Tensor, lengths: Tensor, max_length: int, beam: BeamConfig,
-    *, sos: int = SOS, eos: int = EOS, fill: int = PAD, rows: Rows | None = None,
-) -> Found:  # fmt: skip
+    model: Transformer,
+    source: Tensor,
+    lengths: Tensor,
+    max_length: int,
+    beam: BeamConfig,
+    *,
+    sos: int = SOS,
+    eos: int = EOS,
+    fill: int = PAD,
+    rows: Rows | None = None,
+) -> Found:
     """Translate by following the likeliest beginnings of a sentence at once.
 
     A sentence is done when nothing that its hypotheses can become scores higher than what has
@@ -79,9 +87,17 @@ def beam_search(
 
 
 def translate(
-    model: Transformer, source: Tensor, lengths: Tensor, max_length: int,
-    beam: BeamConfig | None, *, sos: int, eos: int, fill: int, rows: Rows | None = None,
-) -> Tensor:  # fmt: skip
+    model: Transformer,
+    source: Tensor,
+    lengths: Tensor,
+    max_length: int,
+    beam: BeamConfig | None,
+    *,
+    sos: int,
+    eos: int,
+    fill: int,
+    rows: Rows | None = None,
+) -> Tensor:
     """Return the ids of a beam search, or of greedy decoding where there is no beam."""
     ends = {"sos": sos, "eos": eos, "fill": fill}
     if beam is None:
@@ -93,9 +109,15 @@ class _Search:
     """One batch on its way: hypotheses, and the best that has finished."""
 
     def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, beam: BeamConfig,
-        ids: tuple[int, int, int], rows: Rows | None,
-    ) -> None:  # fmt: skip
+        self,
+        model: Transformer,
+        source: Tensor,
+        lengths: Tensor,
+        steps: int,
+        beam: BeamConfig,
+        ids: tuple[int, int, int],
+        rows: Rows | None,
+    ) -> None:
         self.beam, self.steps = beam, steps
         self.sos, self.eos, self.fill = ids
         self.unfinished = Unfinished(model, source, lengths, steps, rows)
@@ -156,8 +178,7 @@ class _Search:
         rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocabulary))
         pieces = [self._best_words(part) for part in hidden.split(rows, dim=1)]
         more, words = (
-            torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3])
-            for parts in zip(*pieces, strict=True)
+            torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3]) for parts in zip(*pieces, strict=True)
         )
         likely = (more + self.likely.unsqueeze(-1)).flatten(2)
         order = likely.argsort(dim=-1, descending=True)

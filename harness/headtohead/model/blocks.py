@@ -36,9 +36,7 @@ class Branch(nn.Module):
         self.pre = pre
         self.dropout = dropout
 
-    def forward(
-        self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
         if record is not None:
             return self._shown(x, inner, record)
         if self.pre:
@@ -75,9 +73,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_branch = build.branch()
 
     def forward(self, x: Tensor, view: View, record: Record | None) -> Tensor:
-        x = self.attention_branch(
-            x, lambda h: self.attention.attend(h, None, view, None, record), record
-        )
+        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, view, None, record), record)
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
 
 
@@ -110,20 +106,14 @@ class DecoderLayer(nn.Module):
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
         own, cross = views
-        x = self.attention_branch(
-            x, lambda h: self.attention.attend(h, None, own, caches[0], records[0]), records[0]
-        )
+        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, own, caches[0], records[0]), records[0])
         if self.between is not None:
             x = _feed(self.between_branch, self.between, x, "between", records[0])
-        x = self.cross_branch(
-            x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1]), records[1]
-        )
+        x = self.cross_branch(x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1]), records[1])
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 
-def _feed(
-    branch: Branch, part: FeedForward | Borrowed, x: Tensor, name: str, record: Record | None
-) -> Tensor:
+def _feed(branch: Branch, part: FeedForward | Borrowed, x: Tensor, name: str, record: Record | None) -> Tensor:
     """Run a feed-forward in its branch, its steps handed over under its name."""
     if record is None:
         return branch(x, part)  # type: ignore[no-any-return]

@@ -6,14 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.positional import Part, Positional
+from headtohead.plugins.positional import Part, Positional
+from headtohead.schema.config import RunConfig
 
-SIDES: Mapping[str, tuple[str, ...]] = {
-    "encoder": ("source",),
-    "decoder": ("target",),
-    "cross": ("source", "target"),
-}
+SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
 """The sentences whose places an entry of a role is told."""
 
 OPTIONS = ("max_length", "max_len")
@@ -39,11 +35,15 @@ class Bound:
         if self.counts == "rows":
             train, evaluate = config.train, config.evaluate
             rows = max(train.batch_size or train.batch_tokens, evaluate.batch_size)
-            return None if rows <= self.most else (
-                f"{self.name} counts rows of a batch and has {self.most}, and a batch may have "
-                f"{rows} sentences; set train.batch_size and evaluate.batch_size to at most "
-                f"{self.most}"
-            )  # fmt: skip
+            return (
+                None
+                if rows <= self.most
+                else (
+                    f"{self.name} counts rows of a batch and has {self.most}, and a batch may have "
+                    f"{rows} sentences; set train.batch_size and evaluate.batch_size to at most "
+                    f"{self.most}"
+                )
+            )
         for side in SIDES[self.role]:
             tokens = longest.get(side, 0)
             if tokens > self.most:
@@ -63,8 +63,7 @@ class Bound:
         if found > self.most:
             what = "row" if self.counts == "rows" else "place"
             raise HeadToHeadError(
-                f"{what} {found} is beyond the {self.most} {self.counts} of {self.name}; "
-                f"{self._way_out(found)}"
+                f"{what} {found} is beyond the {self.most} {self.counts} of {self.name}; {self._way_out(found)}"
             )
 
     def _way_out(self, needed: int) -> str:
@@ -82,6 +81,5 @@ def find_bound(part: type[Part], options: object, family: str, role: str) -> Bou
     by_row = issubclass(part, Positional) and part.index(chosen) == "row"
     option = next((one for one in OPTIONS if one in part.Options.model_fields), None)
     return Bound(
-        part.known_as, role, most, "rows" if by_row else "places",
-        f"{family}.{role}.{option}" if option else None,
-    )  # fmt: skip
+        part.known_as, role, most, "rows" if by_row else "places", f"{family}.{role}.{option}" if option else None
+    )

@@ -8,25 +8,18 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from headtohead import plugins
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.masking import Masking
-from headtohead.families.positional import BuildContext, Part, Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import Borrowed, Branch
 from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutStream, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
-from headtohead.model.members import (
-    Fill,
-    MixedMasking,
-    MixedPositional,
-    fill_of,
-    groups,
-    same_or_each,
-)
+from headtohead.model.members import Fill, MixedMasking, MixedPositional, fill_of, groups, same_or_each
 from headtohead.model.sizes import Sizes, find_sizes
+from headtohead.plugins.masking import Masking
+from headtohead.plugins.positional import BuildContext, Part, Positional
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
@@ -52,20 +45,16 @@ class Builder:
         inits = [one.model.init for one in configs]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
         self.fill: Fill = fill_of([one.model.fill for one in configs])
-        self.generators: Generators = (
-            [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
-        )
+        self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
         self.stream = DropoutStream(keys, self.device)
         self._places = 0
         self.positionals: nn.ModuleDict
         self.shared: dict[str, nn.Module] = {}
-        self.registry = plugins.current()
+        self.registry = current()
 
-    def _context(
-        self, role: str, layer: int | None, members: Sequence[int] | None = None
-    ) -> BuildContext:
+    def _context(self, role: str, layer: int | None, members: Sequence[int] | None = None) -> BuildContext:
         layers = self.sizes.encoder_layers if role == "encoder" else self.sizes.decoder_layers
         own = range(len(self.generators)) if members is None else members
         return BuildContext(
@@ -111,10 +100,15 @@ class Builder:
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         return MultiHeadAttention(
-            context, style, positional, self.fill,
-            self.dropout("attention"), self.config.model.bias, self.init,
+            context,
+            style,
+            positional,
+            self.fill,
+            self.dropout("attention"),
+            self.config.model.bias,
+            self.init,
             self_attention=role != "cross" or self.config.model.cross == "decoder",
-        )  # fmt: skip
+        )
 
     def bounds(self, role: str) -> Iterator[Bound]:
         """Yield how many places the encodings and the attention of a role know."""
@@ -146,9 +140,8 @@ class Builder:
     def _feed_forward(self) -> FeedForward:
         model = self.config.model
         return FeedForward(
-            self.generators, model.d_model, model.d_ff, model.bias, self.init,
-            model.activation, self.dropout("ffn"),
-        )  # fmt: skip
+            self.generators, model.d_model, model.d_ff, model.bias, self.init, model.activation, self.dropout("ffn")
+        )
 
     def _norm(self) -> StackedLayerNorm:
         model = self.config.model

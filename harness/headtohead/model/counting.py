@@ -14,11 +14,11 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.positional import Positional
+from headtohead.schema.config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,7 @@ class Counts:
 
 
 def count(
-    config: RunConfig,
-    source_words: int,
-    target_words: int,
-    source_length: float,
-    target_length: float,
+    config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float
 ) -> Counts:
     """Count one run's costs.
 
@@ -60,15 +56,12 @@ def count(
         HeadToHeadError: If the configuration is not defined.
     """
     return _count(
-        config.model_dump_json(), source_words, target_words,
-        max(1, round(source_length)), max(1, round(target_length)),
-    )  # fmt: skip
+        config.model_dump_json(), source_words, target_words, max(1, round(source_length)), max(1, round(target_length))
+    )
 
 
 @cache
-def _count(
-    config_json: str, source_words: int, target_words: int, source_length: int, target_length: int
-) -> Counts:
+def _count(config_json: str, source_words: int, target_words: int, source_length: int, target_length: int) -> Counts:
     config = RunConfig.model_validate_json(config_json)
 
     def of_shapes(operations: Operations) -> Counts:
@@ -117,9 +110,7 @@ LOGITS_AT_ONCE = 2**26
 """Logits that an evaluation computes together; more are cut into pieces that give the same."""
 
 
-def training_bytes(
-    config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]
-) -> int:
+def training_bytes(config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
     """Return the most memory that one member of a stack holds in a training step, in bytes.
 
     A step is traced on shapes alone, so whatever the entries of the variant compute is in it:
@@ -137,9 +128,7 @@ def training_bytes(
 
 
 @cache
-def _training_bytes(
-    config_json: str, source_words: int, target_words: int, batch: tuple[int, int, int]
-) -> int:
+def _training_bytes(config_json: str, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
     config = RunConfig.model_validate_json(config_json)
     dtype = torch.float64 if config.train.precision == "float64" else torch.float32
     model = Transformer(config, None, source_words, target_words).to(dtype).train()
@@ -159,9 +148,8 @@ def _training_bytes(
                 hidden = hidden.flatten(1, 2).gather(1, index).unsqueeze(1)
             logits = model.project(hidden)
             losses = functional.cross_entropy(
-                logits.flatten(0, 2), writes.flatten(), reduction="none",
-                label_smoothing=config.train.label_smoothing,
-            )  # fmt: skip
+                logits.flatten(0, 2), writes.flatten(), reduction="none", label_smoothing=config.train.label_smoothing
+            )
             losses.sum().backward()
             del hidden, logits, losses
     copies = 2 if config.train.early_stopping is None else 3
@@ -182,15 +170,10 @@ class Allocations(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Iterable[type],
-        args: Iterable[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        self, func: Any, types: Iterable[type], args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Compute one operation and add the memory that it made."""
-        given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs))
-                 if isinstance(one, Tensor)}  # fmt: skip
+        given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
         out = func(*args, **(kwargs or {}))
         for one in tree_leaves(out):
             if isinstance(one, Tensor):

@@ -53,9 +53,16 @@ def still_open(done: Tensor) -> Tensor | None:
 
 @torch.no_grad()
 def greedy(
-    model: Transformer, source: Tensor, lengths: Tensor, max_length: int,
-    *, sos: int = SOS, eos: int = EOS, fill: int = PAD, rows: Rows | None = None,
-) -> Tensor:  # fmt: skip
+    model: Transformer,
+    source: Tensor,
+    lengths: Tensor,
+    max_length: int,
+    *,
+    sos: int = SOS,
+    eos: int = EOS,
+    fill: int = PAD,
+    rows: Rows | None = None,
+) -> Tensor:
     """Translate by taking the likeliest word at every step.
 
     Args:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from headtohead.families.attention import Attention
-from headtohead.families.positional import Geometry, Positional
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.positional import Geometry, Positional
 
 SCORES = frozenset({"rotate", "bias", "score", "values"})
 """Ways to act on what attention computes, not on what it is given."""
 
 
 def misfit(
-    encoding: type[Positional],
-    acts: frozenset[str],
-    style: type[Attention],
-    geometry: Geometry,
-    role: str,
+    encoding: type[Positional], acts: frozenset[str], style: type[Attention], geometry: Geometry, role: str
 ) -> str | None:
     """Return why an encoding that acts in these ways has no meaning with a style, or None."""
     reason = _misplaced(acts, role) or _impossible(acts, style, geometry)
@@ -40,8 +36,7 @@ def _impossible(acts: frozenset[str], style: type[Attention], geometry: Geometry
         )
     if not geometry.key_width and acts & {"rotate", "score"}:
         return (
-            f"acts on queries, and {name} has none; use an encoding that is added to embeddings "
-            "or to scores, or 'none'"
+            f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or 'none'"
         )
     if style.hears_places and "draw" in acts:
         return (

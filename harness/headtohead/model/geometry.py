@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headtohead import plugins
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.positional import Geometry
+from headtohead.plugins.positional import Geometry
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 
 
 def find_geometry(config: RunConfig, role: str) -> Geometry:
@@ -14,7 +14,7 @@ def find_geometry(config: RunConfig, role: str) -> Geometry:
         HeadToHeadError: If the style is unknown or its numbers do not fit the model.
     """
     chosen = config.attention.role(role)
-    style = plugins.current().attention(chosen.name)
+    style = current().attention(chosen.name)
     return style.geometry(style.Options.model_validate(chosen.options), config.model)
 
 
@@ -25,5 +25,5 @@ def only_length(config: RunConfig) -> int | None:
         HeadToHeadError: If the style of the decoder is unknown.
     """
     chosen = config.attention.decoder
-    style = plugins.current().attention(chosen.name)
+    style = current().attention(chosen.name)
     return style.only_length(style.Options.model_validate(chosen.options), config.model)

@@ -7,18 +7,23 @@ from itertools import groupby
 
 import torch
 
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model.beam import translate
 from headtohead.model.transformer import Rows, Transformer
+from headtohead.schema.config import BeamConfig
 
 TOGETHER = 128
 """Most sentences that are translated together (docs/performance.md)."""
 
 
 def translate_each(
-    model: Transformer, sources: Sequence[Sequence[int]], max_length: int,
-    beam: BeamConfig | None, sos: int, eos: int, size: int = TOGETHER,
-) -> list[list[int]]:  # fmt: skip
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    max_length: int,
+    beam: BeamConfig | None,
+    sos: int,
+    eos: int,
+    size: int = TOGETHER,
+) -> list[list[int]]:
     """Return the words, as ids, that each source becomes alone in a batch.
 
     Args:
@@ -43,9 +48,8 @@ def translate_each(
             source[0, row, : lengths[place]] = torch.tensor(sources[place], device=device)
         # Each is told to be the first of its batch.
         ids = translate(
-            model, source, live, max_length, beam, sos=sos, eos=eos, fill=eos,
-            rows=Rows(1, torch.zeros_like(live)),
-        )  # fmt: skip
+            model, source, live, max_length, beam, sos=sos, eos=eos, fill=eos, rows=Rows(1, torch.zeros_like(live))
+        )
         for place, words in zip(places, ids[0].tolist(), strict=True):
             written[place] = words[: words.index(eos)] if eos in words else words
     return written
@@ -71,7 +75,5 @@ def groups(lengths: Sequence[int], size: int, padded: bool = True) -> list[list[
         padded: Whether a batch may have sentences of unequal length.
     """
     order = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    parts = [order] if padded else [
-        list(same) for _, same in groupby(order, key=lambda place: lengths[place])
-    ]  # fmt: skip
+    parts = [order] if padded else [list(same) for _, same in groupby(order, key=lambda place: lengths[place])]
     return [part[start : start + size] for part in parts for start in range(0, len(part), size)]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from headtohead.families.positional import Draw, draw, normal, uniform
 from headtohead.model.dropout import Dropout
+from headtohead.plugins.positional import Draw, draw, normal, uniform
 
 Generators = Sequence[torch.Generator | None]
 
@@ -44,16 +44,11 @@ class StackedLinear(nn.Module):
     computed in one product.
     """
 
-    def __init__(
-        self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: Init
-    ) -> None:
+    def __init__(self, generators: Generators, width: int, outputs: Sequence[int], bias: bool, init: Init) -> None:
         super().__init__()
         # torch.nn.Linear draws weight and bias from U(-1/sqrt(in), 1/sqrt(in)).
         plain = uniform(width**-0.5)
-        weights = [
-            draw(generators, (width, out), _by_init(init, plain, glorot(width, out)))
-            for out in outputs
-        ]
+        weights = [draw(generators, (width, out), _by_init(init, plain, glorot(width, out))) for out in outputs]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
         self.bias: nn.Parameter | None = None
         if bias:
@@ -105,16 +100,12 @@ class FeedForward(nn.Module):
     """Two maps with an activation between (Vaswani et al. 2017, section 3.3)."""
 
     def __init__(
-        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: Init,
-        activation: str, dropout: Dropout,
-    ) -> None:  # fmt: skip
+        self, generators: Generators, d_model: int, d_ff: int, bias: bool, init: Init, activation: str, dropout: Dropout
+    ) -> None:
         super().__init__()
         self.inner = StackedLinear(generators, d_model, [d_ff], bias, init)
         self.outer = StackedLinear(generators, d_ff, [d_model], bias, init)
-        activations: dict[str, Callable[[Tensor], Tensor]] = {
-            "relu": functional.relu,
-            "gelu": functional.gelu,
-        }
+        activations: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
         self.activation = activations[activation]
         self.dropout = dropout
 

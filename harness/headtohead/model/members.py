@@ -18,21 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headtohead.experiment.schema import EntryConfig, PerRole, RunConfig
-from headtohead.families.entry import ROLES, Options
-from headtohead.families.masking import Masking
-from headtohead.families.positional import Positional
-from headtohead.plugins import Registry
+from headtohead.plugins.entry import Options
+from headtohead.plugins.masking import Masking
+from headtohead.plugins.positional import Positional
+from headtohead.plugins.registry import Registry
+from headtohead.schema.config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.roles import ROLES
 
 OF_MEMBERS: Mapping[str, frozenset[str]] = {
-    "train": frozenset({
-        "lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing",
-    }),
-    "model": frozenset({
-        "dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual",
-        "init", "fill",
-    }),
-}  # fmt: skip
+    "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
+    "model": frozenset(
+        {"dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual", "init", "fill"}
+    ),
+}
 """Fields in which members of a stack may differ."""
 
 
@@ -173,10 +171,7 @@ class Places:
     def spread(self, parts: Sequence[Tensor]) -> Tensor:
         """As ``join``, of parts whose axes may be 1 where others are longer."""
         shape = [max(sizes) for sizes in zip(*(one.shape[1:] for one in parts), strict=True)]
-        wide = [
-            one.expand(len(members), *shape)
-            for one, members in zip(parts, self.members, strict=True)
-        ]
+        wide = [one.expand(len(members), *shape) for one, members in zip(parts, self.members, strict=True)]
         return self.join(wide)
 
 
@@ -208,34 +203,24 @@ class MixedPositional(Positional):
         """Return what is added to the embeddings of each member."""
         return self._tables("embed", positions, role, neutral=(1, 1, self.context.d_model))
 
-    def bias(
-        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
-    ) -> Tensor | None:
+    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         """Return what is added to the scores of each member."""
         places = (query_positions, key_positions)
         return self._tables("bias", *places, role, layer, neutral=(1, 1, 1, 1))
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """Turn the queries or keys of each member."""
-        return self.places.join([
-            part.rotate(self.places.take(x, number), positions, role)
-            for number, part in enumerate(self.parts)
-        ])  # fmt: skip
+        return self.places.join(
+            [part.rotate(self.places.take(x, number), positions, role) for number, part in enumerate(self.parts)]
+        )
 
-    def score(
-        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
-    ) -> Tensor | None:
+    def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         """Return scores of each member's queries."""
         places = (query_positions, key_positions)
         return self._answers("score", q, *places, role, layer)
 
     def values(
-        self,
-        weights: Tensor,
-        query_positions: Tensor,
-        key_positions: Tensor,
-        role: str,
-        layer: int,
+        self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
         """Return what is added to the values of each member."""
         places = (query_positions, key_positions)
@@ -251,22 +236,20 @@ class MixedPositional(Positional):
 
     def _table(self, way: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
         found = [getattr(part, way)(*arguments) for part in self.parts]
-        return self.places.spread([
-            zero.expand(1, *neutral) if one is None else one.to(zero.dtype) for one in found
-        ])  # fmt: skip
+        return self.places.spread([zero.expand(1, *neutral) if one is None else one.to(zero.dtype) for one in found])
 
     def _answers(self, way: str, x: Tensor, *arguments: Any) -> Tensor | None:
         if way not in self.ways:
             return None
         taken = [self.places.take(x, number) for number in range(len(self.parts))]
-        found = [
-            getattr(part, way)(one, *arguments) for part, one in zip(self.parts, taken, strict=True)
-        ]
+        found = [getattr(part, way)(one, *arguments) for part, one in zip(self.parts, taken, strict=True)]
         shape = next(one.shape[1:] for one in found if one is not None)
-        return self.places.join([
-            one.new_zeros(len(one), *shape) if answer is None else answer
-            for answer, one in zip(found, taken, strict=True)
-        ])  # fmt: skip
+        return self.places.join(
+            [
+                one.new_zeros(len(one), *shape) if answer is None else answer
+                for answer, one in zip(found, taken, strict=True)
+            ]
+        )
 
 
 class MixedMasking(Masking):
@@ -282,14 +265,10 @@ class MixedMasking(Masking):
         """Tell whether no member shows a query what stands behind it."""
         return all(one.hides_later(role) for one in self.parts)
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor | None:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         """Return what each member keeps; ``lengths`` are those of one member after another."""
         # One length stands for all sentences, as a cached step has it.
-        rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (
-            lengths.view(self.members, -1)
-        )  # fmt: skip
+        rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (lengths.view(self.members, -1))
         found = []
         for number, part in enumerate(self.parts):
             own = self.places.take(rows, number)
@@ -299,8 +278,5 @@ class MixedMasking(Masking):
             sentences = 1 if len(keep) == 1 else own.shape[1]
             found.append(keep.view(-1, sentences, *keep.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
-        wide = [
-            one.expand(len(members), *shape)
-            for one, members in zip(found, self.places.members, strict=True)
-        ]
+        wide = [one.expand(len(members), *shape) for one, members in zip(found, self.places.members, strict=True)]
         return self.places.join(wide).flatten(0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headtohead.experiment.schema import ModelConfig
+from headtohead.schema.config import ModelConfig
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.entry import ROLES
-from headtohead.families.masking import Masking
-from headtohead.families.positional import Positional
 from headtohead.model.aligned import product
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
@@ -21,6 +17,10 @@ from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import MixedPositional
 from headtohead.model.sizes import find_rows
 from headtohead.model.view import Cache, View
+from headtohead.plugins.masking import Masking
+from headtohead.plugins.positional import Positional
+from headtohead.schema.config import RunConfig
+from headtohead.schema.roles import ROLES
 
 Observe = Callable[[str, int | None, str, Tensor], None]
 """Receives role, layer, name and value of every step, on the explicit path.
@@ -78,18 +78,12 @@ class Transformer(nn.Module):
             if model.tied in ("all", "embeddings")
             else StackedEmbedding(build.generators, self.rows.source, model.d_model, init)
         )
-        self.target_embedding = StackedEmbedding(
-            build.generators, self.rows.target, model.d_model, init
-        )
+        self.target_embedding = StackedEmbedding(build.generators, self.rows.target, model.d_model, init)
         for name in model.shared:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        self.encoder = nn.ModuleList(
-            EncoderLayer(build, layer) for layer in range(self.sizes.encoder_layers)
-        )
-        self.decoder = nn.ModuleList(
-            DecoderLayer(build, layer) for layer in range(self.sizes.decoder_layers)
-        )
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(self.sizes.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(self.sizes.decoder_layers))
         self.encoder_norm = build.norm() if self.sizes.final_norm else None
         self.decoder_norm = build.norm() if self.sizes.final_norm else None
         self.words = (
@@ -101,17 +95,14 @@ class Transformer(nn.Module):
         self.stream = build.stream
         """The random numbers of dropout; training tells it each step."""
         self.dropout = build.dropout("embedding")
-        self.embedding_scale = (
-            model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
-        )
+        self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         self._reads_row = {
             role: one.index(one.options) == "row"
             for role, one in self.positionals.items()
             if isinstance(one, Positional)
         }
         self._draws = {
-            role: isinstance(one, Positional) and "draw" in one.ways
-            for role, one in self.positionals.items()
+            role: isinstance(one, Positional) and "draw" in one.ways for role, one in self.positionals.items()
         }
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
         """How many places the entries of a role know; ``encode`` and ``decode`` refuse more."""
@@ -143,15 +134,9 @@ class Transformer(nn.Module):
         encoder, decoder = self.encoder[0], self.decoder[0]
         assert isinstance(encoder, EncoderLayer)
         assert isinstance(decoder, DecoderLayer)
-        return {
-            "encoder": encoder.attention.path,
-            "decoder": decoder.attention.path,
-            "cross": decoder.cross.path,
-        }
+        return {"encoder": encoder.attention.path, "decoder": decoder.attention.path, "cross": decoder.cross.path}
 
-    def forward(
-        self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
-    ) -> Tensor:
+    def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
         """Return logits ``[member, batch, time, vocab]`` of the next token after each target token.
 
         Args:
@@ -162,19 +147,13 @@ class Transformer(nn.Module):
         """
         return self.project(self.hidden(source, source_lengths, target, target_lengths))
 
-    def hidden(
-        self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor
-    ) -> Tensor:
+    def hidden(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
         """Return what ``forward`` projects to words, ``[member, batch, time, d_model]``."""
         memory = self.encode(source, source_lengths)
         return self.decode(target, target_lengths, memory, source_lengths)
 
     def encode(
-        self,
-        source: Tensor,
-        lengths: Tensor,
-        observe: Observe | None = None,
-        rows: Rows | None = None,
+        self, source: Tensor, lengths: Tensor, observe: Observe | None = None, rows: Rows | None = None
     ) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``.
 
@@ -212,10 +191,7 @@ class Transformer(nn.Module):
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, drawn, rows)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
-            records = (
-                _recorder(observe, "decoder", index),
-                _recorder(observe, "cross", index),
-            )
+            records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
             x = layer(x, memory, (own, cross), records=records)
         if self.decoder_norm is not None:
             x = self.decoder_norm(x)
@@ -265,9 +241,7 @@ class Transformer(nn.Module):
             x = self.decoder_norm(x)
         return x.view(*token.shape, -1)
 
-    def _step_view(
-        self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor
-    ) -> View:
+    def _step_view(self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor) -> View:
         """Return what ``ways`` tokens at one place see, without a mask that hides nothing."""
         if ways == 1:
             view = self._view(role, (position, 1), keys, lengths)
@@ -276,8 +250,7 @@ class Transformer(nn.Module):
             if key not in self._ranges:
                 places = torch.full((ways,), position, device=lengths.device)
                 self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
-            view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device),
-                                 lengths)  # fmt: skip
+            view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
         if view.keep is not None and bool(view.keep.all()):
             return View(view.query_positions, view.key_positions, None)
         return view
@@ -291,10 +264,7 @@ class Transformer(nn.Module):
         own = (memory.shape[1] * ways, length)
         second = tuple(memory.shape[1:3]) if self.hears_source else own
         return [
-            (
-                self._cache(memory, layer.attention, *own),
-                self._cache(memory, layer.cross, *second),
-            )
+            (self._cache(memory, layer.attention, *own), self._cache(memory, layer.cross, *second))
             for layer in self.decoder
             if isinstance(layer, DecoderLayer)
         ]
@@ -320,10 +290,7 @@ class Transformer(nn.Module):
 
     def member_state(self, member: int) -> dict[str, Tensor]:
         """Return one member's weights by their names in a stack of its own, without its axis."""
-        return {
-            name: value[place].clone()
-            for name, value, place in self._of_member(member, self.state_dict())
-        }
+        return {name: value[place].clone() for name, value, place in self._of_member(member, self.state_dict())}
 
     @torch.no_grad()
     def load_member(self, member: int, weights: Mapping[str, Tensor]) -> None:
@@ -344,9 +311,7 @@ class Transformer(nn.Module):
                 return f"positionals.{role}.{rest}", one.places.members[int(number)]
         return name, tuple(range(self.members))
 
-    def _of_member(
-        self, member: int, tensors: Mapping[str, Tensor]
-    ) -> Iterator[tuple[str, Tensor, int]]:
+    def _of_member(self, member: int, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor, int]]:
         """Yield the tensors that a member has a part of, by plain name, and its place in them."""
         for name, value in tensors.items():
             plain, members = self.owner(name)
@@ -395,9 +360,7 @@ class Transformer(nn.Module):
         drawn = positional.draw(*ids.shape[1:])
         return None if drawn is None else drawn.flatten(0, 1)
 
-    def _places(
-        self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: Rows | None
-    ) -> Tensor | None:
+    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: Rows | None) -> Tensor | None:
         """Return what the encoding of a role adds to embeddings."""
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
@@ -441,36 +404,21 @@ class Transformer(nn.Module):
         return self._ranges[key]
 
     def _view(
-        self,
-        role: str,
-        queries: tuple[int, int],
-        keys: tuple[int, int],
-        lengths: Tensor,
-        drawn: Tensor | None = None,
+        self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, drawn: Tensor | None = None
     ) -> View:
         query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
         return self._view_of(role, query, key, lengths, drawn)
 
-    def _view_of(
-        self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None
-    ) -> View:
+    def _view_of(self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None) -> View:
         keep = self.maskings[role].keep(role, query.places, key.places, lengths.flatten())
         if keep is not None:
-            if len(keep) == 1:
-                keep = keep[None, :, None]
-            else:
-                keep = keep.view(self.members, -1, 1, *keep.shape[1:])
+            keep = keep[None, :, None] if len(keep) == 1 else keep.view(self.members, -1, 1, *keep.shape[1:])
         if drawn is not None:
             return View(drawn, drawn, keep, drawn=True)
         return View(query.row, key.row, keep, has_numbers=self.has_numbers)
 
     def _cross_view(
-        self,
-        queries: tuple[int, int],
-        written: int,
-        lengths: Tensor,
-        memory: Tensor,
-        memory_lengths: Tensor,
+        self, queries: tuple[int, int], written: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
     ) -> View:
         """Return what the second attention sees: the memory, or the ``written`` target tokens."""
         read = memory.shape[2] if self.hears_source else written

@@ -30,9 +30,8 @@ class Unfinished:
     """
 
     def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int,
-        rows: Rows | None = None,
-    ) -> None:  # fmt: skip
+        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, rows: Rows | None = None
+    ) -> None:
         self.model = model
         self.lengths = lengths
         members, batch = source.shape[:2]
@@ -58,9 +57,7 @@ class Unfinished:
         model, time = self.model, written.shape[-1]
         rows = self._told()
         if self.caches is not None:
-            hidden = model.step(
-                written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches, rows
-            )
+            hidden = model.step(written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches, rows)
         else:
             memory, lengths = self._spread(self.memory), self._spread(self.lengths)
             live = torch.full_like(lengths, time)

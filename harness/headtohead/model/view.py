@@ -11,8 +11,8 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
-from headtohead.families.attention import Shows
 from headtohead.model.members import Fill, MixedFill
+from headtohead.plugins.attention import Shows
 
 LEAST_ROOM = 16
 """Tokens that a cache has room for from the start."""
@@ -102,9 +102,7 @@ def all_assumed() -> Iterator[None]:
 
 @cache
 def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tensor, Tensor]:
-    return torch.zeros((), dtype=dtype, device=device), torch.full(
-        (), low, dtype=dtype, device=device
-    )
+    return torch.zeros((), dtype=dtype, device=device), torch.full((), low, dtype=dtype, device=device)
 
 
 @dataclass
@@ -136,8 +134,7 @@ class Cache:
         own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
         room = self.keys.shape[3]
         self.keys, self.values = (
-            self._moved(x[:, :, :, : self.filled][own, rows], room)
-            for x in (self.keys, self.values)
+            self._moved(x[:, :, :, : self.filled][own, rows], room) for x in (self.keys, self.values)
         )
 
     def _moved(self, x: Tensor, room: int) -> Tensor:

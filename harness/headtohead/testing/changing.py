@@ -9,9 +9,7 @@ from headtohead.data.vocabulary import SPECIALS
 from headtohead.testing.subject import Sentences, Subject
 
 
-def each_word_changed(
-    subject: Subject, row: int, side: Literal["source", "target"]
-) -> tuple[Sentences, Sentences]:
+def each_word_changed(subject: Subject, row: int, side: Literal["source", "target"]) -> tuple[Sentences, Sentences]:
     """Return copies of one pair of the subject, and the same with word i changed in copy i.
 
     There are as many copies as the side has tokens, padding included.

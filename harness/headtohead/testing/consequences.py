@@ -5,9 +5,9 @@ Beside such a choice a broken invariant is no fault of the code: its verdict nam
 
 from __future__ import annotations
 
-from headtohead import plugins
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.entry import ROLES
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
+from headtohead.schema.roles import ROLES
 
 
 def consequences(config: RunConfig) -> dict[str, str]:
@@ -24,14 +24,14 @@ def consequences(config: RunConfig) -> dict[str, str]:
 
 def _of_options(config: RunConfig, family: str, role: str) -> dict[str, str]:
     chosen = getattr(config, family).role(role)
-    entry = plugins.current().find(family, chosen.name).entry
+    entry = current().find(family, chosen.name).entry
     broken = entry.broken_by(entry.Options.model_validate(chosen.options))
     return {name: f"{family}.{role}.{option}" for name, option in broken.items()}
 
 
 def _of_positions(config: RunConfig, role: str) -> dict[str, str]:
     chosen = config.positional.role(role)
-    entry = plugins.current().positional(chosen.name)
+    entry = current().positional(chosen.name)
     if entry.index(entry.Options.model_validate(chosen.options)) == "time":
         return {}
     heard = ("source-order", "source-mirror") if role == "encoder" else ()
@@ -40,4 +40,4 @@ def _of_positions(config: RunConfig, role: str) -> dict[str, str]:
 
 def _of_style(config: RunConfig, role: str) -> dict[str, str]:
     name = config.attention.role(role).name
-    return dict.fromkeys(plugins.current().attention(name).breaks, f"attention.{role}: {name}")
+    return dict.fromkeys(current().attention(name).breaks, f"attention.{role}: {name}")

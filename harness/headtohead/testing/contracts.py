@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from headtohead import plugins
 from headtohead.data import fingerprint_pairs
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.dataset import Corpus
-from headtohead.families.entry import ROLES
+from headtohead.plugins.dataset import Corpus
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.smallest import smallest
@@ -111,21 +111,17 @@ class DatasetContract:
     @pytest.fixture
     def corpora(self, name: str, options: dict[str, Any]) -> dict[str, tuple[Corpus, Corpus]]:
         """Return the corpus of each split, loaded twice."""
-        entry = plugins.current().dataset(name)
+        entry = current().dataset(name)
         chosen = entry.Options.model_validate(options).model_dump_json()
         return {split: (one, two) for split, one, two in _shared_corpora(name, chosen)}
 
-    def test_the_same_options_load_the_same_pairs(
-        self, corpora: dict[str, tuple[Corpus, Corpus]]
-    ) -> None:
+    def test_the_same_options_load_the_same_pairs(self, corpora: dict[str, tuple[Corpus, Corpus]]) -> None:
         """Pairs, their order and the fingerprint are decided by the options."""
         for one, again in corpora.values():
             assert list(one.pairs) == list(again.pairs)
             assert one.fingerprint == again.fingerprint == fingerprint_pairs(list(one.pairs))
 
-    def test_every_pair_has_words_and_a_group(
-        self, corpora: dict[str, tuple[Corpus, Corpus]]
-    ) -> None:
+    def test_every_pair_has_words_and_a_group(self, corpora: dict[str, tuple[Corpus, Corpus]]) -> None:
         """No side is empty; a pair's own part is one of the three."""
         for one, _ in corpora.values():
             assert one.pairs
@@ -135,9 +131,7 @@ class DatasetContract:
                 assert pair.group, pair
                 assert pair.split in (None, "train", "valid", "test"), pair
 
-    def test_no_group_is_on_both_sides_of_a_split(
-        self, corpora: dict[str, tuple[Corpus, Corpus]]
-    ) -> None:
+    def test_no_group_is_on_both_sides_of_a_split(self, corpora: dict[str, tuple[Corpus, Corpus]]) -> None:
         """Where a dataset divides its pairs itself, a group is in one part."""
         for split, (one, _) in corpora.items():
             parts: dict[str, set[str]] = {}
@@ -150,14 +144,11 @@ class DatasetContract:
 @lru_cache(maxsize=16)
 def _shared_corpora(name: str, options_json: str) -> list[tuple[str, Corpus, Corpus]]:
     """Load every split of a dataset twice, once for all tests of it."""
-    entry = plugins.current().dataset(name)
+    entry = current().dataset(name)
     options = entry.Options.model_validate_json(options_json)
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
-        return [
-            (split, entry.load(options, split, cache), entry.load(options, split, cache))
-            for split in entry.splits
-        ]
+        return [(split, entry.load(options, split, cache), entry.load(options, split, cache)) for split in entry.splits]
 
 
 @lru_cache(maxsize=256)
@@ -169,7 +160,7 @@ def _shared_subject(config_json: str, entries: tuple[type, ...]) -> Subject:
 def _entries(config: RunConfig) -> tuple[type, ...]:
     """Return the classes behind a configuration's names, which another plugin may have taken."""
     return tuple(
-        plugins.current().find(family, getattr(config, family).role(role).name).entry
+        current().find(family, getattr(config, family).role(role).name).entry
         for family in ("positional", "attention", "masking")
         for role in ROLES
     )

@@ -11,8 +11,7 @@ Row = dict[str, Value]
 
 
 def covering(
-    factors: Mapping[str, Sequence[Value]],
-    allowed: Callable[[Row[Value]], bool] = lambda row: True,
+    factors: Mapping[str, Sequence[Value]], allowed: Callable[[Row[Value]], bool] = lambda row: True
 ) -> list[Row[Value]]:
     """Return rows in which every allowed pair of values of two factors occurs at least once.
 
@@ -34,8 +33,7 @@ def covering(
     }
     rows: list[Row[Value]] = []
     while missing:
-        a, i, b, j = min(missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]),
-                                                    pair[1], pair[3]))  # fmt: skip
+        a, i, b, j = min(missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3]))
         missing.discard((a, i, b, j))
         chosen = _completed({a: i, b: j}, factors, allowed, missing)
         if chosen is not None:
@@ -56,10 +54,7 @@ def _completed(
     if not open_names:
         return chosen
     name = open_names[0]
-    gains = {
-        index: len(_pairs({**chosen, name: index}, names) & missing)
-        for index in range(len(factors[name]))
-    }
+    gains = {index: len(_pairs({**chosen, name: index}, names) & missing) for index in range(len(factors[name]))}
     for index in sorted(gains, key=lambda one: (-gains[one], one)):
         longer = {**chosen, name: index}
         if allowed({one: factors[one][place] for one, place in longer.items()}):

@@ -16,12 +16,12 @@ from typing import Any, cast
 
 import pytest
 
-from headtohead import plugins
 from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
-from headtohead.data.splits import NOTHING_HELD_OUT, PARTS
-from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus, Dataset
-from headtohead.families.entry import Options
+from headtohead.data.splits import PARTS
+from headtohead.plugins.dataset import Corpus, Dataset
+from headtohead.plugins.entry import Options
+from headtohead.plugins.registry import registered
+from headtohead.schema.config import NOTHING_HELD_OUT, DataConfig
 
 DRAWN = ("grouped", "row", NOTHING_HELD_OUT)
 """Splits that the harness draws by itself."""
@@ -42,25 +42,19 @@ class DatasetContract:
 
     @pytest.fixture
     def dataset(self, name: str) -> type[Dataset]:
-        return cast("type[Dataset]", plugins.registered("dataset", name))
+        return cast("type[Dataset]", registered("dataset", name))
 
     @pytest.fixture
     def options(self, dataset: type[Dataset], given: Mapping[str, Any]) -> Options:
         return dataset.Options.model_validate(dict(given))
 
     @pytest.fixture
-    def corpora(
-        self, dataset: type[Dataset], options: Options, tmp_path: Path
-    ) -> Mapping[str, Corpus]:
+    def corpora(self, dataset: type[Dataset], options: Options, tmp_path: Path) -> Mapping[str, Corpus]:
         """Return the corpus of every split."""
         return {split: dataset.load(options, split, tmp_path) for split in dataset.splits}
 
     def test_the_same_options_give_the_same_pairs(
-        self,
-        dataset: type[Dataset],
-        options: Options,
-        corpora: Mapping[str, Corpus],
-        tmp_path: Path,
+        self, dataset: type[Dataset], options: Options, corpora: Mapping[str, Corpus], tmp_path: Path
     ) -> None:
         """A second reading, with another cache, gives the same pairs in the same order."""
         for split, corpus in corpora.items():
@@ -89,9 +83,7 @@ class DatasetContract:
             if split in DRAWN:
                 assert not named, split
 
-    def test_no_group_is_on_both_sides_of_a_named_split(
-        self, corpora: Mapping[str, Corpus]
-    ) -> None:
+    def test_no_group_is_on_both_sides_of_a_named_split(self, corpora: Mapping[str, Corpus]) -> None:
         """What is tested is not among what is trained on, in other words."""
         for split, corpus in corpora.items():
             test = {pair.group for pair in corpus.pairs if pair.split == "test"}
@@ -106,9 +98,7 @@ class DatasetContract:
             prepared = self.prepared(name, dataset, split, corpus)
             assert all(len(prepared.splits[part]) for part in PARTS), split
 
-    def test_the_mark_of_prepared_data_stays(
-        self, dataset: type[Dataset], options: Options, tmp_path: Path
-    ) -> None:
+    def test_the_mark_of_prepared_data_stays(self, dataset: type[Dataset], options: Options, tmp_path: Path) -> None:
         """What ``stamp`` says does not change while nothing else does."""
         for split in dataset.splits:
             marks = [dataset.stamp(options, split, tmp_path) for _ in range(2)]

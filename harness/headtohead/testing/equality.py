@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from headtohead.experiment.schema import RunConfig
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import RunConfig
 from headtohead.testing.invariants.stacking import trained_weights
 from headtohead.testing.subject import Subject, forward
 from headtohead.testing.verdict import EXACT, Verdict, within
@@ -22,9 +22,7 @@ def as_they_are(weights: Weights) -> Weights:
 
 
 @torch.no_grad()
-def same_function(
-    one: RunConfig, other: RunConfig, carry: Callable[[Weights], Weights] = as_they_are
-) -> Verdict:
+def same_function(one: RunConfig, other: RunConfig, carry: Callable[[Weights], Weights] = as_they_are) -> Verdict:
     """Tell whether two configurations compute the same with the same weights.
 
     Args:
@@ -44,8 +42,6 @@ def same_training(one: RunConfig, other: RunConfig) -> Verdict:
     subject = Subject(one)
     trained = [trained_weights(subject, config, subject.seeds) for config in (one, other)]
     differing = sum(
-        int((left[name] != right[name]).sum())
-        for left, right in zip(*trained, strict=True)
-        for name in left
+        int((left[name] != right[name]).sum()) for left, right in zip(*trained, strict=True) for name in left
     )
     return within(float(differing), "weights that differ after the same steps", 0.0)

@@ -41,10 +41,7 @@ def moved_logit(apart: Tensor, live: Tensor, doing: str) -> Seen:
         live: Which places count, ``[member, batch, time]``.
         doing: What changed them, for example "adding padding".
     """
-    return largest(
-        apart.abs().where(live.unsqueeze(-1), 0.0), LOGITS,
-        lambda at: f"{doing} moves {logit(at)}",
-    )  # fmt: skip
+    return largest(apart.abs().where(live.unsqueeze(-1), 0.0), LOGITS, lambda at: f"{doing} moves {logit(at)}")
 
 
 def logit(at: dict[str, int]) -> str:
@@ -68,10 +65,7 @@ def _found(values: Tensor, axes: Sequence[str], words: Words, largest_first: boo
         return Seen(0.0 if largest_first else torch.inf, "")
     flat = values.detach().flatten()
     wrong = flat.isnan()
-    if bool(wrong.any()):
-        index = int(wrong.long().argmax())
-    else:
-        index = int(flat.argmax() if largest_first else flat.argmin())
+    index = int(wrong.long().argmax()) if bool(wrong.any()) else int(flat.argmax() if largest_first else flat.argmin())
     number = float(flat[index])
     place = {}
     for axis, size in reversed(list(zip(axes, values.shape, strict=True))):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headtohead.data import PreparedData
-from headtohead.experiment.schema import RunConfig
+from headtohead.schema.config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.subject import Lengths, Subject
 from headtohead.testing.verdict import Verdict
@@ -35,16 +35,16 @@ class Sizes:
     def words(self) -> str:
         """Return the sizes as a reader counts them."""
         model = self.config.model
-        source, target = (
-            max(map(max, side)) for side in (self.lengths.source, self.lengths.target)
-        )
+        source, target = (max(map(max, side)) for side in (self.lengths.source, self.lengths.target))
         layers = (model.encoder_layers or model.layers), (model.decoder_layers or model.layers)
         counted = [
-            _counted(source, "source word"), _counted(target, "target token"),
+            _counted(source, "source word"),
+            _counted(target, "target token"),
             _counted(len(self.lengths.source[0]), "sentence"),
-            f"{layers[0]} + {layers[1]} layers", _counted(model.heads, "head"),
+            f"{layers[0]} + {layers[1]} layers",
+            _counted(model.heads, "head"),
             f"width {model.d_model}",
-        ]  # fmt: skip
+        ]
         if len(self.seeds) > 1:
             counted.insert(3, _counted(len(self.seeds), "member"))
         return ", ".join(counted)
@@ -99,23 +99,18 @@ def _smaller(sizes: Sizes) -> Iterator[Sizes]:
     if len(sizes.seeds) > 1:
         for kept in range(len(sizes.seeds)):
             one = slice(kept, kept + 1)
-            yield replace(sizes, seeds=sizes.seeds[one],
-                          lengths=Lengths(lengths.source[one], lengths.target[one]))  # fmt: skip
+            yield replace(sizes, seeds=sizes.seeds[one], lengths=Lengths(lengths.source[one], lengths.target[one]))
     rows = len(lengths.source[0])
     for left_out in range(rows if rows > 1 else 0):
         yield replace(sizes, lengths=_without(lengths, left_out))
     for heads, width in ((1, model.d_model), (1, 4), (2, 8), (2, model.d_model)):
-        if heads <= model.heads and width <= model.d_model and (heads, width) != (
-            model.heads, model.d_model,
-        ):  # fmt: skip
+        if heads <= model.heads and width <= model.d_model and (heads, width) != (model.heads, model.d_model):
             yield _resized(sizes, heads=heads, d_model=width)
     for side in ("source", "target"):
         longest = max(map(max, getattr(lengths, side)))
         for wanted in sorted({2, longest - 1}):
             if 0 < wanted < longest:
-                cut = tuple(
-                    tuple(min(one, wanted) for one in row) for row in getattr(lengths, side)
-                )
+                cut = tuple(tuple(min(one, wanted) for one in row) for row in getattr(lengths, side))
                 yield replace(sizes, lengths=replace(lengths, **{side: cut}))
     for side in ("source", "target"):
         if max(map(max, getattr(lengths, side))) == 2:
@@ -130,10 +125,7 @@ def _resized(sizes: Sizes, **fields: int) -> Sizes:
 
 def _without(lengths: Lengths, row: int) -> Lengths:
     """Leave out one sentence of every member."""
-    source, target = (
-        tuple(one[:row] + one[row + 1 :] for one in side)
-        for side in (lengths.source, lengths.target)
-    )
+    source, target = (tuple(one[:row] + one[row + 1 :] for one in side) for side in (lengths.source, lengths.target))
     return Lengths(source, target)
 
 

@@ -11,19 +11,19 @@ from itertools import cycle, islice
 import torch
 from torch import Tensor
 
-from headtohead import plugins
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.attention import Attention
-from headtohead.families.entry import ROLES
-from headtohead.families.masking import Masking
-from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
 from headtohead.model.view import View
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.masking import Masking
+from headtohead.plugins.positional import Positional
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
+from headtohead.schema.roles import ROLES
 from headtohead.testing.tiny import tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
@@ -139,15 +139,11 @@ class Subject:
         shape = (*sources.shape, int(sources.max()))
         ranks = torch.rand(*shape[:-1], source_words - first, generator=generator).argsort(-1)
         target_time = self.only_length or int(targets.max())
-        target = torch.randint(
-            first, target_words, (*targets.shape, target_time), generator=generator
-        )
+        target = torch.randint(first, target_words, (*targets.shape, target_time), generator=generator)
         target[..., 0] = SOS
         drawn = Sentences(ranks[..., : shape[-1]] + first, sources, target, targets)
         return replace(
-            drawn,
-            source=drawn.source.where(drawn.live_source, PAD),
-            target=drawn.target.where(drawn.live_target, PAD),
+            drawn, source=drawn.source.where(drawn.live_source, PAD), target=drawn.target.where(drawn.live_target, PAD)
         )
 
     @torch.no_grad()
@@ -198,9 +194,7 @@ class Subject:
         sentences = self.sentences
         reads_target = role in self.reading_target
         lengths = sentences.target_lengths if reads_target else sentences.source_lengths
-        return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(
-            *lengths.shape, queries, keys
-        )
+        return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
 
     def view(self, role: str, shift: int = 0, keep: Tensor | None = None) -> View:
         """Return positions, all moved by ``shift``, and the given mask ``[m, b, query, key]``."""
@@ -305,22 +299,16 @@ def full_keep(masking: Masking, role: str, queries: int, keys: int, lengths: Ten
 
 def forward(model: Transformer, sentences: Sentences) -> Tensor:
     """Return the logits of a model."""
-    logits: Tensor = model(
-        sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths
-    )
+    logits: Tensor = model(sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths)
     return logits
 
 
 def explicit_forward(
-    model: Transformer,
-    sentences: Sentences,
-    observe: Observe = lambda role, layer, name, value: None,
+    model: Transformer, sentences: Sentences, observe: Observe = lambda role, layer, name, value: None
 ) -> Tensor:
     """Return the logits by the explicit path, each intermediate tensor shown to ``observe``."""
     memory = model.encode(sentences.source, sentences.source_lengths, observe)
-    hidden = model.decode(
-        sentences.target, sentences.target_lengths, memory, sentences.source_lengths, observe
-    )
+    hidden = model.decode(sentences.target, sentences.target_lengths, memory, sentences.source_lengths, observe)
     return model.project(hidden)
 
 
@@ -350,7 +338,7 @@ def chosen_names(config: RunConfig) -> str:
     parts = []
     for family in ("positional", "attention", "masking"):
         names = [getattr(config, family).role(role).name for role in ROLES]
-        entry = plugins.current().find(family, names[1]).entry
+        entry = current().find(family, names[1]).entry
         bare = [entry.bare.get(role, names[1]) for role in ROLES]
         parts.append(names[1] if names == bare else "/".join(names))
     return " · ".join(parts)

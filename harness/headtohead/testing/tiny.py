@@ -6,12 +6,12 @@ from functools import cache
 from itertools import cycle, islice
 from typing import Any
 
-from headtohead import plugins
+from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
-from headtohead.experiment.resolve import resolve
-from headtohead.experiment.schema import DataConfig, RunConfig, VocabularyConfig
-from headtohead.families.dataset import Corpus, Pair
 from headtohead.model.geometry import only_length
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.registry import current
+from headtohead.schema.config import DataConfig, RunConfig, VocabularyConfig
 
 # Heads as narrow as 2 would hide which coordinates an encoding pairs.
 SMALL: dict[str, Any] = {
@@ -60,7 +60,7 @@ def tiny_config(
     }
     if model.get("tied") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
-    config = resolve(raw, plugins.current())
+    config = resolve(raw, current())
     if only_length(config) is not None:
         forced = config.evaluate.model_copy(update={"decode": "forced"})
         return config.model_copy(update={"evaluate": forced})
@@ -78,19 +78,14 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        chosen = [
-            words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)
-        ]
+        chosen = [words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)]
         said = [f"{word}o" for word in reversed(chosen)]
         if target_words is not None:
             said = list(islice(cycle(said), target_words))
         source, target = " ".join(chosen), " ".join(said)
         pairs.append(Pair(source, target, source))
-    corpus = Corpus(
-        pairs, fingerprint_pairs(pairs), "public domain", "invented", ("source", "target")
-    )
+    corpus = Corpus(pairs, fingerprint_pairs(pairs), "public domain", "invented", ("source", "target"))
     config = DataConfig(
-        dataset="invented", split="row", normalise="none", valid=6, test=6,
-        vocabulary=VocabularyConfig(shared=shared),
-    )  # fmt: skip
+        dataset="invented", split="row", normalise="none", valid=6, test=6, vocabulary=VocabularyConfig(shared=shared)
+    )
     return prepare_corpus(corpus, config)

@@ -35,9 +35,7 @@ class Verdict:
         return f"{self.state}: {self.reason}{shown}{named}"
 
 
-def within(
-    number: float | Seen, what: str, bound: float = EXACT, shown: str | None = None
-) -> Verdict:
+def within(number: float | Seen, what: str, bound: float = EXACT, shown: str | None = None) -> Verdict:
     """Return that an invariant holds if ``number`` is at most ``bound``; NaN breaks it."""
     if isinstance(number, Seen):
         shown, number = number.where, number.number
@@ -47,9 +45,7 @@ def within(
     return Verdict("broken", number, f"expected at most {bound:.0e}: {what}", shown=shown)
 
 
-def beyond(
-    number: float | Seen, what: str, bound: float = VISIBLE, shown: str | None = None
-) -> Verdict:
+def beyond(number: float | Seen, what: str, bound: float = VISIBLE, shown: str | None = None) -> Verdict:
     """Return that an invariant holds if ``number`` is at least ``bound``: something must change."""
     if isinstance(number, Seen):
         shown, number = number.where, number.number

@@ -6,7 +6,7 @@ import functools
 import getpass
 from typing import Any
 
-from headtohead.experiment.schema import RunConfig, Runtime
+from headtohead.schema.config import NotHashed, RunConfig
 from headtohead.tracking.rundirs import RunDirectory, Study
 
 PARAM_LIMIT = 6000
@@ -40,15 +40,18 @@ def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
     for name, value in _flat("", config).items():
         if name not in _runtime_fields():
             found.setdefault(name, value)
-    return {
-        _allowed(name): text(value)[:PARAM_LIMIT]
-        for name, value in found.items()
-        if value is not None
-    }
+    return {_allowed(name): text(value)[:PARAM_LIMIT] for name, value in found.items() if value is not None}
 
 
-def tags(study: Study, run: RunDirectory, record: dict[str, Any], status: dict[str, Any],
-         state: str, reason: str | None, parent: str) -> dict[str, str]:  # fmt: skip
+def tags(
+    study: Study,
+    run: RunDirectory,
+    record: dict[str, Any],
+    status: dict[str, Any],
+    state: str,
+    reason: str | None,
+    parent: str,
+) -> dict[str, str]:
     """Return MLflow's own tags and ours; every one of them may be written again."""
     found: dict[str, Any] = {
         "mlflow.parentRunId": parent,
@@ -87,8 +90,7 @@ def user() -> str:
         return "unknown"
 
 
-def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str,
-         reason: str | None) -> str:  # fmt: skip
+def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str, reason: str | None) -> str:
     """Return the run's description in Markdown: the question, the variant, how to repeat it."""
     baseline = " (the baseline)" if run.variant["slug"] == study.plan["baseline"] else ""
     lines = [
@@ -147,7 +149,7 @@ def _runtime_fields() -> frozenset[str]:
         f"{section}.{name}"
         for section, outer in RunConfig.model_fields.items()
         for name, field in getattr(outer.annotation, "model_fields", {}).items()
-        if any(isinstance(mark, Runtime) for mark in field.metadata)
+        if any(isinstance(mark, NotHashed) for mark in field.metadata)
     )
 
 

@@ -24,9 +24,7 @@ def thinned(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
     return kept
 
 
-def final_points(
-    results: dict[str, Any], histories: dict[str, list[Point]], ended: int
-) -> dict[str, Point]:
+def final_points(results: dict[str, Any], histories: dict[str, list[Point]], ended: int) -> dict[str, Point]:
     """Return the final metrics at the last step of the run.
 
     MLflow shows as a metric's value the one with the highest step, then the latest: placed so, the

@@ -26,20 +26,34 @@ def log_dataset(store: Store, run_id: str, data: dict[str, Any]) -> None:
         name=data["dataset"],
         digest=data["fingerprint"][:DIGEST_LENGTH],
         source_type="headtohead",
-        source=json.dumps({"dataset": data["dataset"], "licence": data.get("licence"),
-                           "citation": data.get("citation"), "languages": data.get("languages")}),
-        schema=json.dumps({"mlflow_colspec": [
-            {"type": "string", "name": name, "required": True} for name in ("source", "target")]}),
-        profile=json.dumps({"num_rows": sum(data["counts"].values()), **data["counts"],
-                            "split": data["split"], "vocabulary": data["vocabulary"],
-                            "bag_of_words_ceiling": data.get("bag_of_words_ceiling")}),
-    )  # fmt: skip
+        source=json.dumps(
+            {
+                "dataset": data["dataset"],
+                "licence": data.get("licence"),
+                "citation": data.get("citation"),
+                "languages": data.get("languages"),
+            }
+        ),
+        schema=json.dumps(
+            {"mlflow_colspec": [{"type": "string", "name": name, "required": True} for name in ("source", "target")]}
+        ),
+        profile=json.dumps(
+            {
+                "num_rows": sum(data["counts"].values()),
+                **data["counts"],
+                "split": data["split"],
+                "vocabulary": data["vocabulary"],
+                "bag_of_words_ceiling": data.get("bag_of_words_ceiling"),
+            }
+        ),
+    )
     tag = InputTag("mlflow.data.context", ", ".join(data["counts"]))
     store.client.log_inputs(run_id, [DatasetInput(dataset, [tag])])
 
 
-def log_model(store: Store, experiment_id: str, run: RunDirectory, run_id: str,
-              earlier: Run | None) -> LoggedModel | None:  # fmt: skip
+def log_model(
+    store: Store, experiment_id: str, run: RunDirectory, run_id: str, earlier: Run | None
+) -> LoggedModel | None:
     """Log the final weights as a model of the run; return it, or None without weights.
 
     ``earlier`` is the MLflow run as it stood where it was not created just now: a model that it
@@ -76,7 +90,5 @@ def _create(store: Store, experiment_id: str, run: RunDirectory, run_id: str) ->
 
 
 def _existing(store: Store, experiment_id: str, run_id: str) -> LoggedModel | None:
-    found = store.client.search_logged_models(
-        [experiment_id], f"source_run_id = '{run_id}'", max_results=1
-    )
+    found = store.client.search_logged_models([experiment_id], f"source_run_id = '{run_id}'", max_results=1)
     return found[0] if found else None

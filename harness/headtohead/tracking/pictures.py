@@ -35,14 +35,11 @@ _DIVERGING = ((166, 54, 3), (253, 174, 107), (247, 247, 247), (107, 174, 214), (
 def contact_sheet(maps: Maps, *, signed: bool) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key], enlarged without smoothing to about 256 pixels."""
     layers, heads, queries, keys = maps.shape
-    room = min((SHEET_PIXELS - GAP * heads) // (heads * keys),
-               (SHEET_PIXELS - GAP * layers) // (layers * queries))  # fmt: skip
+    room = min((SHEET_PIXELS - GAP * heads) // (heads * keys), (SHEET_PIXELS - GAP * layers) // (layers * queries))
     return _image(_tiled(_levels(maps, signed), max(1, room), GAP), signed)
 
 
-def labelled_sheet(
-    maps: Maps, queries: Sequence[str], keys: Sequence[str], *, title: str, signed: bool
-) -> Image.Image:
+def labelled_sheet(maps: Maps, queries: Sequence[str], keys: Sequence[str], *, title: str, signed: bool) -> Image.Image:
     """Draw the same sheet with query tokens at the left, key tokens below and heads numbered."""
     tiles = _tiled(_levels(maps, signed), LABELLED_CELL, GAP * 3)
     left = max(_label(word).shape[1] for word in queries) + 8
@@ -56,8 +53,9 @@ def labelled_sheet(
     return _image(sheet, signed)
 
 
-def _write_labels(sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str],
-                  keys: Sequence[str], left: int, above: int) -> None:  # fmt: skip
+def _write_labels(
+    sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str], keys: Sequence[str], left: int, above: int
+) -> None:
     layers, heads = shape[:2]
     high, wide = len(queries) * LABELLED_CELL + GAP * 3, len(keys) * LABELLED_CELL + GAP * 3
     for head in range(heads):
@@ -92,9 +90,7 @@ def _tiled(levels: Pixels, cell: int, gap: int) -> Pixels:
     sheet = np.full((layers, heads, queries * cell + gap, keys * cell + gap), WHITE, np.uint8)
     big = levels.repeat(cell, axis=2).repeat(cell, axis=3)
     sheet[:, :, : queries * cell, : keys * cell] = big
-    rows: Pixels = sheet.transpose(0, 2, 1, 3).reshape(
-        layers * (queries * cell + gap), heads * (keys * cell + gap)
-    )
+    rows: Pixels = sheet.transpose(0, 2, 1, 3).reshape(layers * (queries * cell + gap), heads * (keys * cell + gap))
     return rows
 
 

@@ -14,26 +14,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headtohead.paths import inside
-from headtohead.runs import files
+from headtohead import files
+from headtohead.storage.paths import inside
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, KEY_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
-from headtohead.tracking.rundirs import (
-    Point,
-    RunDirectory,
-    Study,
-    milliseconds,
-    read_json,
-)
+from headtohead.tracking.rundirs import Point, RunDirectory, Study, milliseconds, read_json
 from headtohead.tracking.staging import stage
 from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric, Run
 
-STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "LEASED": "RUNNING", "PLANNED": "RUNNING",
-          "KILLED": "KILLED"}  # fmt: skip
+STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "LEASED": "RUNNING", "PLANNED": "RUNNING", "KILLED": "KILLED"}
 MARKER = "mlflow.json"
 PAGE = 250
 """Runs that are asked of the store at once."""
@@ -87,8 +80,7 @@ def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
 
 def _known(run: Run, *, fresh: bool = False) -> Known:
     info, tags = run.info, run.data.tags
-    return Known(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG),
-                 tags.get(IN_PLAN_TAG), fresh)  # fmt: skip
+    return Known(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
 
 
 def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]:
@@ -99,9 +91,8 @@ def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]
     token: str | None = None
     while True:
         page = store.client.search_runs(
-            [experiment_id], query, max_results=PAGE, page_token=token,
-            order_by=["attributes.start_time ASC"],
-        )  # fmt: skip
+            [experiment_id], query, max_results=PAGE, page_token=token, order_by=["attributes.start_time ASC"]
+        )
         yield from page
         token = page.token
         if not token:
@@ -131,8 +122,7 @@ def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: 
     return True
 
 
-def _replay_live(destination: Destination, study: Study, run: RunDirectory,
-                 status: dict[str, Any], state: str) -> bool:  # fmt: skip
+def _replay_live(destination: Destination, study: Study, run: RunDirectory, status: dict[str, Any], state: str) -> bool:
     record = run.record()
     known = _find_or_create(destination, study, run, record, status, state)
     histories = {key: thinned(points) for key, points in run.histories().items()}
@@ -156,25 +146,28 @@ def _replay_live(destination: Destination, study: Study, run: RunDirectory,
     return bool(fresh)
 
 
-def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
-                  status: dict[str, Any], state: tuple[str, str | None], digest: str
-                  ) -> None:  # fmt: skip
+def _replay_whole(
+    destination: Destination,
+    study: Study,
+    run: RunDirectory,
+    status: dict[str, Any],
+    state: tuple[str, str | None],
+    digest: str,
+) -> None:
     record, client = run.record(), destination.store.client
     known = _find_or_create(destination, study, run, record, status, state[0])
     started = milliseconds(status.get("started")) or 0
     ended = milliseconds(status.get("ended")) or _last_moment(run) or started
     earlier = _earlier(destination, known)
-    model = models.log_model(destination.store, destination.experiment_id, run, known.run_id,
-                                earlier)  # fmt: skip
+    model = models.log_model(destination.store, destination.experiment_id, run, known.run_id, earlier)
     histories = run.histories()
     finals = _finals(run, histories, ended, model, earlier)
-    metrics = [_metric(key, point, model.model_id if model else None)
-               for key, point in finals.items()] + [
+    metrics = [_metric(key, point, model.model_id if model else None) for key, point in finals.items()] + [
         _metric(key, point)
         for key, points in histories.items()
         for point in thinned(points)
         if finals.get(key) != point
-    ]  # fmt: skip
+    ]
     tags = description.tags(study, run, record, status, *state, destination.parent)
     upload = functools.partial(client.log_artifacts, known.run_id)
     with destination.store.artifacts(known.artifacts, upload) as folder:
@@ -187,9 +180,14 @@ def _replay_whole(destination: Destination, study: Study, run: RunDirectory,
     _mark(destination, run, known)
 
 
-def _find_or_create(destination: Destination, study: Study, run: RunDirectory,
-                    record: dict[str, Any], status: dict[str, Any], state: str
-                    ) -> Known:  # fmt: skip
+def _find_or_create(
+    destination: Destination,
+    study: Study,
+    run: RunDirectory,
+    record: dict[str, Any],
+    status: dict[str, Any],
+    state: str,
+) -> Known:
     known = destination.known.get(run.key)
     if known is None:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
@@ -212,8 +210,14 @@ def _earlier(destination: Destination, known: Known) -> Run | None:
     return destination.store.client.get_run(known.run_id)
 
 
-def _log(destination: Destination, known: Known, params: dict[str, str], tags: dict[str, str],
-         metrics: list[Metric], earlier: Run | None) -> None:  # fmt: skip
+def _log(
+    destination: Destination,
+    known: Known,
+    params: dict[str, str],
+    tags: dict[str, str],
+    metrics: list[Metric],
+    earlier: Run | None,
+) -> None:
     """Log everything in one call; a parameter that MLflow already has cannot be changed."""
     from mlflow.entities import Param, RunTag
 
@@ -229,8 +233,9 @@ def _log(destination: Destination, known: Known, params: dict[str, str], tags: d
     )
 
 
-def _finals(run: RunDirectory, histories: dict[str, list[Point]], ended: int,
-            model: LoggedModel | None, earlier: Run | None) -> dict[str, Point]:  # fmt: skip
+def _finals(
+    run: RunDirectory, histories: dict[str, list[Point]], ended: int, model: LoggedModel | None, earlier: Run | None
+) -> dict[str, Point]:
     """Return the final values that MLflow does not show yet, or has not linked to the model.
 
     Of equal steps MLflow shows the latest value: one that replaces an older final one is logged at

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.paths import run_folder
+from headtohead.storage.paths import run_folder
 from headtohead.tracking.description import KEY_TAG
 from headtohead.tracking.replay import all_runs
 from headtohead.tracking.rundirs import PLAN, read_study
@@ -56,9 +56,7 @@ def materialise(uri: str, experiment_name: str, into: Path) -> Path:
     source = _source(uri)
     studies = source.runs(INDEX, STUDY_TAG)
     if experiment_name not in studies:
-        raise HeadToHeadError(
-            f"no study '{experiment_name}' in {readable(uri)}{nearest(experiment_name, studies)}"
-        )
+        raise HeadToHeadError(f"no study '{experiment_name}' in {readable(uri)}{nearest(experiment_name, studies)}")
     folder = into / experiment_name
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' exists already; name a folder without it")
@@ -107,9 +105,7 @@ class _Client:
     def fetch(self, held: Held, name: str, into: Path) -> None:
         into.parent.mkdir(parents=True, exist_ok=True)
         with one_line(self.store.uri):
-            got = Path(
-                self.store.client.download_artifacts(held.run_id, name, dst_path=str(into.parent))
-            )
+            got = Path(self.store.client.download_artifacts(held.run_id, name, dst_path=str(into.parent)))
             if got != into:
                 got.replace(into)
 

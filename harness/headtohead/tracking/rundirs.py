@@ -11,17 +11,24 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headtohead.errors import HeadToHeadError
-from headtohead.paths import checked_name, inside, run_folder
-from headtohead.runs import states
-from headtohead.runs.leases import observe
+from headtohead.storage import states
+from headtohead.storage.leases import observe
+from headtohead.storage.paths import checked_name, inside, run_folder
 
 # Raised whenever the same run directory would be shipped differently: everything is shipped anew.
 SHIPPING_FORMAT = 1
 PLAN = "experiment.json"
 UNREADABLE = "UNREADABLE"
 LIVE_STATES = states.ACTIVE | {states.PLANNED}
-CONTENT = ("run.json", "status.json", "results.json", "metrics.jsonl", "translations.tsv",
-           "attention/probes.json", "vocabulary.json")  # fmt: skip
+CONTENT = (
+    "run.json",
+    "status.json",
+    "results.json",
+    "metrics.jsonl",
+    "translations.tsv",
+    "attention/probes.json",
+    "vocabulary.json",
+)
 LATER = "heads.json"
 """Written by ``h2h heads``, if it is asked; a run without it is what it was."""
 BULK = ("attention/maps.safetensors", "checkpoint.safetensors")
@@ -74,9 +81,7 @@ class RunDirectory:
 
     def stamp(self) -> tuple[int, ...]:
         """Return a cheap sign of change: when the status and the metrics were last written."""
-        return tuple(
-            _modified(self.folder / name) for name in ("status.json", "metrics.jsonl", "run.json")
-        )
+        return tuple(_modified(self.folder / name) for name in ("status.json", "metrics.jsonl", "run.json"))
 
     def record(self) -> dict[str, Any]:
         """Return ``run.json``: what the run is."""

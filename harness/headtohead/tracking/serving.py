@@ -61,9 +61,13 @@ class Server:
         _refuse_taken(self.port)
         # A group of its own: Ctrl-C reaches us alone, and we end the server with its workers.
         self.process = subprocess.Popen(
-            _command(self.uri, self.port), env=_environment(), start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            _command(self.uri, self.port),
+            env=_environment(),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             self._wait_until_it_answers(self.process)
         except BaseException:
@@ -71,8 +75,9 @@ class Server:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> bool:  # fmt: skip
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
         if self.process is not None:
             self._end(self.process)
         return kind is KeyboardInterrupt
@@ -130,9 +135,7 @@ def ended_by_signals() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     before = {
-        one: handler
-        for one in (signal.SIGTERM, signal.SIGHUP)
-        if (handler := signal.getsignal(one)) != signal.SIG_IGN
+        one: handler for one in (signal.SIGTERM, signal.SIGHUP) if (handler := signal.getsignal(one)) != signal.SIG_IGN
     }
     for one in before:
         signal.signal(one, leave)
@@ -144,8 +147,20 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def _command(uri: str, port: int) -> list[str]:
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri,
-               "--host", HOST, "--port", str(port), "--workers", "1"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        uri,
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     database = database_of(uri)
     if database is not None:
         command += ["--default-artifact-root", (database.parent / ARTIFACTS).as_uri()]
@@ -153,11 +168,7 @@ def _command(uri: str, port: int) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {
-        **environment.SETTINGS,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        **os.environ,
-    }
+    return {**environment.SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
 
 
 def _answers(address: str) -> bool:

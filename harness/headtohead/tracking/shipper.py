@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
-from headtohead.paths import inside
-from headtohead.runs.leases import process_start
+from headtohead.storage.leases import process_start
+from headtohead.storage.paths import inside
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination
 from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, read_study

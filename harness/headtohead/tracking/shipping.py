@@ -9,8 +9,8 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
+from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
-from headtohead.project import reports_folder
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination, replay
 from headtohead.tracking.rundirs import RunDirectory, Study, read_study
@@ -20,8 +20,7 @@ from headtohead.tracking.view import TESTED, link, tested
 
 RUNS_PER_ANALYZE = 500
 # What a damaged run directory raises; a store that fails raises other things and ends the pass.
-DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError,
-           SafetensorError)  # fmt: skip
+DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
 REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
 
 Progress = Callable[[int, int], None]
@@ -59,8 +58,9 @@ class ShipReport:
         return f"{self.experiment}: {counts}"
 
 
-def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None,
-         progress: Progress | None = None) -> ShipReport:  # fmt: skip
+def ship(
+    experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None, progress: Progress | None = None
+) -> ShipReport:
     """Ship everything of an experiment that the store does not have yet.
 
     May be called at any time and any number of times; what is there already is left alone.
@@ -77,17 +77,21 @@ def ship(experiment_dir: Path, uri: str | None = None, *, reports_root: Path | N
         describe(destination, study)
         report = ShipReport(study.name, uri, destination.experiment_id)
         ship_runs(destination, study, study.runs(), report, sweep=True, progress=progress)
-        close_study(
-            destination, study, reports_folder(experiment_dir.resolve().parent, reports_root)
-        )
+        close_study(destination, study, reports_folder(experiment_dir.resolve().parent, reports_root))
         report.notes += _version_notes()
         store.analyze()
     return report
 
 
-def ship_runs(destination: Destination, study: Study, runs: Sequence[RunDirectory],
-              report: ShipReport, *, sweep: bool, progress: Progress | None = None
-              ) -> None:  # fmt: skip
+def ship_runs(
+    destination: Destination,
+    study: Study,
+    runs: Sequence[RunDirectory],
+    report: ShipReport,
+    *,
+    sweep: bool,
+    progress: Progress | None = None,
+) -> None:
     """Replay the runs that have begun, and count what became of them in ``report``."""
     for number, run in enumerate(runs, start=1):
         if not run.begun():
@@ -118,8 +122,7 @@ def _version_notes() -> list[str]:
     ]
 
 
-def _replayed(destination: Destination, study: Study, run: RunDirectory, report: ShipReport,
-              sweep: bool) -> bool:  # fmt: skip
+def _replayed(destination: Destination, study: Study, run: RunDirectory, report: ShipReport, sweep: bool) -> bool:
     from mlflow.exceptions import MlflowException
 
     try:

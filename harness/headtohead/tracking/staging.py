@@ -25,8 +25,15 @@ from headtohead.tracking.rundirs import RunDirectory
 ROLES = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
-COPIED = ("run.json", "status.json", "metrics.jsonl", "results.json", "translations.tsv",
-          "vocabulary.json", "heads.json")  # fmt: skip
+COPIED = (
+    "run.json",
+    "status.json",
+    "metrics.jsonl",
+    "results.json",
+    "translations.tsv",
+    "vocabulary.json",
+    "heads.json",
+)
 ARRAYS = "attention"
 MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", "run.json")
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
@@ -73,8 +80,7 @@ def stage_model(run: RunDirectory, into: Path) -> None:
             shutil.copyfile(run.folder / name, into / name)
 
 
-def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int,
-                owner: str) -> None:  # fmt: skip
+def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
     """Write one stepped image in the files that ``MlflowClient.log_image`` writes.
 
     The name is a function of the run, the key and the step: shipping again overwrites.
@@ -110,8 +116,9 @@ def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:
     return bool(maps)
 
 
-def _write_role(maps: Any, role: str, index: int, probe: dict[str, Any], run: RunDirectory,
-                into: Path, moment: int) -> None:  # fmt: skip
+def _write_role(
+    maps: Any, role: str, index: int, probe: dict[str, Any], run: RunDirectory, into: Path, moment: int
+) -> None:
     signed = probe["weights"][role] == "signed" if "weights" in probe else bool(probe["signed"])
     sheet = contact_sheet(np.asarray(maps), signed=signed)
     write_image(sheet, into / "images", f"attention/{role}", index, moment, run.key)

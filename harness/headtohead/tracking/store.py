@@ -22,10 +22,10 @@ from urllib.parse import unquote, urlparse
 
 from filelock import FileLock, Timeout
 
+from headtohead.config.project import URI_VARIABLE
+from headtohead.config.project import default_uri as default_uri
+from headtohead.config.project import readable as readable
 from headtohead.errors import HeadToHeadError
-from headtohead.project import URI_VARIABLE
-from headtohead.project import default_uri as default_uri
-from headtohead.project import readable as readable
 from headtohead.tracking import environment
 
 if TYPE_CHECKING:
@@ -236,8 +236,7 @@ def _schema_revision(database: Path) -> str | None:
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
         except sqlite3.DatabaseError as error:
             raise HeadToHeadError(
-                f"{database} is not an MLflow store ({error}); move it away, "
-                f"or set {URI_VARIABLE} to another store"
+                f"{database} is not an MLflow store ({error}); move it away, or set {URI_VARIABLE} to another store"
             ) from error
     return row[0] if row else None
 

@@ -13,17 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
-from headtohead.paths import inside
+from headtohead.storage.paths import inside
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination, all_runs
-from headtohead.tracking.rundirs import (
-    LIVE_STATES,
-    PLAN,
-    UNREADABLE,
-    RunDirectory,
-    Study,
-    milliseconds,
-)
+from headtohead.tracking.rundirs import LIVE_STATES, PLAN, UNREADABLE, RunDirectory, Study, milliseconds
 from headtohead.tracking.store import Store
 from headtohead.tracking.view import link, views
 
@@ -93,9 +86,13 @@ def _study_run(store: Store, index_id: str, study: Study) -> str:
         index_id,
         start_time=milliseconds(study.plan["created"]),
         run_name=study.name,
-        tags={STUDY_TAG: study.name, "mlflow.source.name": study.plan.get("file") or study.name,
-              "mlflow.source.type": "LOCAL", **creation_tags()},
-    )  # fmt: skip
+        tags={
+            STUDY_TAG: study.name,
+            "mlflow.source.name": study.plan.get("file") or study.name,
+            "mlflow.source.type": "LOCAL",
+            **creation_tags(),
+        },
+    )
     return str(created.info.run_id)
 
 
@@ -156,10 +153,13 @@ def _state(run: RunDirectory) -> str:
 def _params(study: Study) -> dict[str, str]:
     plan = study.plan
     found: dict[str, Any] = {
-        "axes": ", ".join(plan["axes"]), "baseline": plan["baseline"], "match": plan["match"],
-        "primary metric": plan["metrics"]["primary"], "dataset": plan["data"]["dataset"],
+        "axes": ", ".join(plan["axes"]),
+        "baseline": plan["baseline"],
+        "match": plan["match"],
+        "primary metric": plan["metrics"]["primary"],
+        "dataset": plan["data"]["dataset"],
         "question": plan["question"],
-    }  # fmt: skip
+    }
     return {name: str(value)[:PARAM_LIMIT] for name, value in found.items()}
 
 
@@ -180,8 +180,10 @@ def _note(destination: Destination, study: Study, states: Counter[str], report: 
     lines += [
         f"{len(plan['variants'])} variants, {len(plan['seeds'])} seeds; runs: {counts}. "
         f"[Open the study's view]({link(destination.experiment_id, '')})",
-        *_equal(plan), *_excluded(plan), f"Repeat it: `{plan['command']}`",
-    ]  # fmt: skip
+        *_equal(plan),
+        *_excluded(plan),
+        f"Repeat it: `{plan['command']}`",
+    ]
     return "\n\n".join(lines)
 
 

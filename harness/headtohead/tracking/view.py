@@ -29,10 +29,7 @@ def views(study: Study, search: str = "") -> dict[str, str]:
     ``search`` is a filter that all of them start with.
     """
     created = milliseconds(study.plan["created"])
-    return {
-        f"{TAG}{key}": _envelope(name, created, state)
-        for key, name, state in _states(study, search)
-    }  # fmt: skip
+    return {f"{TAG}{key}": _envelope(name, created, state) for key, name, state in _states(study, search)}
 
 
 def link(experiment_id: str, server: str, key: str = "study") -> str:
@@ -50,18 +47,24 @@ def tested(version: str) -> bool:
 
 def _states(study: Study, search: str) -> list[tuple[str, str, dict[str, Any]]]:
     plan = study.plan
-    first_seed = " and ".join(
-        [*([search] if search else []), f"params.seed = '{plan['seeds'][0]}'"]
-    )
+    first_seed = " and ".join([*([search] if search else []), f"params.seed = '{plan['seeds'][0]}'"])
     return [
         ("study", "1 · study: every run", _state(plan, _study_charts(plan), search)),
-        ("variants", "2 · variants: mean over seeds",
-         _state(plan, _group_charts(plan), search, group="variant")),
-        *[(f"axis-{axis}", f"3 · {axis}: mean over everything else",
-           _state(plan, _group_charts(plan), search, group=axis)) for axis in _averaged(plan)],
-        ("attention", "4 · attention: first seed",
-         _state(plan, _attention_charts(plan), first_seed) | {"runListHidden": True}),
-    ]  # fmt: skip
+        ("variants", "2 · variants: mean over seeds", _state(plan, _group_charts(plan), search, group="variant")),
+        *[
+            (
+                f"axis-{axis}",
+                f"3 · {axis}: mean over everything else",
+                _state(plan, _group_charts(plan), search, group=axis),
+            )
+            for axis in _averaged(plan)
+        ],
+        (
+            "attention",
+            "4 · attention: first seed",
+            _state(plan, _attention_charts(plan), first_seed) | {"runListHidden": True},
+        ),
+    ]
 
 
 def _averaged(plan: dict[str, Any]) -> list[str]:
@@ -69,49 +72,66 @@ def _averaged(plan: dict[str, Any]) -> list[str]:
     return [] if plan.get("path") else list(plan["axes"])
 
 
-def _state(plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], search: str, *,
-           group: str | None = None) -> dict[str, Any]:  # fmt: skip
+def _state(
+    plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], search: str, *, group: str | None = None
+) -> dict[str, Any]:
     sections = [
-        {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True,
-         **_layout(name, len(cards))}
+        {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True, **_layout(name, len(cards))}
         for name, cards in charts
-    ]  # fmt: skip
+    ]
     cards = [
-        {**card, "uuid": f"chart-{name}-{index}", "metricSectionId": f"section-{name}",
-         "deleted": False, "isGenerated": False, "runsCountToCompare": SHOWN_RUNS}
+        {
+            **card,
+            "uuid": f"chart-{name}-{index}",
+            "metricSectionId": f"section-{name}",
+            "deleted": False,
+            "isGenerated": False,
+            "runsCountToCompare": SHOWN_RUNS,
+        }
         for name, inner in charts
         for index, card in enumerate(inner)
-    ]  # fmt: skip
+    ]
     return {
-        "searchFilter": search, "orderByKey": "params.`seed`", "orderByAsc": True,
-        "startTime": "ALL", "lifecycleFilter": "Active", "datasetsFilter": [],
-        "modelVersionFilter": "All Runs", "selectedColumns": _columns(plan), "columnOrder": [],
-        "columnWidths": {}, "runsExpanded": {}, "runsPinned": [], "runsHidden": [],
-        "runsVisibilityMap": {}, "runsHiddenMode": "SHOW_ALL", "compareRunCharts": cards,
-        "compareRunSections": sections, "viewMaximized": False, "runListHidden": False,
-        "isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True,
-        "groupBy": _group(group), "groupsExpanded": _folded(plan, group),
+        "searchFilter": search,
+        "orderByKey": "params.`seed`",
+        "orderByAsc": True,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": _columns(plan),
+        "columnOrder": [],
+        "columnWidths": {},
+        "runsExpanded": {},
+        "runsPinned": [],
+        "runsHidden": [],
+        "runsVisibilityMap": {},
+        "runsHiddenMode": "SHOW_ALL",
+        "compareRunCharts": cards,
+        "compareRunSections": sections,
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": True,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "groupBy": _group(group),
+        "groupsExpanded": _folded(plan, group),
         "autoRefreshEnabled": True,
-        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0,
-                                  "selectedXAxisMetricKey": ""},
-    }  # fmt: skip
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+    }
 
 
 def _group(param: str | None) -> dict[str, Any] | None:
     if param is None:
         return None
-    return {"aggregateFunction": "average",
-            "groupByKeys": [{"groupByData": param, "mode": "param"}]}  # fmt: skip
+    return {"aggregateFunction": "average", "groupByKeys": [{"groupByData": param, "mode": "param"}]}
 
 
 def _folded(plan: dict[str, Any], param: str | None) -> dict[str, bool]:
     """Fold the groups: their list, a coloured line each, is the legend of the charts."""
     if param is None:
         return {}
-    values = {
-        variant["slug"] if param == "variant" else variant["axes"].get(param)
-        for variant in plan["variants"]
-    }
+    values = {variant["slug"] if param == "variant" else variant["axes"].get(param) for variant in plan["variants"]}
     return {f"param.{param}.{text(value)}": False for value in values}
 
 
@@ -123,22 +143,32 @@ def _layout(section: str, cards: int) -> dict[str, int]:
 
 def _columns(plan: dict[str, Any]) -> list[str]:
     params = [*plan["axes"], "seed", "parameters"]
-    return [*(f"params.`{param}`" for param in params),
-            *(f"metrics.`{metric}`" for metric in _reported(plan)),
-            "tags.`h2h.state`", "attributes.`Duration`"]  # fmt: skip
+    return [
+        *(f"params.`{param}`" for param in params),
+        *(f"metrics.`{metric}`" for metric in _reported(plan)),
+        "tags.`h2h.state`",
+        "attributes.`Duration`",
+    ]
 
 
 def _study_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
     primary = _reported(plan)[0]
     scatters = [_scatter(axis, primary) for axis in _averaged(plan)]
     answer = [_parallel(plan["axes"], primary), *scatters]
-    return [("Answer", answer), ("Curves", _curves()), ("Attention", _images()),
-            ("Fairness", [_bar(metric) for metric in FAIRNESS])]  # fmt: skip
+    return [
+        ("Answer", answer),
+        ("Curves", _curves()),
+        ("Attention", _images()),
+        ("Fairness", [_bar(metric) for metric in FAIRNESS]),
+    ]
 
 
 def _group_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
-    return [("Answer", [_bar(metric) for metric in _reported(plan)]), ("Curves", _curves()),
-            ("Fairness", [_bar(metric) for metric in FAIRNESS])]  # fmt: skip
+    return [
+        ("Answer", [_bar(metric) for metric in _reported(plan)]),
+        ("Curves", _curves()),
+        ("Fairness", [_bar(metric) for metric in FAIRNESS]),
+    ]
 
 
 def _attention_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -151,13 +181,11 @@ def _reported(plan: dict[str, Any]) -> list[str]:
 
 
 def _parallel(axes: list[str], metric: str) -> dict[str, Any]:
-    return {"type": "PARALLEL", "selectedParams": axes, "selectedMetrics": [metric],
-            "showAllRuns": True}  # fmt: skip
+    return {"type": "PARALLEL", "selectedParams": axes, "selectedMetrics": [metric], "showAllRuns": True}
 
 
 def _scatter(axis: str, metric: str) -> dict[str, Any]:
-    return {"type": "SCATTER", "xaxis": {"key": axis, "type": "PARAM"},
-            "yaxis": {"key": metric, "type": "METRIC"}}  # fmt: skip
+    return {"type": "SCATTER", "xaxis": {"key": axis, "type": "PARAM"}, "yaxis": {"key": metric, "type": "METRIC"}}
 
 
 def _bar(metric: str) -> dict[str, Any]:
@@ -170,12 +198,21 @@ def _curves() -> list[dict[str, Any]]:
 
 def _curve(metric: str) -> dict[str, Any]:
     return {
-        "type": "LINE", "metricKey": metric, "selectedMetricKeys": [metric], "lineSmoothness": 0,
-        "xAxisScaleType": "linear", "scaleType": "log" if metric.endswith("loss") else "linear",
-        "range": {}, "xAxisKey": "step", "selectedXAxisMetricKey": "", "yAxisKey": "metric",
-        "yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": True,
+        "type": "LINE",
+        "metricKey": metric,
+        "selectedMetricKeys": [metric],
+        "lineSmoothness": 0,
+        "xAxisScaleType": "linear",
+        "scaleType": "log" if metric.endswith("loss") else "linear",
+        "range": {},
+        "xAxisKey": "step",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
         "useGlobalLineSmoothing": True,
-    }  # fmt: skip
+    }
 
 
 def _images() -> list[dict[str, Any]]:
@@ -188,10 +225,5 @@ def _images() -> list[dict[str, Any]]:
 
 def _envelope(name: str, created: int | None, state: dict[str, Any]) -> str:
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    content = {
-        "name": name,
-        "createdAt": created,
-        "updatedAt": created,
-        "state": "deflate;" + packed,
-    }
+    content = {"name": name, "createdAt": created, "updatedAt": created, "state": "deflate;" + packed}
     return json.dumps(content, ensure_ascii=False)

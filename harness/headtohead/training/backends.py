@@ -119,11 +119,7 @@ def not_tested(backend: str) -> str:
 
 
 def choose(
-    asked: str,
-    device: str,
-    planned: Iterable[int],
-    obstacle: str = "",
-    unverified: Callable[[str], str] = not_tested,
+    asked: str, device: str, planned: Iterable[int], obstacle: str = "", unverified: Callable[[str], str] = not_tested
 ) -> Choice:
     """Return the backend of a training.
 
@@ -223,10 +219,7 @@ class Graphs:
     """
 
     def __init__(
-        self,
-        planned: Mapping[tuple[int, int, int], int],
-        capture: Capture,
-        log: Callable[[str], None],
+        self, planned: Mapping[tuple[int, int, int], int], capture: Capture, log: Callable[[str], None]
     ) -> None:
         self.planned, self.capture, self.log = planned, capture, log
         self.graphs: dict[Shape, Graph] = {}
@@ -347,10 +340,7 @@ def cuda_capture(device: torch.device) -> Capture:
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
         # torch.cuda.graph leaves its own stream current where ending the capture raises.
-        with (
-            torch.cuda.stream(torch.cuda.current_stream(device)),
-            torch.cuda.graph(graph, pool=pool, stream=stream),
-        ):
+        with torch.cuda.stream(torch.cuda.current_stream(device)), torch.cuda.graph(graph, pool=pool, stream=stream):
             work()
         return graph.replay
 
@@ -419,11 +409,7 @@ class Comparison:
 
 
 def compare(
-    before: Values | None,
-    eager: Values,
-    other: State,
-    live: Sequence[int],
-    share: float = SHARE,
+    before: Values | None, eager: Values, other: State, live: Sequence[int], share: float = SHARE
 ) -> Comparison:
     """Compare the changes of a step with those of the eager step, for each live member.
 
@@ -436,11 +422,9 @@ def compare(
         live: Members to compare; what all members share is compared too.
         share: Share of the norm of a change by which the other step may differ from it.
     """
-    members = 1 + max((max(one.members) for kind in other.values() for one in kind if one.members),
-                      default=-1)  # fmt: skip
+    members = 1 + max((max(one.members) for kind in other.values() for one in kind if one.members), default=-1)
     norms = [
-        _norms(parts, None if before is None else before[kind], eager[kind], members)
-        for kind, parts in other.items()
+        _norms(parts, None if before is None else before[kind], eager[kind], members) for kind, parts in other.items()
     ]
     finite = set(live)
     for kind, (wrongs, changes, moves) in zip(other, torch.stack(norms).tolist(), strict=True):
@@ -453,16 +437,12 @@ def compare(
             if not wrong <= share * change:
                 whose = "" if slot == members else f" of member {slot}"
                 return Comparison(
-                    f"{kind}{whose} differ by {wrong:.3g}, where the eager step changed them by "
-                    f"{change:.3g}",
-                    True,
+                    f"{kind}{whose} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}", True
                 )
     return Comparison("", bool(finite))
 
 
-def _norms(
-    other: Sequence[Owned], before: Sequence[Tensor] | None, eager: Sequence[Tensor], members: int
-) -> Tensor:
+def _norms(other: Sequence[Owned], before: Sequence[Tensor] | None, eager: Sequence[Tensor], members: int) -> Tensor:
     """Return norms of three differences by member, ``[3, member + 1]``; the last is what is shared.
 
     The differences are other − eager, eager − before and other − before.

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from headtohead import files
 from headtohead.errors import HeadToHeadError
-from headtohead.runs import files
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:

@@ -55,9 +55,7 @@ class Compiled:
         log: Receives the reason of a fallback.
     """
 
-    def __init__(
-        self, planned: Mapping[tuple[int, int, int], int], log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, planned: Mapping[tuple[int, int, int], int], log: Callable[[str], None]) -> None:
         self.planned, self.log = planned, log
         self.fell_back = False
         self.compiled: dict[Shape, Callable[..., Any]] = {}
@@ -132,9 +130,7 @@ class _Backwards(nn.Module):
         return self.backward(rows, self.shape)
 
 
-def _compile(
-    model: Transformer, backward: Backward, rows: Tensor, shape: Shape
-) -> Callable[..., Any]:
+def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: Shape) -> Callable[..., Any]:
     """Return losses and gradients as a compiled function of rows, dropout's key and weights."""
     named = dict(model.named_parameters())
 
@@ -157,9 +153,7 @@ def _compile(
     return compiled
 
 
-def _difference(
-    model: Transformer, eager: Gradients, found: Gradients, live: Sequence[int]
-) -> tuple[str, bool]:
+def _difference(model: Transformer, eager: Gradients, found: Gradients, live: Sequence[int]) -> tuple[str, bool]:
     """Return how compiled gradients differ from eager ones, and whether any were compared."""
     pairs = list(zip(_trained(model), eager, found, strict=True))
     if any((a is None) is not (b is None) for _, a, b in pairs):

@@ -14,15 +14,14 @@ from torch.nn import functional
 
 from headtohead.data import PreparedData, Split, Vocabulary
 from headtohead.errors import UndefinedError
-from headtohead.experiment.schema import BeamConfig
 from headtohead.model.beam import translate
 from headtohead.model.counting import LOGITS_AT_ONCE
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import BeamConfig
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors
 
 NO_START_NO_STOP = (
-    "{how} decoding has no start and no stop without <sos> and <eos>; "
-    "set evaluate.decode: none, zeros or forced"
+    "{how} decoding has no start and no stop without <sos> and <eos>; set evaluate.decode: none, zeros or forced"
 )
 
 
@@ -48,9 +47,8 @@ class Forced:
 def token_losses(logits: Tensor, writes: Tensor, smoothing: float = 0.0) -> Tensor:
     """Return the cross-entropy of every token, ``[member, batch, time]``, zero for IGNORED ones."""
     losses = functional.cross_entropy(
-        logits.flatten(0, 2), writes.flatten(), ignore_index=IGNORED, reduction="none",
-        label_smoothing=smoothing,
-    )  # fmt: skip
+        logits.flatten(0, 2), writes.flatten(), ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
+    )
     return losses.view(writes.shape)
 
 
@@ -94,9 +92,7 @@ Write = Callable[[Transformer, SplitTensors, Tensor], Tensor]
 """Translates rows of a split: word ids ``[member, row, time]``, IGNORED where there is no word."""
 
 
-def writer(
-    decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None
-) -> Write:
+def writer(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Write:
     """Return what ``evaluate.decode`` means, for all but none.
 
     Args:
@@ -112,13 +108,10 @@ def writer(
         return write_over_zeros
     if decode == "forced":
         return write_forced
-    return stepwise_writer(vocabulary, max_length, (beam or BeamConfig()) if decode == "beam"
-                           else None)  # fmt: skip
+    return stepwise_writer(vocabulary, max_length, (beam or BeamConfig()) if decode == "beam" else None)
 
 
-def stepwise_writer(
-    vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None
-) -> Write:
+def stepwise_writer(vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Write:
     """Return a writer that goes word by word from <sos> to <eos>.
 
     It takes the likeliest word at every step, or searches a beam.
@@ -136,9 +129,15 @@ def stepwise_writer(
         source_time, _ = split.times(rows)
         chosen = rows.expand(model.members, -1)
         ids = translate(
-            model, split.source[chosen, :source_time], split.source_lengths[chosen], max_length,
-            beam, sos=sos, eos=eos, fill=fill,
-        )  # fmt: skip
+            model,
+            split.source[chosen, :source_time],
+            split.source_lengths[chosen],
+            max_length,
+            beam,
+            sos=sos,
+            eos=eos,
+            fill=fill,
+        )
         return ids.masked_fill(ids == fill, IGNORED)
 
     return write
@@ -212,8 +211,7 @@ class Translations:
     def exact(self) -> list[bool]:
         """Whether each equals one of its references, word for word."""
         return [
-            hypothesis in references
-            for hypothesis, references in zip(self.hypotheses, self.references, strict=True)
+            hypothesis in references for hypothesis, references in zip(self.hypotheses, self.references, strict=True)
         ]
 
     def part(self, chosen: Sequence[int]) -> Translations:
@@ -241,10 +239,7 @@ class Translations:
 
     def _reference_streams(self) -> list[list[str | None]]:
         most = max(len(references) for references in self.references)
-        return [
-            [references[i] if i < len(references) else None for references in self.references]
-            for i in range(most)
-        ]
+        return [[references[i] if i < len(references) else None for references in self.references] for i in range(most)]
 
 
 def _scorers() -> tuple[Any, Any]:
@@ -263,9 +258,7 @@ def distinct_sources(split: Split, limit: int | None) -> list[int]:
     return list(first.values())[:limit]
 
 
-def collect(
-    data: PreparedData, split: Split, rows: Sequence[int], written: dict[int, list[int]]
-) -> Translations:
+def collect(data: PreparedData, split: Split, rows: Sequence[int], written: dict[int, list[int]]) -> Translations:
     """Join ids with texts."""
     return Translations(
         tuple(split.source_text[row] for row in rows),

@@ -17,17 +17,11 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.errors import UndefinedError
-from headtohead.experiment.schema import HEAD_METRICS, RunConfig
-from headtohead.families.entry import ROLES
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
-from headtohead.training.evaluate import (
-    Write,
-    collect,
-    distinct_sources,
-    teacher_forced,
-    translate_rows,
-)
+from headtohead.schema.config import HEAD_METRICS, RunConfig
+from headtohead.schema.roles import ROLES
+from headtohead.training.evaluate import Write, collect, distinct_sources, teacher_forced, translate_rows
 from headtohead.training.tensors import SplitTensors, pads_of
 
 TOGETHER = 16
@@ -50,9 +44,12 @@ class HeadEffect:
     def to_json(self) -> dict[str, Any]:
         """Return the effect as data, under the names that metrics have."""
         return {
-            "role": self.role, "layer": self.layer, "head": self.head,
-            "without-one": dict(self.without_one), "only-one": dict(self.only_one),
-        }  # fmt: skip
+            "role": self.role,
+            "layer": self.layer,
+            "head": self.head,
+            "without-one": dict(self.without_one),
+            "only-one": dict(self.only_one),
+        }
 
 
 @dataclass(frozen=True)
@@ -76,9 +73,7 @@ class HeadEffects:
                 for layer in sorted({one.layer for one in heads})
             ]
             for name in self.whole if heads else ():
-                found[f"heads/{role}/without-one/{name}"] = _mean(
-                    [one.without_one[name] for one in heads]
-                )
+                found[f"heads/{role}/without-one/{name}"] = _mean([one.without_one[name] for one in heads])
                 found[f"heads/{role}/only-one/{name}"] = _mean([one.only_one[name] for one in best])
         assert set(found) <= set(HEAD_METRICS)
         return found
@@ -152,9 +147,7 @@ class _Scorer:
         self.config, self.data, self.write = config, data, write
         self.split = data.splits["test"]
         pads = pads_of(data.source_vocabulary, data.target_vocabulary)
-        self.tensors = SplitTensors.of(
-            self.split, torch.device("cpu"), predicts=config.train.target, pads=pads
-        )
+        self.tensors = SplitTensors.of(self.split, torch.device("cpu"), predicts=config.train.target, pads=pads)
         self.rows = distinct_sources(self.split, config.evaluate.test_limit)
 
     def scores(self, stack: Transformer) -> list[dict[str, float]]:

@@ -18,10 +18,10 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import RunConfig
 from headtohead.model.counting import LARGE_VOCABULARY
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.backends import (
     Cut,
@@ -36,13 +36,7 @@ from headtohead.training.backends import (
     rounded,
 )
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
-from headtohead.training.optimise import (
-    StackOptimizer,
-    alike,
-    clip_gradients,
-    freeze,
-    trained,
-)
+from headtohead.training.optimise import StackOptimizer, alike, clip_gradients, freeze, trained
 from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
 
 if TYPE_CHECKING:
@@ -132,16 +126,12 @@ class StackTraining:
         self.saving = saving
         self.micro_batch = micro_batch
         dtype = torch.float64 if self.train.precision == "float64" else torch.float32
-        self.model = Transformer(
-            config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs
-        ).to(device, dtype)
+        self.model = Transformer(config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs).to(
+            device, dtype
+        )
         freeze(self.model, self.train.parts)
         self.parameters = trained(self.model)
-        owners = [
-            self.model.members_of(name)
-            for name, one in self.model.named_parameters()
-            if one.requires_grad
-        ]
+        owners = [self.model.members_of(name) for name, one in self.model.named_parameters() if one.requires_grad]
         shared = all(len(own) == len(seeds) for own in owners)
         self.owners = None if shared else owners
         norms = [math.inf if one.clip_norm is None else one.clip_norm for one in trains]
@@ -350,9 +340,7 @@ class StackTraining:
     def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
         enabled = self.train.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext():
-            hidden = self.model.hidden(
-                batch.source, batch.source_lengths, batch.reads, batch.target_lengths
-            )
+            hidden = self.model.hidden(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
             writes = batch.writes
             if self.target_words >= LARGE_VOCABULARY:
                 hidden, writes = live_positions(hidden, writes, live)
@@ -367,10 +355,12 @@ class StackTraining:
         """Return the losses that are trained on, smoothed as each member asks."""
         if len(self.smoothed) == 1:
             return token_losses(logits, writes, self.smoothed[0][1])
-        return torch.cat([
-            token_losses(logits[one.start : one.stop], writes[one.start : one.stop], smoothing)
-            for one, smoothing in self.smoothed
-        ])  # fmt: skip
+        return torch.cat(
+            [
+                token_losses(logits[one.start : one.stop], writes[one.start : one.stop], smoothing)
+                for one, smoothing in self.smoothed
+            ]
+        )
 
     # -- evaluations -----------------------------------------------------------------------------
 
@@ -381,9 +371,7 @@ class StackTraining:
         progress.train_seconds += time.perf_counter() - started
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split = self.splits["valid"]
-        forced = teacher_forced(
-            self.model, split, split.padded_batches(self.config.evaluate.batch_size)
-        )
+        forced = teacher_forced(self.model, split, split.padded_batches(self.config.evaluate.batch_size))
         for index in self.live:
             self._evaluate_member(index, train_losses[index] if progress.step else None, forced)
         self.loss_sums.zero_()
@@ -484,17 +472,14 @@ class StackTraining:
             places = [found[member.key] for member in self.progress.members]
         except KeyError as error:
             raise HeadToHeadError(
-                f"checkpoint '{self.resume_path}' is of other runs; delete it and run the same "
-                "command again"
+                f"checkpoint '{self.resume_path}' is of other runs; delete it and run the same command again"
             ) from error
         rows: dict[tuple[str, int], Tensor] = {}
         for name, value in tensors.items():
             if not name.startswith("best/"):
                 plain, members = owners.get(name, (name, range(len(saved))))
                 rows |= {(plain, one): row for one, row in zip(members, value, strict=True)}
-        kinds = dict.fromkeys(
-            name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/")
-        )
+        kinds = dict.fromkeys(name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/"))
 
         def stacked(name: str) -> Tensor:
             plain, members = self._owner(name)
@@ -503,17 +488,14 @@ class StackTraining:
         def moments(name: str) -> dict[str, Tensor]:
             plain, members = self._owner(f"optimizer/{name}")
             first = places[members[0]]  # a parameter without gradients has none
-            return {kind: stacked(f"optimizer/{name}/{kind}") for kind in kinds
-                    if (f"{plain}/{kind}", first) in rows}  # fmt: skip
+            return {kind: stacked(f"optimizer/{name}/{kind}") for kind in kinds if (f"{plain}/{kind}", first) in rows}
 
         retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
         self.progress = Progress(**state, members=[saved[place] for place in places])
         for index, reason in retired.items():
             self.progress.members[index].ended = reason
         self.clear_gradients()
-        self.model.load_state_dict({
-            name: stacked(f"model/{name}") for name in self.model.state_dict()
-        })  # fmt: skip
+        self.model.load_state_dict({name: stacked(f"model/{name}") for name in self.model.state_dict()})
         self.optimizer.load(moments)
         self.best_weights = {
             index: {name: value.to(self.device) for name, value in weights.items()}
@@ -554,27 +536,21 @@ def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
     """Return the planned steps by rows of a member, source and target time, as in one epoch."""
     epoch = Counter(
-        (rows.shape[1], source_time, target_time)
-        for rows, source_time, target_time in plan.batches([0], 0)
+        (rows.shape[1], source_time, target_time) for rows, source_time, target_time in plan.batches([0], 0)
     )
-    return Counter({
-        shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()
-    })  # fmt: skip
+    return Counter({shape: round(count * steps / plan.steps_per_epoch) for shape, count in epoch.items()})
 
 
-def split_tensors(
-    config: RunConfig, data: PreparedData, device: torch.device
-) -> dict[str, SplitTensors]:
+def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -> dict[str, SplitTensors]:
     """Return the parts as tensors; training sentences as long as their batches want them."""
     fixed = padded_length(config, data.record["longest"]) or 0
     pads = pads_of(data.source_vocabulary, data.target_vocabulary)
     return {
         name: SplitTensors.of(
-            split, device, predicts=config.train.target, pads=pads,
-            width=fixed if name == "train" else 0,
+            split, device, predicts=config.train.target, pads=pads, width=fixed if name == "train" else 0
         )
         for name, split in data.splits.items()
-    }  # fmt: skip
+    }
 
 
 def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str, int]) -> Batches:
@@ -611,8 +587,4 @@ def wait(device: torch.device) -> None:
 
 
 def _under(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -13,16 +13,16 @@ import torch
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from headtohead.analysis.attention_maps import head_statistics
+from headtohead import files
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import STEPWISE
-from headtohead.families.attention import Attention
-from headtohead.families.entry import ROLES
 from headtohead.model.beam import translate
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.transformer import Transformer
-from headtohead.runs import files
+from headtohead.plugins.attention import Attention
+from headtohead.schema.config import STEPWISE
+from headtohead.schema.roles import ROLES
+from headtohead.storage.attention_maps import head_statistics
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class ProbeMaps:
         shapes = ", ".join(f"{role} {list(maps.shape)}" for role, maps in self.weights.items())
         return f"ProbeMaps({self.record['source']!r}: {shapes})"
 
-    def _repr_html_(self) -> str:
-        from headtohead.display.maps import maps_html
-
-        return maps_html(self.record, self.weights)
-
 
 @torch.no_grad()
 def probe_maps(
-    model: Transformer, member: int, data: PreparedData, source: str, target: str | None,
-    max_length: int, target_from: str = "reference",
-) -> ProbeMaps:  # fmt: skip
+    model: Transformer,
+    member: int,
+    data: PreparedData,
+    source: str,
+    target: str | None,
+    max_length: int,
+    target_from: str = "reference",
+) -> ProbeMaps:
     """Record every head's weights for one sentence.
 
     Args:
@@ -104,9 +104,8 @@ def probe_maps(
 
 
 def own_translation(
-    model: Transformer, member: int, data: PreparedData, source: Tensor, lengths: Tensor,
-    max_length: int,
-) -> list[int]:  # fmt: skip
+    model: Transformer, member: int, data: PreparedData, source: Tensor, lengths: Tensor, max_length: int
+) -> list[int]:
     """Return what the decoder reads when the run translates: the words so far, or zeros.
 
     Args:
@@ -126,8 +125,7 @@ def own_translation(
     evaluate = model.config.evaluate
     if evaluate.decode not in STEPWISE or sos is None or eos is None:
         raise HeadToHeadError(
-            "the run makes no translation of its own to read (evaluate.decode: "
-            f"{evaluate.decode}); give a target"
+            f"the run makes no translation of its own to read (evaluate.decode: {evaluate.decode}); give a target"
         )
     fill = eos if pad is None else pad
     ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
@@ -166,9 +164,7 @@ def _styles(model: Transformer) -> dict[str, Attention]:
     encoder, decoder = model.encoder[0], model.decoder[0]
     assert isinstance(encoder, EncoderLayer)
     assert isinstance(decoder, DecoderLayer)
-    parts = {
-        "encoder": encoder.attention, "decoder": decoder.attention, "cross": decoder.cross,
-    }  # fmt: skip
+    parts = {"encoder": encoder.attention, "decoder": decoder.attention, "cross": decoder.cross}
     return {role: part.style for role, part in parts.items()}
 
 

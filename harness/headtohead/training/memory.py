@@ -15,9 +15,7 @@ M_MMAP_THRESHOLD = -3
 LARGEST = 2**30
 """Blocks up to this many bytes are taken from the heap."""
 
-OUT_OF_MEMORY = re.compile(
-    r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE
-)
+OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE)
 """Messages of errors that torch raises as plain RuntimeError: CUDA's, its libraries', the CPU's."""
 
 

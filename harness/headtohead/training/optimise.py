@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
-from headtohead.experiment.schema import ModelPart, TrainConfig
 from headtohead.model.members import PerMember, as_index
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import ModelPart, TrainConfig
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
@@ -48,13 +48,7 @@ class StackOptimizer:
         capturable: Whether steps are captured in CUDA graphs.
     """
 
-    def __init__(
-        self,
-        trains: Sequence[TrainConfig],
-        model: Transformer,
-        steps: int,
-        capturable: bool = False,
-    ) -> None:
+    def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:
         self.trains, self.steps = trains, steps
         ranges = alike(trains, _rates)
         parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
@@ -82,18 +76,13 @@ class StackOptimizer:
                     own.append(view)
             if own:
                 groups.append({"params": own, "weight_decay": first.weight_decay, "train": first})
-        kinds: dict[str, type[torch.optim.Adam]] = {
-            "adam": torch.optim.Adam,
-            "adamw": torch.optim.AdamW,
-        }
+        kinds: dict[str, type[torch.optim.Adam]] = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
         device = next(iter(parameters.values())).device
         on_gpu = device.type == "cuda"
         for group in groups:
             # A tensor, so that a recorded step reads what is written there, of the type that
             # torch's fused update wants.
-            group["lr"] = torch.zeros(
-                (), device=device, dtype=torch.float32 if on_gpu else torch.float64
-            )
+            group["lr"] = torch.zeros((), device=device, dtype=torch.float32 if on_gpu else torch.float64)
         first = trains[0]
         self.optimizer = kinds[first.optimizer](
             groups, betas=first.betas, eps=first.eps, fused=True, capturable=capturable
@@ -154,7 +143,7 @@ class StackOptimizer:
 def alike(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
     """Return the members that stand side by side and are the same in ``key``.
 
-    >>> from headtohead.experiment.schema import TrainConfig
+    >>> from headtohead.schema.config import TrainConfig
     >>> alike([TrainConfig(lr=one) for one in (0.1, 0.1, 0.2)], lambda train: train.lr)
     [range(0, 2), range(2, 3)]
     """
@@ -214,9 +203,7 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
-def gradient_norms(
-    gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None
-) -> Tensor:
+def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None) -> Tensor:
     """Return each member's norm over gradients, as ``[member]``.
 
     Args:
@@ -237,9 +224,7 @@ def gradient_norms(
 
 
 def clip_gradients(
-    parameters: Sequence[nn.Parameter],
-    largest: float | PerMember,
-    owners: Sequence[Sequence[int]] | None = None,
+    parameters: Sequence[nn.Parameter], largest: float | PerMember, owners: Sequence[Sequence[int]] | None = None
 ) -> Tensor:
     """Scale each member's gradient down to norm ``largest``, and return the norms before.
 
@@ -260,9 +245,11 @@ def clip_gradients(
         torch._foreach_mul_(gradients, factors[0])
         return norms
     for number, gradient in enumerate(gradients):
-        mine = factors if len(gradient) == len(factors) or owners is None else (
-            factors.index_select(0, as_index(tuple(owners[number]), factors.device))
-        )  # fmt: skip
+        mine = (
+            factors
+            if len(gradient) == len(factors) or owners is None
+            else (factors.index_select(0, as_index(tuple(owners[number]), factors.device)))
+        )
         gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 

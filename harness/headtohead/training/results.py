@@ -12,7 +12,7 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
-from headtohead.experiment.schema import STEPWISE, EvaluateConfig
+from headtohead.schema.config import STEPWISE, EvaluateConfig
 from headtohead.training.backends import Choice
 from headtohead.training.evaluate import (
     Forced,
@@ -61,9 +61,7 @@ class _Scored:
     written: list[dict[int, list[int]]] | None
 
 
-def score_test_split(
-    training: StackTraining, data: PreparedData, decoding_limit: int
-) -> Callable[[int], SplitResults]:
+def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], SplitResults]:
     """Score the test split for all members at once; return each member's part on demand.
 
     Args:
@@ -93,9 +91,7 @@ def score_test_split(
                 exact = collect(data, split, rows, alone.written[member]).exact
                 metrics["test/exact_match_alone"] = sum(exact) / len(rows)
         lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
-        buckets = bucket_scores(
-            lengths, rows, translations, together.forced, member, config.buckets
-        )
+        buckets = bucket_scores(lengths, rows, translations, together.forced, member, config.buckets)
         return SplitResults(metrics, buckets, signatures, translations, decoding)
 
     return results
@@ -129,9 +125,13 @@ def _alone(training: StackTraining, rows: Sequence[int], write: Write | None) ->
 
 
 def bucket_scores(
-    lengths: Sequence[int], rows: Sequence[int], translations: Translations | None,
-    forced: Forced, member: int, bounds: Sequence[int],
-) -> list[dict[str, Any]]:  # fmt: skip
+    lengths: Sequence[int],
+    rows: Sequence[int],
+    translations: Translations | None,
+    forced: Forced,
+    member: int,
+    bounds: Sequence[int],
+) -> list[dict[str, Any]]:
     """Score the test sentences by source length, in tokens without boundary tokens.
 
     Args:
@@ -197,19 +197,24 @@ def translations_table(translations: Translations | None) -> str:
     if translations is None:
         return lines[0] + "\n"
     for source, references, hypothesis, exact in zip(
-        translations.sources, translations.references, translations.hypotheses,
-        translations.exact, strict=True,
-    ):  # fmt: skip
+        translations.sources, translations.references, translations.hypotheses, translations.exact, strict=True
+    ):
         cells = [source, " ||| ".join(references), hypothesis, str(int(exact))]
         lines.append("\t".join(" ".join(cell.split()) for cell in cells))
     return "\n".join(lines) + "\n"
 
 
 def assemble(
-    test: SplitResults, last: Mapping[str, float], maps: Mapping[str, float],
-    costs: Mapping[str, float], padding: Padding, best_step: int | None, stopped_early: bool,
-    backend: Choice, notes: Sequence[str],
-) -> dict[str, Any]:  # fmt: skip
+    test: SplitResults,
+    last: Mapping[str, float],
+    maps: Mapping[str, float],
+    costs: Mapping[str, float],
+    padding: Padding,
+    best_step: int | None,
+    stopped_early: bool,
+    backend: Choice,
+    notes: Sequence[str],
+) -> dict[str, Any]:
     """Join everything into the content of results.json."""
     return {
         "metrics": dict(last) | test.metrics | dict(maps) | dict(costs),

@@ -10,7 +10,7 @@ from itertools import islice
 import torch
 
 from headtohead.data import PreparedData
-from headtohead.experiment.schema import RunConfig
+from headtohead.schema.config import RunConfig
 from headtohead.training.backends import Cut, not_tested
 from headtohead.training.loop import StackTraining, wait
 from headtohead.training.memory import is_out_of_memory
@@ -32,9 +32,13 @@ NO_GAIN = 1.03
 
 
 def time_sizes(
-    config: RunConfig, data: PreparedData, device: torch.device, most: int, seconds: float,
+    config: RunConfig,
+    data: PreparedData,
+    device: torch.device,
+    most: int,
+    seconds: float,
     unverified: Callable[[str], str] = not_tested,
-) -> dict[int, float]:  # fmt: skip
+) -> dict[int, float]:
     """Return the seconds of a step per member, by members: 1, 2, 4 and on, as far as they fit.
 
     Args:
@@ -48,9 +52,7 @@ def time_sizes(
     began, found, members, worse = time.monotonic(), dict[int, float](), 1, 0
     while members <= most:
         try:
-            step = step_seconds(
-                StackTraining(config, range(1, members + 1), data, device, unverified=unverified)
-            )
+            step = step_seconds(StackTraining(config, range(1, members + 1), data, device, unverified=unverified))
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

@@ -39,9 +39,12 @@ class Batch:
     def part(self, rows: slice) -> Batch:
         """Return some of the rows."""
         return Batch(
-            self.source[:, rows], self.source_lengths[:, rows], self.reads[:, rows],
-            self.writes[:, rows], self.target_lengths[:, rows],
-        )  # fmt: skip
+            self.source[:, rows],
+            self.source_lengths[:, rows],
+            self.reads[:, rows],
+            self.writes[:, rows],
+            self.target_lengths[:, rows],
+        )
 
 
 @dataclass(frozen=True)
@@ -84,9 +87,12 @@ class SplitTensors:
         writes, _ = _pad([ids[shift:] for ids in split.target], IGNORED, reads.shape[1])
         written = lengths - shift
         return cls(
-            source.to(device), source_lengths.to(device),
-            torch.stack([reads, writes], dim=1).to(device), written.to(device), written,
-        )  # fmt: skip
+            source.to(device),
+            source_lengths.to(device),
+            torch.stack([reads, writes], dim=1).to(device),
+            written.to(device),
+            written,
+        )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -119,11 +125,7 @@ class SplitTensors:
         lengths = self.source_lengths.cpu()
         if by_target:
             lengths = lengths * (int(self.target_lengths.max()) + 1) + self.target_lengths.cpu()
-        return [
-            part
-            for value in lengths.unique()
-            for part in torch.nonzero(lengths == value).flatten().split(size)
-        ]
+        return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]
 
     def live(self, rows: Tensor) -> int:
         """Return the most target tokens that a member has in rows ``[member, batch]``, at least 1.

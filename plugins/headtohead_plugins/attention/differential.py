@@ -42,9 +42,7 @@ class Differential(Attention):
             )
         width = model.d_model // model.heads
         scale = width**-0.5
-        return Geometry(
-            model.heads, model.heads, width, 2 * width, scale, mixed_heads=model.heads // 2
-        )
+        return Geometry(model.heads, model.heads, width, 2 * width, scale, mixed_heads=model.heads // 2)
 
     def build(self) -> None:
         """Draw the four vectors of λ, and make the gain."""

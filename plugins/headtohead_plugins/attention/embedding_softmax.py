@@ -13,15 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headtohead import (
-    Attention,
-    Geometry,
-    HeadToHeadError,
-    ModelConfig,
-    Options,
-    Setting,
-    hookimpl,
-)
+from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
 
 
 def masked_embeddings(x: Tensor, keep: Tensor | None) -> Tensor:
@@ -41,10 +33,18 @@ class EmbeddingSoftmax(Attention):
     bare: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
     # The second line under pre-norm, where the -1e9 stay in the stream and drown the source too.
-    breaks = frozenset({
-        "hears-target", "gradients", "causality",
-        "hears-source", "source-order", "source-mirror", "pad-content", "batch-of-one",
-    })  # fmt: skip
+    breaks = frozenset(
+        {
+            "hears-target",
+            "gradients",
+            "causality",
+            "hears-source",
+            "source-order",
+            "source-mirror",
+            "pad-content",
+            "batch-of-one",
+        }
+    )
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

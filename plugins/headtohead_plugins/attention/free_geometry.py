@@ -32,9 +32,7 @@ class FreeGeometry(Attention):
         assert isinstance(options, FreeGeometryOptions)
         kv_heads = options.kv_heads or model.heads
         if model.heads % kv_heads:
-            raise HeadToHeadError(
-                f"free-geometry needs kv_heads to divide heads, got {kv_heads} and {model.heads}"
-            )
+            raise HeadToHeadError(f"free-geometry needs kv_heads to divide heads, got {kv_heads} and {model.heads}")
         scale = options.key_width**-0.5
         return Geometry(model.heads, kv_heads, options.key_width, options.value_width, scale)
 

@@ -39,8 +39,7 @@ class Linear(Attention):
 
     map_note = "φ(q)·φ(k) over its sum, computed for the map alone: training makes no such matrix"
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("bias", "score", "values"),
-        "acts on the matrix of scores, which linear attention never makes",
+        ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never makes"
     ) | {"rotate": "turns queries and keys, and φ of what was turned is no longer relative"}
 
     @classmethod
@@ -52,9 +51,7 @@ class Linear(Attention):
         """Return a weight."""
         return "A = S / Σ_j S, S = φ(Q) φ(K)^T where seen, φ(x) = elu(x) + 1"
 
-    def scores(
-        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return φ(q)·φ(k)."""
         return feature(q) @ feature(k).transpose(-2, -1)
 
@@ -63,9 +60,7 @@ class Linear(Attention):
         kept = scores if keep is None else torch.where(keep, scores, 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=LEAST)
 
-    def shortcut(
-        self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows
-    ) -> Tensor:
+    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows) -> Tensor:
         """Return the same without the weights, where the mask allows."""
         q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
         if keep is not None and shows == "other":
@@ -81,9 +76,7 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     time = q.shape[-2]
     blocks = -(-time // BLOCK)
     size = -(-time // blocks)
-    q, k, v = (
-        pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v)
-    )
+    q, k, v = (pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v))
     own = k.transpose(-2, -1) @ v
     before = pad(own.cumsum(-3), (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
     read = (q @ k.transpose(-2, -1)).tril() @ v + q @ before

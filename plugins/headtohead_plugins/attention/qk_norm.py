@@ -26,9 +26,7 @@ class QkNormOptions(BaseOptions):
     norm: Literal["unit", "rms"] = Field(
         "unit", description="unit: length 1, no other scale; rms: root mean square 1, over √d_k"
     )
-    length: int = Field(
-        16, ge=3, description="L of the start log2(L² - L) under norm: unit; rms starts at 1"
-    )
+    length: int = Field(16, ge=3, description="L of the start log2(L² - L) under norm: unit; rms starts at 1")
 
 
 def unit(x: Tensor) -> Tensor:

@@ -53,9 +53,7 @@ class Random(Attention):
         """Return where scores come from."""
         return "S = R_h[i, j], i and j: places of query and key"
 
-    def scores(
-        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Look the pairs of places up."""
         table: Tensor = self.table
         seen = table[:, :, query_positions[0]][..., key_positions[0]]

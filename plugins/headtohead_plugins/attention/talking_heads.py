@@ -21,8 +21,7 @@ class TalkingHeadsOptions(BaseOptions):
     """Where the two matrices start."""
 
     start: Literal["identity", "random"] = Field(
-        "identity",
-        description="identity: as split heads; random: normal with variance 1/heads (the authors')",
+        "identity", description="identity: as split heads; random: normal with variance 1/heads (the authors')"
     )
 
 
@@ -42,9 +41,7 @@ class TalkingHeads(Attention):
         """Make both matrices."""
         heads = self.context.geometry.heads
         random = self.options.start == "random"
-        self.before, self.behind = (
-            self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2)
-        )
+        self.before, self.behind = (self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2))
         if not random:
             for matrix in (self.before, self.behind):
                 matrix.data.diagonal(dim1=1, dim2=2).fill_(1.0)
@@ -58,9 +55,7 @@ class TalkingHeads(Attention):
         """Return both mixtures."""
         return "L = (Q K^T / √d_k) P_l, A = softmax(L + B) P_w, across heads"
 
-    def scores(
-        self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor
-    ) -> Tensor:
+    def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         """Return scaled products, mixed."""
         return across(q @ k.transpose(-2, -1) * self.context.geometry.scale, self.before)
 

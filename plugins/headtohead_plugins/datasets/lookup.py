@@ -43,8 +43,7 @@ class Lookup(Dataset):
         most = options.longest * (2 if split == "length" else 1)
         if options.keys < most:
             raise HeadToHeadError(
-                f"lookup: a source of {most} pairs needs {most} keys, got {options.keys}; raise "
-                "keys or lower longest"
+                f"lookup: a source of {most} pairs needs {most} keys, got {options.keys}; raise keys or lower longest"
             )
         if options.queries > options.shortest:
             raise HeadToHeadError(
@@ -57,9 +56,7 @@ class Lookup(Dataset):
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
             draw=lambda random, length: _question(random, length, options),
             capacity=lambda length: (
-                math.comb(options.keys, length)
-                * options.values**length
-                * math.perm(length, options.queries)
+                math.comb(options.keys, length) * options.values**length * math.perm(length, options.queries)
             ),
             targets_join=False,
             unit="pairs of key and value",

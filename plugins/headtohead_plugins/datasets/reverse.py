@@ -29,9 +29,7 @@ class Reverse(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Draw sequences; the answer is read from behind."""
         assert isinstance(options, SymbolOptions)
-        return symbol_corpus(
-            "reverse", options, split, lambda symbols: symbols[::-1], citation=CITATION
-        )
+        return symbol_corpus("reverse", options, split, lambda symbols: symbols[::-1], citation=CITATION)
 
 
 @hookimpl

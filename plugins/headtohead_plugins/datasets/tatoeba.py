@@ -15,22 +15,41 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
+from headtohead import Corpus, Dataset, FilePath, HeadToHeadError, NotHashed, Pair, hookimpl
 from headtohead import Options as BaseOptions
 from headtohead.data import fetch, fetched_sha256, file_sha256, fingerprint_pairs, read_lines
-from headtohead.experiment.schema import FilePath, Runtime
 
 WEEKLY = "https://downloads.tatoeba.org/exports/per_language"
 PACKED = (".zip", ".tsv", ".txt", ".csv", ".xz", ".gz", ".bz2")
 NULL = "\\N"
 LANGUAGES = {
-    "ara": "Arabic", "ces": "Czech", "cmn": "Mandarin Chinese", "dan": "Danish", "deu": "German",
-    "ell": "Greek", "eng": "English", "epo": "Esperanto", "fin": "Finnish", "fra": "French",
-    "heb": "Hebrew", "hin": "Hindi", "hun": "Hungarian", "ita": "Italian", "jpn": "Japanese",
-    "kor": "Korean", "nld": "Dutch", "pol": "Polish", "por": "Portuguese", "ron": "Romanian",
-    "rus": "Russian", "spa": "Spanish", "swe": "Swedish", "tur": "Turkish", "ukr": "Ukrainian",
+    "ara": "Arabic",
+    "ces": "Czech",
+    "cmn": "Mandarin Chinese",
+    "dan": "Danish",
+    "deu": "German",
+    "ell": "Greek",
+    "eng": "English",
+    "epo": "Esperanto",
+    "fin": "Finnish",
+    "fra": "French",
+    "heb": "Hebrew",
+    "hin": "Hindi",
+    "hun": "Hungarian",
+    "ita": "Italian",
+    "jpn": "Japanese",
+    "kor": "Korean",
+    "nld": "Dutch",
+    "pol": "Polish",
+    "por": "Portuguese",
+    "ron": "Romanian",
+    "rus": "Russian",
+    "spa": "Spanish",
+    "swe": "Swedish",
+    "tur": "Turkish",
+    "ukr": "Ukrainian",
     "vie": "Vietnamese",
-}  # fmt: skip
+}
 
 
 class Options(BaseOptions):
@@ -45,10 +64,10 @@ class Options(BaseOptions):
         (), description="weekly per-language sentences, one file or several; needs links"
     )
     links: Annotated[str | None, FilePath()] = Field(None, description="weekly links of the pair")
-    url: Annotated[str | None, Runtime()] = Field(
+    url: Annotated[str | None, NotHashed()] = Field(
         None, description="a mirror of the weekly exports, or the address of one file of pairs"
     )
-    sha256: Annotated[str | dict[str, str] | None, Runtime()] = Field(
+    sha256: Annotated[str | dict[str, str] | None, NotHashed()] = Field(
         None, description="sum that the file must have; for several, by file name"
     )
 
@@ -83,9 +102,7 @@ class Tatoeba(Dataset):
         """Return a sum over the files' own sums, or None while one is not here yet."""
         assert isinstance(options, Options)
         sums = [
-            file_sha256(Path(place).expanduser())
-            if not _is_address(place)
-            else fetched_sha256(place, cache)
+            file_sha256(Path(place).expanduser()) if not _is_address(place) else fetched_sha256(place, cache)
             for place in _places(options)
         ]
         if None in sums:
@@ -168,24 +185,20 @@ def _read_pairs(path: Path, swap: bool) -> Iterator[tuple[str, str]]:
             yield ("", line.strip()) if swap else (line.strip(), "")
         else:
             raise HeadToHeadError(
-                f"file '{path}': line {number} has {len(fields)} columns, expected {columns} as "
-                "in the lines before"
+                f"file '{path}': line {number} has {len(fields)} columns, expected {columns} as in the lines before"
             )
 
 
 def _columns(path: Path, lines: Sequence[str]) -> int:
     """Return the number of columns, told from the first line that has a tab."""
     number, fields = next(
-        ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line),
-        (1, [""]),
+        ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line), (1, [""])
     )
     numeric = [field.isdigit() for field in fields]
     if len(fields) == 4 and numeric[0] and numeric[2]:
         return 4
     if numeric == [True, True] or (numeric[0] and len(fields) in (3, 6)):
-        raise HeadToHeadError(
-            f"file '{path}' is a weekly export; name it with sentences: or links:, not file:"
-        )
+        raise HeadToHeadError(f"file '{path}' is a weekly export; name it with sentences: or links:, not file:")
     if len(fields) in (2, 3):
         return len(fields)
     raise HeadToHeadError(
@@ -215,9 +228,7 @@ def _read_sentences(paths: Sequence[Path], pair: str) -> dict[str, dict[str, str
     return texts
 
 
-def _linked(
-    texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]
-) -> list[tuple[str, str]]:
+def _linked(texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]) -> list[tuple[str, str]]:
     """Return the pairs that the links name, each once, whichever way round it is written."""
     source, target = (texts[code] for code in pair.split("-"))
     found: dict[tuple[str, str], None] = {}
@@ -226,8 +237,7 @@ def _linked(
         fields = line.split("\t")
         if len(fields) != 2:
             raise HeadToHeadError(
-                f"file '{path}': line {number} has {len(fields)} columns, expected id and "
-                "translation id"
+                f"file '{path}': line {number} has {len(fields)} columns, expected id and translation id"
             )
         one, other = fields
         if one in source and other in target:

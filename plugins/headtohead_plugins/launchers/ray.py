@@ -25,17 +25,7 @@ from typing import Any
 
 from pydantic import Field
 
-from headtohead import (
-    Exit,
-    HeadToHeadError,
-    Job,
-    Launcher,
-    Message,
-    Options,
-    RemoteJob,
-    Sending,
-    hookimpl,
-)
+from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Sending, hookimpl
 
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
@@ -56,10 +46,11 @@ class RayOptions(Options):
         "alone; false: on all interfaces of this machine",
     )
     save_minutes: float = Field(
-        default=10.0, gt=0,
+        default=10.0,
+        gt=0,
         description="time between copies of a resume point from a node that does not see the runs "
         "folder; shorter than train.checkpoint_seconds changes nothing",
-    )  # fmt: skip
+    )
 
 
 class RayLauncher(Launcher):
@@ -77,9 +68,7 @@ class RayLauncher(Launcher):
         """Return how many GPUs the cluster's nodes have."""
         return int(sum(node.get("GPU", 0) for node in self._nodes()))
 
-    def share(
-        self, device: str, stacks: int, workers: int | None, threads: int | None
-    ) -> tuple[int, int]:
+    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
         """Divide the cluster; a stack has at most the cores of one node.
 
         Raises:
@@ -87,9 +76,7 @@ class RayLauncher(Launcher):
         """
         gpus, most = (self.gpus() if device == "cuda" else 0), self._most_cores()
         if threads and threads > most:
-            raise HeadToHeadError(
-                f"no node of the cluster has {threads} cores; type --threads {most} or fewer"
-            )
+            raise HeadToHeadError(f"no node of the cluster has {threads} cores; type --threads {most} or fewer")
         cores = int(sum(node.get("CPU", 0) for node in self._nodes()))
         workers, threads = self.divide(cores, gpus, stacks, workers, threads)
         return workers, min(threads, most)
@@ -134,9 +121,7 @@ class RayLauncher(Launcher):
     def _most_cores(self) -> int:
         most = int(max(node.get("CPU", 0) for node in self._nodes()))
         if not most:
-            raise HeadToHeadError(
-                "no node of the cluster offers cores; add one with ray start --address HOST:PORT"
-            )
+            raise HeadToHeadError("no node of the cluster offers cores; add one with ray start --address HOST:PORT")
         return most
 
     def _needs(self, job: Job, workers: int) -> dict[str, float]:
@@ -159,9 +144,7 @@ class RayLauncher(Launcher):
             try:
                 import ray
             except ModuleNotFoundError as error:
-                raise HeadToHeadError(
-                    "launcher 'ray' needs Ray; type pip install 'headtohead[ray]'"
-                ) from error
+                raise HeadToHeadError("launcher 'ray' needs Ray; type pip install 'headtohead[ray]'") from error
             if not ray.is_initialized():
                 _join(ray, address, self.options.loopback)
             self._ray = ray
@@ -171,15 +154,11 @@ class RayLauncher(Launcher):
 class _Task:
     """One stack on the cluster: a stream of messages, begun anew where the folder is not seen."""
 
-    def __init__(
-        self, ray: Any, sending: Sending, needs: dict[str, float], data: dict[str, Any]
-    ) -> None:
+    def __init__(self, ray: Any, sending: Sending, needs: dict[str, float], data: dict[str, Any]) -> None:
         self.ray, self.sending, self.data = ray, sending, data
         # Ray's own retries would begin without the resume point. A copy says no more than is taken
         # in: what a slow disk cannot keep up with must not pile up.
-        self.task = ray.remote(**needs, max_retries=0, _generator_backpressure_num_objects=1)(
-            _train
-        )
+        self.task = ray.remote(**needs, max_retries=0, _generator_backpressure_num_objects=1)(_train)
         self.stream = self.task.remote(sending.remote, None)
 
     def hear(self) -> Exit | None:
@@ -269,9 +248,13 @@ def _requires_token(address: str) -> bool:
     environment = os.environ | {"RAY_AUTH_MODE": "disabled"}
     try:
         asked = subprocess.run(
-            [sys.executable, "-c", code, address], env=environment, text=True, check=False,
-            capture_output=True, timeout=3 * ANSWER_SECONDS,
-        )  # fmt: skip
+            [sys.executable, "-c", code, address],
+            env=environment,
+            text=True,
+            check=False,
+            capture_output=True,
+            timeout=3 * ANSWER_SECONDS,
+        )
     except subprocess.TimeoutExpired:
         return False
     return "AuthenticationError" in asked.stderr
@@ -287,14 +270,17 @@ def _join(ray: Any, address: str, loopback: bool) -> None:
         )
     try:
         ray.init(
-            address=address, log_to_driver=False, logging_level=logging.ERROR,
+            address=address,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
             **({"include_dashboard": False} if local else {}),
-        )  # fmt: skip
+        )
     except ConnectionError as error:
         raise _no_cluster(
-            "this machine is no node of a running Ray cluster" if address == "auto"
+            "this machine is no node of a running Ray cluster"
+            if address == "auto"
             else f"no Ray cluster answers at '{address}'"
-        ) from error  # fmt: skip
+        ) from error
     except (RuntimeError, ValueError) as error:  # another version of Ray or Python, for one
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"cannot join the Ray cluster at '{address}': {reason}") from error
@@ -320,9 +306,7 @@ def _refuse_silent(address: str) -> None:
 
 
 def _no_cluster(where: str) -> HeadToHeadError:
-    return HeadToHeadError(
-        f"{where}; start one with ray start --head, or name one with --address HOST:PORT"
-    )
+    return HeadToHeadError(f"{where}; start one with ray start --head, or name one with --address HOST:PORT")
 
 
 @hookimpl

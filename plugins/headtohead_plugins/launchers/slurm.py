@@ -19,17 +19,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from headtohead import (
-    Exit,
-    HeadToHeadError,
-    Job,
-    Launcher,
-    Message,
-    Options,
-    RemoteJob,
-    Sending,
-    hookimpl,
-)
+from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Sending, hookimpl
 
 POLL_SECONDS = 0.5
 ASK_SECONDS = 10.0
@@ -56,12 +46,8 @@ class SlurmOptions(Options):
     cpus: int = Field(default=1, ge=1, description="cores of a job, one CPU thread each")
     gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job: 1 trains on the GPU")
     memory_gb: float | None = Field(default=None, gt=0, description="memory of a job, in GB")
-    setup: list[str] = Field(
-        default_factory=list, description="shell lines before the job, such as module load cuda"
-    )
-    extra: dict[str, str] = Field(
-        default_factory=dict, description="any further option of sbatch, by its long name"
-    )
+    setup: list[str] = Field(default_factory=list, description="shell lines before the job, such as module load cuda")
+    extra: dict[str, str] = Field(default_factory=dict, description="any further option of sbatch, by its long name")
 
 
 class SlurmLauncher(Launcher):
@@ -73,9 +59,7 @@ class SlurmLauncher(Launcher):
         """Return 1 if each job has a GPU."""
         return self._options.gpus
 
-    def share(
-        self, device: str, stacks: int, workers: int | None, threads: int | None
-    ) -> tuple[int, int]:
+    def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
         """Submit all at once, for Slurm to queue; submitit's own processes share this machine."""
         if self._options.executor == "local":
             return super().share(device, stacks, workers, threads)
@@ -153,8 +137,11 @@ class SlurmLauncher(Launcher):
                 "launcher 'slurm' finds no srun here; start h2h where Slurm's commands are, or "
                 "type --launcher-option executor=local"
             ) from error
-        more = {name: value for name in ("partition", "account", "qos", "constraint")
-                if (value := getattr(asked, name)) is not None}  # fmt: skip
+        more = {
+            name: value
+            for name in ("partition", "account", "qos", "constraint")
+            if (value := getattr(asked, name)) is not None
+        }
         executor.update_parameters(
             name="h2h",
             timeout_min=asked.minutes,
@@ -226,9 +213,7 @@ class _Submitted:
             return self.sending.ended(message.code)
         if message.kind == "refused":
             raise HeadToHeadError(f"node {message.text}")
-        raise HeadToHeadError(
-            f"a node does not see '{self.sending.job.stack}'; name a shared folder with --runs"
-        )
+        raise HeadToHeadError(f"a node does not see '{self.sending.job.stack}'; name a shared folder with --runs")
 
     def _gone(self, queue: _Queue) -> bool:
         """Whether two looks in a row have not found the job: a result may take time to be seen."""
@@ -271,9 +256,7 @@ def _submitit() -> Any:
     try:
         import submitit
     except ModuleNotFoundError as error:
-        raise HeadToHeadError(
-            "launcher 'slurm' needs submitit; type pip install 'headtohead[slurm]'"
-        ) from error
+        raise HeadToHeadError("launcher 'slurm' needs submitit; type pip install 'headtohead[slurm]'") from error
     return submitit
 
 

@@ -18,9 +18,7 @@ class Causal(Masking):
     bare: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
     promises = frozenset({"hides-future", "shows-the-rest"})
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j <= i``, ``[1, query, key]``."""
         return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
 

@@ -14,9 +14,7 @@ class NoMask(Masking):
 
     promises = frozenset({"shows-the-rest"})
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> None:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> None:
         """Return None: nothing is masked."""
 
     def shows(self, role: str, query: int, key: int, length: int) -> bool:

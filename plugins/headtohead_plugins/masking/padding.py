@@ -14,9 +14,7 @@ class Padding(Masking):
 
     promises = frozenset({"hides-padding", "shows-the-rest"})
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j < length``, ``[batch, query, key]``."""
         live = key_positions[None, None, :] < lengths[:, None, None]
         return live.expand(-1, query_positions.shape[0], -1)

@@ -18,9 +18,7 @@ class PaddingCausal(Masking):
     bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
     promises = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j <= i and j < length``, ``[batch, query, key]``."""
         causal = key_positions[None, :] <= query_positions[:, None]
         live = key_positions[None, None, :] < lengths[:, None, None]

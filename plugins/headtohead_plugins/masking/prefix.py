@@ -37,9 +37,7 @@ class Prefix(Masking):
             return frozenset({"hides-padding"})
         return frozenset({"hides-padding", "hides-future", "shows-the-rest"})
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
         before = key_positions[None, :] <= query_positions[:, None]
         seen = before | (key_positions < self.options.length)

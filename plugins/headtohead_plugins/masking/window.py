@@ -20,9 +20,7 @@ from headtohead import Options as BaseOptions
 class WindowOptions(BaseOptions):
     """How far a query sees."""
 
-    width: int = Field(
-        8, ge=1, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder"
-    )
+    width: int = Field(8, ge=1, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder")
 
 
 class Window(Masking):
@@ -42,14 +40,9 @@ class Window(Masking):
         """Refuse cross-attention, whose queries and keys are places of two sentences."""
         if setting.role != "cross":
             return None
-        return (
-            "window measures distances within one sentence, and cross-attention has two; set "
-            "masking.cross: padding"
-        )
+        return "window measures distances within one sentence, and cross-attention has two; set masking.cross: padding"
 
-    def keep(
-        self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor
-    ) -> Tensor:
+    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return what is near and no padding, ``[batch, query, key]``."""
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]

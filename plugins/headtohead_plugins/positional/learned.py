@@ -15,9 +15,7 @@ from headtohead import Positional, hookimpl
 class LearnedOptions(BaseOptions):
     """Size and start of the table."""
 
-    max_length: int = Field(
-        128, ge=1, description="positions in the table, boundary tokens counted"
-    )
+    max_length: int = Field(128, ge=1, description="positions in the table, boundary tokens counted")
     std: float = Field(0.02, gt=0, description="standard deviation of the initial table")
 
 

@@ -89,9 +89,7 @@ class Randomised(Positional):
         """Return queries or keys, turned if the encoding turns them."""
         return self.inner.rotate(x, self._told(positions), role)
 
-    def bias(
-        self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
-    ) -> Tensor | None:
+    def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         """Return what the encoding adds to scores, if it does."""
         told = self._told(query_positions), self._told(key_positions)
         return self.inner.bias(*told, role, layer)

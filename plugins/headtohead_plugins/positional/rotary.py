@@ -18,9 +18,7 @@ class RotaryOptions(BaseOptions):
     theta: float = Field(10000.0, gt=0, description="base of the geometric wavelengths")
 
 
-def angles(
-    positions: Tensor, width: int, theta: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, ``[batch or 1, 1, time, width / 2]``, computed in float64."""
     even = torch.arange(0, width, 2, dtype=torch.float64, device=positions.device)
     turns = positions.double()[:, None, :, None] * theta ** (-even / width)
@@ -57,9 +55,7 @@ class Rotary(Positional):
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """Turn queries or keys by their positions."""
-        return rotate_pairs(
-            x, *self.remember(angles, positions, x.shape[-1], self.options.theta, x.dtype)
-        )
+        return rotate_pairs(x, *self.remember(angles, positions, x.shape[-1], self.options.theta, x.dtype))
 
 
 @hookimpl

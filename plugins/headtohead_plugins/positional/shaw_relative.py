@@ -63,9 +63,7 @@ class ShawRelative(Positional):
         shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
         return f"{shown}, c = clip(j − i, ±{self.options.clip})"
 
-    def score(
-        self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
-    ) -> Tensor | None:
+    def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
         """Return scaled products of queries with the vectors on keys."""
         if self.on_keys is None:
             return None

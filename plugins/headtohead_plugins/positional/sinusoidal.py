@@ -7,7 +7,7 @@ has it by mistake; its encoder then is a bag of words.
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -15,7 +15,6 @@ from torch import Tensor
 
 from headtohead import Options as BaseOptions
 from headtohead import Positional, hookimpl
-from headtohead.experiment.schema import Neutral
 
 Arithmetic = Literal["exact", "single", "single-log"]
 
@@ -23,19 +22,16 @@ Arithmetic = Literal["exact", "single", "single-log"]
 class SinusoidalOptions(BaseOptions):
     """How the table is computed."""
 
-    arithmetic: Annotated[Arithmetic, Neutral("exact")] = Field(
+    arithmetic: Arithmetic = Field(
         "exact",
         description="exact: in double precision; single: angles in single precision, as notebooks "
         "1 to 3 compute them, off by 1e-5 at position 128; single-log: log 10000 too, as notebook "
         "4 does",
     )
-    index: Annotated[Literal["time", "row"], Neutral("time")] = Field(
-        "time",
-        description="what p counts: places in the sentence, or rows of the batch, as in notebook 3",
+    index: Literal["time", "row"] = Field(
+        "time", description="what p counts: places in the sentence, or rows of the batch, as in notebook 3"
     )
-    max_len: Annotated[int, Neutral(128)] = Field(
-        128, ge=1, description="with index row: rows in the table; a larger batch is refused"
-    )
+    max_len: int = Field(128, ge=1, description="with index row: rows in the table; a larger batch is refused")
 
 
 def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -> Tensor:

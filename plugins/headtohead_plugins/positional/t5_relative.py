@@ -21,9 +21,7 @@ class T5Options(BaseOptions):
     """How distances are sorted into buckets."""
 
     buckets: int = Field(32, ge=4, multiple_of=4, description="numbers trained for each head")
-    max_distance: int = Field(
-        128, ge=2, description="distance in tokens from which on all share the last bucket"
-    )
+    max_distance: int = Field(128, ge=2, description="distance in tokens from which on all share the last bucket")
 
 
 def first_distances(buckets: int, max_distance: int) -> list[int]:
@@ -42,9 +40,7 @@ def first_distances(buckets: int, max_distance: int) -> list[int]:
     return found
 
 
-def find_buckets(
-    query_positions: Tensor, key_positions: Tensor, buckets: int, max_distance: int, both: bool
-) -> Tensor:
+def find_buckets(query_positions: Tensor, key_positions: Tensor, buckets: int, max_distance: int, both: bool) -> Tensor:
     """Return the bucket of each pair, ``[batch or 1, query, key]``, for one or both directions."""
     apart = key_positions[:, None, :] - query_positions[:, :, None]
     distance = apart.abs() if both else (-apart).clamp(min=0)

@@ -24,11 +24,7 @@ AROUND = (
     *Tensors.attention(f"{DECODER}.self_attention", "decoder.{layer}.attention", PROJECTIONS),
     *Tensors.attention(f"{DECODER}.cross_attention", "decoder.{layer}.cross", PROJECTIONS),
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", *MAPS),
-    *Tensors.norms(
-        DECODER,
-        "decoder.{layer}",
-        {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"},
-    ),
+    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
     Tensors("final_layer", "words", "linear", "target_words d_model"),
 )
 
@@ -80,24 +76,13 @@ class ArchitectureEnDe(Recipe):
     checkpoints = (
         Checkpoint(
             "sinusoidal positions",
-            (
-                *AROUND,
-                Tensors("positional_encoding.pe", "positions", "fixed", "1 positions d_model"),
-            ),
+            (*AROUND, Tensors("positional_encoding.pe", "positions", "fixed", "1 positions d_model")),
             tables=TABLES,
         ),
         # One table serves both sides; each of ours gets a copy.
         Checkpoint(
             "learned positions",
-            (
-                *AROUND,
-                Tensors(
-                    "positional_encoding.positional_embedding",
-                    "positions",
-                    "table",
-                    "positions d_model",
-                ),
-            ),
+            (*AROUND, Tensors("positional_encoding.positional_embedding", "positions", "table", "positions d_model")),
             {"positional": {"name": "learned", "std": 1.0}},
             {"positional.max_length": "positions"},
         ),

@@ -24,11 +24,7 @@ class ByHandEnFr(Recipe):
             "target_boundaries": "sos-eos",
         },
         "positional": "sinusoidal",
-        "attention": {
-            "encoder": "split-heads",
-            "decoder": "embedding-softmax",
-            "cross": "split-heads",
-        },
+        "attention": {"encoder": "split-heads", "decoder": "embedding-softmax", "cross": "split-heads"},
         "masking": {"encoder": "none", "decoder": "causal", "cross": "none"},
         "model": {
             "d_model": 6,

@@ -26,18 +26,12 @@ AROUND = (
     *Tensors.feed_forward(f"{ENCODER}.feed_forward", "encoder.{layer}.feed_forward", "fc1", "fc2"),
     *Tensors.norms(ENCODER, "encoder.{layer}", {"attention": "norm1", "feed_forward": "norm2"}),
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", "fc1", "fc2"),
-    *Tensors.norms(
-        DECODER,
-        "decoder.{layer}",
-        {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"},
-    ),
+    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
     Tensors("fc", "words", "linear", "target_words d_model"),
 )
 
 SPLIT = tuple(
-    one
-    for theirs, ours in PLACES
-    for one in Tensors.attention(theirs, ours, {**PROJECTIONS, "output": "W_o"})
+    one for theirs, ours in PLACES for one in Tensors.attention(theirs, ours, {**PROJECTIONS, "output": "W_o"})
 )
 
 INDEPENDENT = tuple(
@@ -45,9 +39,7 @@ INDEPENDENT = tuple(
     for theirs, ours in PLACES
     for one in (
         *(
-            Tensors(
-                f"{theirs}.{name}.{{head}}", f"{ours}.{part}.{{head}}", "linear", "d_model d_model"
-            )
+            Tensors(f"{theirs}.{name}.{{head}}", f"{ours}.{part}.{{head}}", "linear", "d_model d_model")
             for part, name in PROJECTIONS.items()
         ),
         Tensors(f"{theirs}.W_o", f"{ours}.output", "linear", "d_model heads*d_model"),

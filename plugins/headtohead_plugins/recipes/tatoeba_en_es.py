@@ -24,11 +24,7 @@ TENSORS = (
     *Tensors.attention(f"{DECODER}.self_attn", "decoder.{layer}.attention", PROJECTIONS),
     *Tensors.attention(f"{DECODER}.cross_attn", "decoder.{layer}.cross", PROJECTIONS),
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", *MAPS),
-    *Tensors.norms(
-        DECODER,
-        "decoder.{layer}",
-        {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"},
-    ),
+    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
     Tensors("decoder.norm", "decoder.norm", "norm", "d_model"),
     Tensors("output_layer", "words", "linear", "target_words d_model"),
 )
@@ -105,7 +101,5 @@ def _sentences(number: int, fields: Sequence[str]) -> tuple[str, str]:
     if len(fields) >= 4:
         return fields[1], fields[3]
     if fields[0].lstrip("\ufeff").isdigit():
-        raise HeadToHeadError(
-            f"line {number} has {len(fields)} columns; expected id, text, id and text"
-        )
+        raise HeadToHeadError(f"line {number} has {len(fields)} columns; expected id, text, id and text")
     return fields[0], fields[1]

@@ -197,9 +197,7 @@ class HalfDetached(SplitHeads):
 
     def normalise(self, scores, keep):
         weights = super().normalise(scores, keep)
-        return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (
-            weights.detach() - weights
-        )
+        return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (weights.detach() - weights)
 
 
 class SinkInPlace(SplitHeads):

@@ -25,9 +25,7 @@ class Fault:
     @classmethod
     @contextmanager
     def planted(cls):
-        right = vars(cls.where)[cls.name] if isinstance(cls.where, type) else getattr(
-            cls.where, cls.name
-        )  # fmt: skip
+        right = vars(cls.where)[cls.name] if isinstance(cls.where, type) else getattr(cls.where, cls.name)
         plain = right.__func__ if isinstance(right, staticmethod) else right
         setattr(cls.where, cls.name, cls.wrong(plain))
         try:
@@ -318,6 +316,5 @@ class SkippedCrossLayer(Fault):
 
 
 FAULTS = [
-    one for one in list(globals().values())
-    if isinstance(one, type) and issubclass(one, Fault) and one is not Fault
-]  # fmt: skip
+    one for one in list(globals().values()) if isinstance(one, type) and issubclass(one, Fault) and one is not Fault
+]

@@ -208,9 +208,7 @@ class LongestLength(PaddingCausal):
     bare: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
 
     def keep(self, role, query_positions, key_positions, lengths):
-        return Padding.keep(
-            self, role, query_positions, key_positions, lengths.max().expand_as(lengths)
-        )
+        return Padding.keep(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
 
 
 class FirstLength(Padding):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import torch
 
-from headtohead import plugins
-from headtohead.evidence.examination import ask
-from headtohead.evidence.surroundings import surroundings
+from headtohead.plugins.registry import _current, load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.smallest import smallest
+from headtohead.tools.pitfalls.examination import ask
+from headtohead.tools.pitfalls.surroundings import surroundings
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "zoo.md"
@@ -67,13 +67,13 @@ def faults():
 @contextmanager
 def registered():
     """Let the zoo's entries, wrong and sound, be those of the process."""
-    before = plugins._current
+    before = _current
     files = [HERE / f"{name}.py" for name in (*FAMILIES, "sound")]
-    plugins._current = plugins.load_registry(files=files)
+    _current = load_registry(files=files)
     try:
-        yield plugins._current
+        yield _current
     finally:
-        plugins._current = before
+        _current = before
 
 
 def caught(fault, with_example=True):
@@ -104,10 +104,7 @@ def alarms(registry, entries=None):
 
 def sound_entries(registry):
     """Return the entries of the registry that have no fault, but for those of one role."""
-    return [
-        one for one in registry.all()
-        if one.family in FAMILIES and "caught_by" not in vars(one.entry)
-    ]  # fmt: skip
+    return [one for one in registry.all() if one.family in FAMILIES and "caught_by" not in vars(one.entry)]
 
 
 def page():
@@ -120,9 +117,7 @@ def page():
         wrong = alarms(registry)
         sound = len(sound_entries(registry))
     right = sum(all(one.state == "broken" for one in each.verdicts.values()) for each in found)
-    head = HEAD.format(
-        caught=right, faults=len(found), alarms=len(wrong), sound=sound, seconds=seconds
-    )
+    head = HEAD.format(caught=right, faults=len(found), alarms=len(wrong), sound=sound, seconds=seconds)
     return "\n".join([head, *_sections(found)])
 
 
@@ -145,29 +140,44 @@ def _sections(found):
 def _row(one):
     number = one.verdicts[one.fault.caught_by[0]].number
     cells = [
-        f"`{one.fault.name}`: {one.fault.what}", one.fault.seen,
+        f"`{one.fault.name}`: {one.fault.what}",
+        one.fault.seen,
         ", ".join(f"`{name}`" for name in one.fault.caught_by),
-        "raised" if number is None and "raised" in one.example else
-        "–" if number is None else f"{number:.1g}", one.example,
-    ]  # fmt: skip
+        "raised" if number is None and "raised" in one.example else "–" if number is None else f"{number:.1g}",
+        one.example,
+    ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _entries(family):
     for name, entry in _load(family)[family].items():
         yield Fault(
-            family, name, entry.__doc__, vars(entry).get("seen", ""), entry.caught_by,
-            {family: {"name": name, **getattr(entry, "options", {})}
-             if isinstance(getattr(entry, "options", None), dict) else name,
-             **getattr(entry, "beside", {})},
-        )  # fmt: skip
+            family,
+            name,
+            entry.__doc__,
+            vars(entry).get("seen", ""),
+            entry.caught_by,
+            {
+                family: {"name": name, **getattr(entry, "options", {})}
+                if isinstance(getattr(entry, "options", None), dict)
+                else name,
+                **getattr(entry, "beside", {}),
+            },
+        )
 
 
 def _core():
     module = _module("core")
     for one in module.FAULTS:
-        yield Fault("core", re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(), one.__doc__,
-                    one.seen, one.caught_by, one.beside, one.planted)  # fmt: skip
+        yield Fault(
+            "core",
+            re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(),
+            one.__doc__,
+            one.seen,
+            one.caught_by,
+            one.beside,
+            one.planted,
+        )
 
 
 def _load(family):

@@ -66,9 +66,7 @@ class DeafDecoder(Alibi):
     caught_by = ("places-act",)
 
     def bias(self, query_positions, key_positions, role, layer):
-        return (
-            None if role == "decoder" else super().bias(query_positions, key_positions, role, layer)
-        )
+        return None if role == "decoder" else super().bias(query_positions, key_positions, role, layer)
 
 
 class HalfBias(Positional):
@@ -473,9 +471,7 @@ class DividesByLast(Sinusoidal):
 
     def embed(self, positions, role):
         spread = positions.double() / (positions.shape[-1] - 1)
-        return spread[None, ..., None] * torch.ones(
-            self.context.d_model, dtype=torch.float64, device=positions.device
-        )
+        return spread[None, ..., None] * torch.ones(self.context.d_model, dtype=torch.float64, device=positions.device)
 
 
 class LateAlibi(Alibi):

@@ -213,11 +213,10 @@ class Blocks(Masking):
 
 
 SOUND = {
-    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled,
-                  Gated, Capped),
+    "attention": (Cosine, CosineOverTau, Gaussian, AdditiveScores, OffByOneSoftmax, Unscaled, Gated, Capped),
     "positional": (LearnedSlopes, TrainedTable, ScaledSinusoids, DirectionAware, WellStarted),
     "masking": (Dilated, Blocks),
-}  # fmt: skip
+}
 
 
 @hookimpl

@@ -95,10 +95,9 @@ class Loops:
         maps = getattr(self, self.name)(q, k)
         width = len(v[0][0])
         heads = [
-            [[sum(w * v[self.value(head)][j][c] for j, w in enumerate(row)) for c in range(width)]
-             for row in matrix]
+            [[sum(w * v[self.value(head)][j][c] for j, w in enumerate(row)) for c in range(width)] for row in matrix]
             for head, matrix in enumerate(maps)
-        ]  # fmt: skip
+        ]
         if self.name == "Differential":
             heads = self.finished(heads)
         joined = [[c for head in heads for c in head[i]] for i in range(len(x))]
@@ -109,8 +108,12 @@ class Loops:
 
     def projected(self, x, read):
         """Return queries, keys and values, ``[head][time][width]``."""
-        counts = {"MultiQuery": (HEADS, 1, 1), "Differential": (HEADS, HEADS, HEADS // 2),
-                  "Uniform": (0, 0, HEADS), "Random": (0, 0, HEADS)}  # fmt: skip
+        counts = {
+            "MultiQuery": (HEADS, 1, 1),
+            "Differential": (HEADS, HEADS, HEADS // 2),
+            "Uniform": (0, 0, HEADS),
+            "Random": (0, 0, HEADS),
+        }
         heads = counts.get(self.name, (HEADS,) * 3)
         widths = (SIZE, SIZE, 2 * SIZE if self.name == "Differential" else SIZE)
         found, start = [], 0
@@ -121,8 +124,7 @@ class Loops:
                 part, side = ("queries", x) if place == 0 else ("keys_values", read)
                 first = 0 if place < 2 else heads[1] * widths[1]
             start += count * width
-            found.append([affine(side, self.weights, part, first + head * width, width)
-                          for head in range(count)])  # fmt: skip
+            found.append([affine(side, self.weights, part, first + head * width, width) for head in range(count)])
         self.queries, self.keys = len(x), len(read)
         return found
 
@@ -151,22 +153,32 @@ class Loops:
         return mixed([self.softmax(one) for one in logits], self.weights["style.behind"])
 
     def Differential(self, q, k):
-        first, second = ([self.softmax(products(q[head], k[head], SIZE**-0.5))
-                          for head in range(start, HEADS, 2)] for start in (0, 1))  # fmt: skip
+        first, second = (
+            [self.softmax(products(q[head], k[head], SIZE**-0.5)) for head in range(start, HEADS, 2)]
+            for start in (0, 1)
+        )
         q1, k1, q2, k2 = self.weights["style.vectors"]
         share = math.exp(dot(q1, k1)) - math.exp(dot(q2, k2)) + self.first_share()
-        return [[[a - share * b for a, b in zip(*rows, strict=True)]
-                 for rows in zip(*pair, strict=True)]
-                for pair in zip(first, second, strict=True)]  # fmt: skip
+        return [
+            [[a - share * b for a, b in zip(*rows, strict=True)] for rows in zip(*pair, strict=True)]
+            for pair in zip(first, second, strict=True)
+        ]
 
     def first_share(self):
         return 0.8 - 0.6 * math.exp(-0.3 * self.layer)
 
     def finished(self, heads):
         gain = self.weights["style.gain"]
-        return [[[value / math.sqrt(sum(c * c for c in row) / len(row) + 1e-5) * g
-                  * (1 - self.first_share()) for value, g in zip(row, gain, strict=True)]
-                 for row in head] for head in heads]  # fmt: skip
+        return [
+            [
+                [
+                    value / math.sqrt(sum(c * c for c in row) / len(row) + 1e-5) * g * (1 - self.first_share())
+                    for value, g in zip(row, gain, strict=True)
+                ]
+                for row in head
+            ]
+            for head in heads
+        ]
 
     def Sigmoid(self, q, k):
         maps = []
@@ -175,8 +187,12 @@ class Loops:
             rows = []
             for i, row in enumerate(scores):
                 seen = [self.sees(i, j) for j in range(len(row))]
-                rows.append([1 / (1 + sum(seen) * math.exp(-score)) if one else 0.0
-                             for score, one in zip(row, seen, strict=True)])  # fmt: skip
+                rows.append(
+                    [
+                        1 / (1 + sum(seen) * math.exp(-score)) if one else 0.0
+                        for score, one in zip(row, seen, strict=True)
+                    ]
+                )
             maps.append(rows)
         return maps
 
@@ -187,8 +203,9 @@ class Loops:
         maps = []
         for head in range(HEADS):
             asks, keys = ([feature(row) for row in one[head]] for one in (q, k))
-            rows = [[dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)]
-                    for i, ask in enumerate(asks)]  # fmt: skip
+            rows = [
+                [dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)] for i, ask in enumerate(asks)
+            ]
             maps.append([[one / (sum(row) or 1.0) for one in row] for row in rows])
         return maps
 
@@ -197,8 +214,10 @@ class Loops:
 
     def Random(self, q, k):
         table = self.weights["style.table"]
-        return [self.softmax([[table[head][i][j] for j in range(self.keys)]
-                              for i in range(self.queries)]) for head in range(HEADS)]  # fmt: skip
+        return [
+            self.softmax([[table[head][i][j] for j in range(self.keys)] for i in range(self.queries)])
+            for head in range(HEADS)
+        ]
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -221,8 +240,10 @@ class Loops:
 
 def affine(x, weights, part, first, width):
     weight, bias = weights[f"{part}.weight"], weights[f"{part}.bias"][0]
-    return [[sum(value * weight[c][o] for c, value in enumerate(row)) + bias[o]
-             for o in range(first, first + width)] for row in x]  # fmt: skip
+    return [
+        [sum(value * weight[c][o] for c, value in enumerate(row)) + bias[o] for o in range(first, first + width)]
+        for row in x
+    ]
 
 
 def products(asks, keys, scale):
@@ -231,9 +252,13 @@ def products(asks, keys, scale):
 
 def mixed(maps, matrix):
     """Return ``[to][query][key]`` of ``[from][query][key]`` and ``[from][to]``."""
-    return [[[sum(maps[f][i][j] * matrix[f][t] for f in range(HEADS))
-              for j in range(len(maps[0][0]))] for i in range(len(maps[0]))]
-            for t in range(HEADS)]  # fmt: skip
+    return [
+        [
+            [sum(maps[f][i][j] * matrix[f][t] for f in range(HEADS)) for j in range(len(maps[0][0]))]
+            for i in range(len(maps[0]))
+        ]
+        for t in range(HEADS)
+    ]
 
 
 def dot(one, other):
@@ -253,7 +278,5 @@ def test_sums_over_blocks_are_the_causal_sum(time):
     view = View(place[None], place[None], keep[None, None, None].expand(2, 1, 1, -1, -1))
     with torch.no_grad():
         found = attention(x, None, view)
-        _, expected = Loops(attention, 1, keep.tolist(), "-inf").attend(
-            x[1, 0].tolist(), x[1, 0].tolist()
-        )
+        _, expected = Loops(attention, 1, keep.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())
     same(found[1, 0], expected, 1e-11)

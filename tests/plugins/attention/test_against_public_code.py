@@ -49,10 +49,7 @@ def theirs(attention, member, kv_heads=HEADS, **choices):
 def differences(module_of, style):
     """Return the largest difference of any member at places that are no padding."""
     attention, keep, x, found = ours(style)
-    return max(
-        apart(module_of(attention, member), x[member], keep[member][:, 0], found[member])
-        for member in range(2)
-    )
+    return max(apart(module_of(attention, member), x[member], keep[member][:, 0], found[member]) for member in range(2))
 
 
 def apart(module, x, live, found):
@@ -162,9 +159,12 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
     weights = attention.state_dict()
     for member in range(2):
         config = DiffLlamaConfig(
-            hidden_size=WIDTH, num_attention_heads=HEADS, num_key_value_heads=HEADS,
-            rms_norm_eps=1e-5, attn_implementation="eager",
-        )  # fmt: skip
+            hidden_size=WIDTH,
+            num_attention_heads=HEADS,
+            num_key_value_heads=HEADS,
+            rms_norm_eps=1e-5,
+            attn_implementation="eager",
+        )
         module = DiffLlamaAttention(config, layer).double()
         q, k, v = weights["queries_keys_values.weight"][member].split(WIDTH, dim=-1)
         with torch.no_grad():
@@ -173,8 +173,7 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
             # Value head i of ours is as wide as two of theirs: i, and i + h/2.
             module.v_proj.weight.copy_(v.T[places])
             module.o_proj.weight.copy_(weights["output.weight"][member].T)
-            for name, vector in zip(("q1", "k1", "q2", "k2"),
-                                    attention.style.vectors[member], strict=True):  # fmt: skip
+            for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
             turned = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
             hidden = torch.zeros(keep[member].shape).double()

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, plugins
-from headtohead.experiment.undefined import undefined_reason, uneven
+from headtohead import HeadToHeadError
+from headtohead.planning.compatibility import undefined_reason, uneven
+from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.attention.embedding_softmax import masked_embeddings
@@ -42,8 +43,7 @@ def test_printed_weights_and_output_come_from_the_printed_embeddings():
     attention = subject.attention("decoder")
     x = torch.tensor(EMBEDDINGS, dtype=torch.float64).expand(2, 3, 6, 6)
     seen = {}
-    found = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None,
-                      seen.__setitem__)  # fmt: skip
+    found = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None, seen.__setitem__)
     weights, printed = seen["weights"][0, 0, 0], torch.tensor(WEIGHTS, dtype=torch.float64)
     torch.testing.assert_close(weights, printed, rtol=0, atol=1e-4)
     expected = torch.tensor(OUTPUT, dtype=torch.float64)
@@ -59,17 +59,13 @@ def test_mask_is_added_to_embeddings_where_keys_are_hidden():
 
 
 def reason(train=None, decode="forced", longest=None, **choices):
-    config = tiny_config(
-        **({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train
-    )
+    config = tiny_config(**({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train)
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
-    return undefined_reason(config, longest or {}, plugins.current())
+    return undefined_reason(config, longest or {}, current())
 
 
-LENGTH = (
-    "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
-)
+LENGTH = "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
 
 
 def test_target_must_have_as_many_tokens_as_the_model_is_wide():
@@ -108,9 +104,12 @@ def test_decoding_that_reads_fewer_tokens_is_refused(decode):
 def test_sentence_of_another_length_is_refused_in_one_line():
     model = Subject(tiny_config(attention="embedding-softmax")).model
     ids, lengths = torch.ones(2, 1, 5, dtype=torch.long), torch.full((2, 1), 5)
-    with pytest.raises(HeadToHeadError, match=r"^embedding-softmax needs as many target tokens as "
-                       r"d_model, got 5 and 16; take targets of 16 tokens, "
-                       r"or change model\.d_model$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^embedding-softmax needs as many target tokens as "
+        r"d_model, got 5 and 16; take targets of 16 tokens, "
+        r"or change model\.d_model$",
+    ):
         model(ids, lengths, ids, lengths)
 
 
@@ -120,8 +119,7 @@ def test_targets_of_several_lengths_are_refused_before_training():
 
     assert said(17, 17) is None
     assert said(17, 12) == (
-        "embedding-softmax reads exactly 16 tokens, and targets have 12 to 17; "
-        "take targets of one length"
+        "embedding-softmax reads exactly 16 tokens, and targets have 12 to 17; take targets of one length"
     )
     assert said(17, 12, batch_size=2, pad_to=17) is None
     assert uneven(tiny_config(), (17, 12)) is None

@@ -2,10 +2,11 @@
 
 import pytest
 
-from headtohead import HeadToHeadError, ModelConfig, plugins
+from headtohead import HeadToHeadError, ModelConfig
+from headtohead.plugins.registry import current
 
 MODEL = ModelConfig(d_model=24, heads=4)
-STYLES = plugins.current().entries["attention"]
+STYLES = current().entries["attention"]
 
 EXPECTED = {
     "split-heads": ({}, (4, 4, 6, 6, 6)),
@@ -26,7 +27,7 @@ EXPECTED = {
 
 
 def geometry(name, options, model=MODEL):
-    style = plugins.current().attention(name)
+    style = current().attention(name)
     return style.geometry(style.Options(**options), model)
 
 
@@ -53,9 +54,7 @@ def test_projections_count_as_the_catalogue_says(name):
         "grouped-query": 2 * d * d + 2 * d * 2 * (d // h),
         "free-geometry": d * (h * 5 + 1 * 5 + 1 * 7 + h * 7),
         "multi-query": 2 * d * d + 2 * d * (d // h),
-        **dict.fromkeys(
-            ("qk-norm", "talking-heads", "differential", "sigmoid", "linear"), 4 * d * d
-        ),
+        **dict.fromkeys(("qk-norm", "talking-heads", "differential", "sigmoid", "linear"), 4 * d * d),
         **dict.fromkeys(("uniform", "random"), 2 * d * d),
     }
     found = geometry(name, EXPECTED[name][0] if name in EXPECTED else {})
@@ -64,37 +63,48 @@ def test_projections_count_as_the_catalogue_says(name):
 
 REFUSED = {
     "split heads that do not divide the width": (
-        "split-heads", {}, ModelConfig(d_model=10, heads=4),
+        "split-heads",
+        {},
+        ModelConfig(d_model=10, heads=4),
         r"^split-heads needs d_model to be a multiple of heads, got 10 and 4$",
     ),
     "groups that do not divide the heads": (
-        "grouped-query", {"kv_heads": 3}, MODEL,
+        "grouped-query",
+        {"kv_heads": 3},
+        MODEL,
         r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
         r"got 3, 4 and 24$",
     ),
     "more groups than heads": (
-        "grouped-query", {"kv_heads": 8}, MODEL,
+        "grouped-query",
+        {"kv_heads": 8},
+        MODEL,
         r"^grouped-query needs kv_heads to divide heads and heads to divide d_model, "
         r"got 8, 4 and 24$",
     ),
     "differential maps that make no pairs": (
-        "differential", {}, ModelConfig(d_model=15, heads=3),
+        "differential",
+        {},
+        ModelConfig(d_model=15, heads=3),
         r"^differential needs an even number of heads, and d_model to be a multiple of it, "
         r"got 3 and 15$",
     ),
     **{
         f"{name} heads that do not divide the width": (
-            name, {}, ModelConfig(d_model=10, heads=4),
+            name,
+            {},
+            ModelConfig(d_model=10, heads=4),
             rf"^{name} needs d_model to be a multiple of heads, got 10 and 4$",
         )
-        for name in ("multi-query", "qk-norm", "talking-heads", "sigmoid", "linear", "uniform",
-                     "random")
+        for name in ("multi-query", "qk-norm", "talking-heads", "sigmoid", "linear", "uniform", "random")
     },
     "free groups that do not divide the heads": (
-        "free-geometry", {"kv_heads": 3}, MODEL,
+        "free-geometry",
+        {"kv_heads": 3},
+        MODEL,
         r"^free-geometry needs kv_heads to divide heads, got 3 and 4$",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("name", "options", "model", "said"), REFUSED.values(), ids=REFUSED.keys())

@@ -7,23 +7,21 @@ from functools import cached_property
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, plugins
-from headtohead.experiment.undefined import undefined_reason
+from headtohead import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
 from headtohead.model.view import View
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.plugins.registry import current
 from headtohead.testing.equality import same_function
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
-NEW = (
-    "multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform",
-    "random",
-)  # fmt: skip
-REGISTRY = plugins.current()
+NEW = ("multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform", "random")
+REGISTRY = current()
 INVARIANT = {one.name: one for one in INVARIANTS}
 
 # -- reductions ----------------------------------------------------------------------------------
@@ -52,10 +50,10 @@ def test_talking_heads_that_say_nothing_are_split_heads(positional, shift, same)
     assert (verdict.state == "holds") is same
 
 
-@pytest.mark.parametrize(("one", "other", "heads"), [
-    ("independent-heads", "single-head", 1),
-    ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("one", "other", "heads"),
+    [("independent-heads", "single-head", 1), ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4)],
+)
 @pytest.mark.parametrize("masking", [{"name": "window", "width": 2}, {"name": "prefix"}])
 def test_geometries_reduce_under_every_masking(one, other, heads, masking):
     configs = (tiny_config("rotary", name, masking, heads=heads) for name in (one, other))
@@ -146,8 +144,9 @@ def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, att
     assert reason.startswith(positional)
 
 
-@pytest.mark.parametrize(("positional", "attention"), list(itertools.product(
-    ["none", "sinusoidal", "learned", "rotary", "alibi"], NEW)))  # fmt: skip
+@pytest.mark.parametrize(
+    ("positional", "attention"), list(itertools.product(["none", "sinusoidal", "learned", "rotary", "alibi"], NEW))
+)
 def test_everything_else_is_defined(positional, attention):
     refused = undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
     assert (refused is not None) is ((positional, attention) in REFUSED)
@@ -157,13 +156,15 @@ def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
     config = tiny_config("none", {"name": "random", "max_length": 7})
     assert undefined_reason(config, {"source": 7, "target": 7}, REGISTRY) is None
     assert undefined_reason(config, {"source": 8, "target": 7}, REGISTRY) == (
-        "a source of 8 tokens is longer than the 7 places of random; "
-        "set attention.encoder.max_length to at least 8"
+        "a source of 8 tokens is longer than the 7 places of random; set attention.encoder.max_length to at least 8"
     )
     model = Subject(config).model
     ids, lengths = torch.ones(2, 1, 8, dtype=torch.long), torch.full((2, 1), 8)
-    with pytest.raises(HeadToHeadError, match=r"^place 8 is beyond the 7 places of random; set "
-                       r"attention\.encoder\.max_length to at least 8$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^place 8 is beyond the 7 places of random; set "
+        r"attention\.encoder\.max_length to at least 8$",
+    ):
         model(ids, lengths, ids, lengths)
 
 
@@ -189,8 +190,7 @@ def test_decoding_with_a_cache_is_reading_at_once(attention, masking):
 
 
 def costs(attention, heads=4, time=40.0, **choices):
-    return count(tiny_config("none", attention, heads=heads, d_model=32, **choices),
-                 50, 50, time, time)  # fmt: skip
+    return count(tiny_config("none", attention, heads=heads, d_model=32, **choices), 50, 50, time, time)
 
 
 def test_parameters_of_styles_differ_from_split_heads_by_their_closed_forms():
@@ -238,9 +238,7 @@ def test_content_free_styles_cost_no_scores():
     queries_and_keys = 2 * 2 * 32 * 32
     scores = 2 * 40 * 32
     attentions = 1 + 2 * 2
-    assert split.flops_per_token - uniform.flops_per_token == attentions * (
-        queries_and_keys + scores
-    )
+    assert split.flops_per_token - uniform.flops_per_token == attentions * (queries_and_keys + scores)
     assert uniform.inner_width == 0
 
 

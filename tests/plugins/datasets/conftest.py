@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from headtohead.data import PreparedData, prepare, read_corpus
-from headtohead.experiment.schema import DataConfig
-from headtohead.families.dataset import Corpus
+from headtohead.plugins.dataset import Corpus
+from headtohead.schema.config import DataConfig
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]

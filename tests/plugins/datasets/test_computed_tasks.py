@@ -11,7 +11,7 @@ import pytest
 
 from headtohead.data import PreparedData, bag_of_words_ceiling
 from headtohead.errors import HeadToHeadError
-from headtohead.families.dataset import Corpus
+from headtohead.plugins.dataset import Corpus
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
@@ -108,10 +108,7 @@ def test_several_queries_are_answered_in_their_order(read: Read) -> None:
 def test_no_question_is_drawn_twice_nor_stands_on_two_sides(name: str, prepared: Prepare) -> None:
     for split in ("iid", "length"):
         data = prepared(name, split=split)
-        asked = {
-            part: [SAME[name](source) for source in one.source_text]
-            for part, one in data.splits.items()
-        }
+        asked = {part: [SAME[name](source) for source in one.source_text] for part, one in data.splits.items()}
         for part, questions in asked.items():
             assert len(set(questions)) == len(questions), (split, part)
         assert not set(asked["train"]) & (set(asked["test"]) | set(asked["valid"]))
@@ -131,10 +128,7 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
     longest = LONGEST[name]
     data = prepared(name, split="length", options={"test_each": 40})
     splits = data.splits
-    lengths = {
-        part: Counter(length_of(name, source) for source in one.source_text)
-        for part, one in splits.items()
-    }
+    lengths = {part: Counter(length_of(name, source) for source in one.source_text) for part, one in splits.items()}
     assert set(lengths["train"]) == set(range(1, longest + 1))
     tokens = max(len(source.split()) for source in splits["train"].source_text)
     assert data.record["longest_in_train"] == tokens
@@ -147,15 +141,10 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared
 
 
 @pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
-def test_a_length_of_which_there_are_few_keeps_most_of_them_in_training(
-    name: str, prepared: Prepare
-) -> None:
+def test_a_length_of_which_there_are_few_keeps_most_of_them_in_training(name: str, prepared: Prepare) -> None:
     """Of the ten sources of one symbol, two are tested: the rest would not be learnt."""
     splits = prepared(name, split="length").splits
-    single = {
-        part: sum(len(source.split()) == 1 for source in one.source_text)
-        for part, one in splits.items()
-    }
+    single = {part: sum(len(source.split()) == 1 for source in one.source_text) for part, one in splits.items()}
     assert single["test"] == 2
     assert single["train"] + single["valid"] == 8
 
@@ -210,20 +199,21 @@ def test_with_all_orders_no_bag_of_symbols_passes_one_in_n_factorial(
     length: int, prepared: Prepare, read: Read
 ) -> None:
     options: dict[str, Any] = {
-        "distinct": True, "all_orders": True, "alphabet": 12, "shortest": length,
-        "longest": length, "size": 1200,
-    }  # fmt: skip
+        "distinct": True,
+        "all_orders": True,
+        "alphabet": 12,
+        "shortest": length,
+        "longest": length,
+        "size": 1200,
+    }
     orders = orders_of(read("reverse", **options))
     assert {len(one) for one in orders.values()} == {math.factorial(length)}
     assert len(orders) == 1200 // math.factorial(length)
     data = prepared("reverse", options=options, test=0.2)
     test = data.splits["test"]
     assert data.record["bag_of_words_ceiling"] == pytest.approx(1 / math.factorial(length))
-    assert bag_of_words_ceiling(test.source_text, test.references) == pytest.approx(
-        1 / math.factorial(length)
-    )
-    sides = {part: {tuple(sorted(source.split())) for source in one.source_text}
-             for part, one in data.splits.items()}  # fmt: skip
+    assert bag_of_words_ceiling(test.source_text, test.references) == pytest.approx(1 / math.factorial(length))
+    sides = {part: {tuple(sorted(source.split())) for source in one.source_text} for part, one in data.splits.items()}
     assert not sides["train"] & sides["test"]
 
 
@@ -241,36 +231,61 @@ def test_sums_that_are_equal_do_not_hold_a_split_together(prepared: Prepare) -> 
 
 
 IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
-    ("copy", "iid", {"shortest": 5, "longest": 4},
-     "copy: shortest is 5 and longest 4; a length lies between them"),
-    ("reverse", "iid", {"alphabet": 2, "longest": 3, "size": 50},
-     "reverse has only 14 pairs of 1 to 3 symbols, size asks for 50; lower size, or allow more "
-     "lengths or words"),
-    ("sort", "length", {"alphabet": 2, "longest": 6, "size": 60},
-     "sort has only 24 pairs of 1 to 6 symbols beside its test, size asks for 60; lower size, or "
-     "allow more lengths or words"),
-    ("reverse", "length", {"distinct": True, "alphabet": 12},
-     "reverse: 20 distinct symbols (2 · longest, of split length) need an alphabet of 20, got 12; "
-     "raise alphabet or lower longest"),
-    ("copy", "iid", {"distinct": True, "alphabet": 8},
-     "copy: 10 distinct symbols need an alphabet of 10, got 8; raise alphabet or lower longest"),
-    ("reverse", "iid", {"all_orders": True},
-     "reverse: all_orders needs distinct: true, or orders repeat"),
-    ("reverse", "length", {"all_orders": True, "distinct": True, "longest": 3},
-     "reverse: all_orders has no split length, whose 6 symbols have 6! orders; use split: iid"),
-    ("reverse", "iid",
-     {"all_orders": True, "distinct": True, "shortest": 6, "longest": 6, "size": 6000},
-     "reverse: size 6,000 holds 8 questions of 720 pairs each; raise size or lower longest"),
-    ("lookup", "length", {"keys": 8},
-     "lookup: a source of 10 pairs needs 10 keys, got 8; raise keys or lower longest"),
-    ("lookup", "iid", {"queries": 2},
-     "lookup: 2 queries need 2 pairs, and the shortest source has 1; raise shortest"),
-    ("addition", "iid", {"longest": 1},
-     "addition has only 55 pairs of 1 to 1 digits, size asks for 6,000; lower size, or allow more "
-     "lengths or words"),
-    ("addition", "iid", {"base": 2}, "addition: base: unknown field 'base'; known: longest, "
-     "reverse, seed, shortest, size, test_each"),
-]  # fmt: skip
+    ("copy", "iid", {"shortest": 5, "longest": 4}, "copy: shortest is 5 and longest 4; a length lies between them"),
+    (
+        "reverse",
+        "iid",
+        {"alphabet": 2, "longest": 3, "size": 50},
+        "reverse has only 14 pairs of 1 to 3 symbols, size asks for 50; lower size, or allow more lengths or words",
+    ),
+    (
+        "sort",
+        "length",
+        {"alphabet": 2, "longest": 6, "size": 60},
+        "sort has only 24 pairs of 1 to 6 symbols beside its test, size asks for 60; lower size, or "
+        "allow more lengths or words",
+    ),
+    (
+        "reverse",
+        "length",
+        {"distinct": True, "alphabet": 12},
+        "reverse: 20 distinct symbols (2 · longest, of split length) need an alphabet of 20, got 12; "
+        "raise alphabet or lower longest",
+    ),
+    (
+        "copy",
+        "iid",
+        {"distinct": True, "alphabet": 8},
+        "copy: 10 distinct symbols need an alphabet of 10, got 8; raise alphabet or lower longest",
+    ),
+    ("reverse", "iid", {"all_orders": True}, "reverse: all_orders needs distinct: true, or orders repeat"),
+    (
+        "reverse",
+        "length",
+        {"all_orders": True, "distinct": True, "longest": 3},
+        "reverse: all_orders has no split length, whose 6 symbols have 6! orders; use split: iid",
+    ),
+    (
+        "reverse",
+        "iid",
+        {"all_orders": True, "distinct": True, "shortest": 6, "longest": 6, "size": 6000},
+        "reverse: size 6,000 holds 8 questions of 720 pairs each; raise size or lower longest",
+    ),
+    ("lookup", "length", {"keys": 8}, "lookup: a source of 10 pairs needs 10 keys, got 8; raise keys or lower longest"),
+    ("lookup", "iid", {"queries": 2}, "lookup: 2 queries need 2 pairs, and the shortest source has 1; raise shortest"),
+    (
+        "addition",
+        "iid",
+        {"longest": 1},
+        "addition has only 55 pairs of 1 to 1 digits, size asks for 6,000; lower size, or allow more lengths or words",
+    ),
+    (
+        "addition",
+        "iid",
+        {"base": 2},
+        "addition: base: unknown field 'base'; known: longest, reverse, seed, shortest, size, test_each",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "split", "options", "message"), IMPOSSIBLE)

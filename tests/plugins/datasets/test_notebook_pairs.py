@@ -12,9 +12,7 @@ def test_en_fr_has_the_20_pairs_in_the_order_of_the_notebook(read: Callable) -> 
     corpus = read("notebook-en-fr")
     assert len(corpus.pairs) == 20
     assert (corpus.pairs[0].source, corpus.pairs[0].target) == ("I love you", "Je t’aime")
-    assert (corpus.pairs[19].source, corpus.pairs[19].target) == (
-        "dog walks fast", "chien marche rapide",
-    )  # fmt: skip
+    assert (corpus.pairs[19].source, corpus.pairs[19].target) == ("dog walks fast", "chien marche rapide")
     assert corpus.languages == ("English", "French")
 
 

@@ -45,9 +45,7 @@ PACKERS: dict[str, Callable[[Path, bytes], object]] = {
 
 @pytest.mark.parametrize("name", PACKERS)
 @pytest.mark.parametrize("content", [TWO, THREE, FOUR], ids=["two", "three", "four"])
-def test_every_form_and_packing_gives_the_same_pairs(
-    read: Callable, tmp_path: Path, name: str, content: str
-) -> None:
+def test_every_form_and_packing_gives_the_same_pairs(read: Callable, tmp_path: Path, name: str, content: str) -> None:
     PACKERS[name](tmp_path / name, content.encode())
     assert texts(read("tatoeba", file=str(tmp_path / name))) == EXPECTED
 
@@ -60,14 +58,13 @@ def test_swap_exchanges_the_sides(read: Callable, tmp_path: Path) -> None:
         assert corpus.languages == ("Spanish", "English")
 
 
-def test_quotes_and_odd_line_separators_are_ordinary_characters(
-    read: Callable, tmp_path: Path
-) -> None:
+def test_quotes_and_odd_line_separators_are_ordinary_characters(read: Callable, tmp_path: Path) -> None:
     odd = 'He said: "no\t"Dijo:\nOne\u2028line\x0b\x85.\tUna\u2028línea.\n'
     (tmp_path / "pairs.tsv").write_text(odd, encoding="utf-8", newline="")
     assert texts(read("tatoeba", file=str(tmp_path / "pairs.tsv"))) == [
-        ('He said: "no', '"Dijo:'), ("One\u2028line\x0b\x85.", "Una\u2028línea."),
-    ]  # fmt: skip
+        ('He said: "no', '"Dijo:'),
+        ("One\u2028line\x0b\x85.", "Una\u2028línea."),
+    ]
 
 
 WEEKLY_ENGLISH = "1\teng\tGo.\n2\teng\tI see.\n3\t\\N\tWhat?\n"
@@ -81,11 +78,8 @@ def detailed(plain: str) -> str:
 
 
 @pytest.mark.parametrize("form", [str, detailed], ids=["plain", "detailed"])
-def test_weekly_sentences_are_joined_by_their_links(
-    read: Callable, tmp_path: Path, form: Callable[[str], str]
-) -> None:
-    for name, content in (("eng", form(WEEKLY_ENGLISH)), ("spa", form(WEEKLY_SPANISH)),
-                          ("links", WEEKLY_LINKS)):  # fmt: skip
+def test_weekly_sentences_are_joined_by_their_links(read: Callable, tmp_path: Path, form: Callable[[str], str]) -> None:
+    for name, content in (("eng", form(WEEKLY_ENGLISH)), ("spa", form(WEEKLY_SPANISH)), ("links", WEEKLY_LINKS)):
         (tmp_path / f"{name}.tsv.bz2").write_bytes(bz2.compress(content.encode()))
     paths = [str(tmp_path / f"{name}.tsv.bz2") for name in ("eng", "spa", "links")]
     corpus = read("tatoeba", sentences=paths[:2], links=paths[2])
@@ -93,13 +87,10 @@ def test_weekly_sentences_are_joined_by_their_links(
     assert corpus.notes == ("1 links name a sentence that the files do not hold",)
 
 
-def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(
-    read: Callable, tmp_path: Path
-) -> None:
+def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(read: Callable, tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text(WEEKLY_ENGLISH + WEEKLY_SPANISH, encoding="utf-8")
     (tmp_path / "links.tsv").write_text(WEEKLY_LINKS, encoding="utf-8")
-    corpus = read("tatoeba", pair="spa-eng", sentences=str(tmp_path / "all.tsv"),
-                  links=str(tmp_path / "links.tsv"))  # fmt: skip
+    corpus = read("tatoeba", pair="spa-eng", sentences=str(tmp_path / "all.tsv"), links=str(tmp_path / "links.tsv"))
     assert texts(corpus) == [(target, source) for source, target in WEEKLY_PAIRS]
 
 
@@ -125,10 +116,8 @@ def fails(read: Callable, message: str, **options: object) -> None:
         (b"1\teng\tGo.\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
         (b"1\t2\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
     ],
-)  # fmt: skip
-def test_faulty_content_is_named(
-    read: Callable, tmp_path: Path, content: bytes, message: str
-) -> None:
+)
+def test_faulty_content_is_named(read: Callable, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "pairs.tsv").write_bytes(content)
     fails(read, message, file=str(tmp_path / "pairs.tsv"))
 
@@ -161,15 +150,13 @@ def test_a_zip_must_hold_one_text(read: Callable, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("a.txt", TWO)
         archive.writestr("b.txt", TWO)
-    fails(read, r"should hold one .txt or .tsv file, holds: a.txt, b.txt",
-          file=str(tmp_path / "x.zip"))  # fmt: skip
+    fails(read, r"should hold one .txt or .tsv file, holds: a.txt, b.txt", file=str(tmp_path / "x.zip"))
 
 
 def test_options_that_do_not_fit_are_refused(read: Callable) -> None:
     fails(read, r"^tatoeba: pair: expected two language codes such as eng-spa$", pair="english")
     fails(read, r"^tatoeba: sentences and links belong together", links="x")
-    fails(read, r"^tatoeba: give file, or sentences and links, not both$",
-          file="x", links="y", sentences="z")  # fmt: skip
+    fails(read, r"^tatoeba: give file, or sentences and links, not both$", file="x", links="y", sentences="z")
     fails(read, r"^tatoeba: fil: unknown field 'fil'; did you mean 'file'\?$", fil="x")
 
 
@@ -194,21 +181,21 @@ def test_faulty_weekly_exports_are_named(
 
 def test_a_named_sum_is_checked(read: Callable, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text(TWO, encoding="utf-8", newline="")
-    fails(read, r"has sha256 [0-9a-f]{64}, expected 00$", file=str(tmp_path / "pairs.tsv"),
-          sha256="00")  # fmt: skip
+    fails(read, r"has sha256 [0-9a-f]{64}, expected 00$", file=str(tmp_path / "pairs.tsv"), sha256="00")
 
 
 def weekly_site(folder: Path) -> None:
-    for place, content in (("eng/eng_sentences", WEEKLY_ENGLISH), ("spa/spa_sentences",
-                           WEEKLY_SPANISH), ("eng/eng-spa_links", WEEKLY_LINKS)):  # fmt: skip
+    for place, content in (
+        ("eng/eng_sentences", WEEKLY_ENGLISH),
+        ("spa/spa_sentences", WEEKLY_SPANISH),
+        ("eng/eng-spa_links", WEEKLY_LINKS),
+    ):
         path = folder / f"{place}.tsv.bz2"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bz2.compress(content.encode()))
 
 
-def test_without_a_file_the_weekly_exports_are_downloaded_once(
-    read: Callable, site: tuple[Path, str]
-) -> None:
+def test_without_a_file_the_weekly_exports_are_downloaded_once(read: Callable, site: tuple[Path, str]) -> None:
     folder, address = site
     weekly_site(folder)
     assert texts(read("tatoeba", url=address)) == WEEKLY_PAIRS
@@ -223,15 +210,23 @@ def test_the_address_may_be_one_file_of_pairs(read: Callable, site: tuple[Path, 
     assert texts(read("tatoeba", url=f"{address}/spa-eng.zip")) == EXPECTED
 
 
-def test_sums_of_several_downloads_are_given_by_name(
-    read: Callable, site: tuple[Path, str]
-) -> None:
+def test_sums_of_several_downloads_are_given_by_name(read: Callable, site: tuple[Path, str]) -> None:
     folder, address = site
     weekly_site(folder)
-    fails(read, r"download of .*links.tsv.bz2 is damaged: sha256 is [0-9a-f]{64}, expected 00; it "
-          "was removed", url=address, sha256={"eng-spa_links.tsv.bz2": "00"})  # fmt: skip
+    fails(
+        read,
+        r"download of .*links.tsv.bz2 is damaged: sha256 is [0-9a-f]{64}, expected 00; it "
+        "was removed",
+        url=address,
+        sha256={"eng-spa_links.tsv.bz2": "00"},
+    )
 
 
 def test_a_pair_that_the_server_lacks_is_named(read: Callable, site: tuple[Path, str]) -> None:
-    fails(read, r"^cannot download .*/xyz/xyz_sentences.tsv.bz2: 404 File not found; check the "
-          "pair", url=site[1], pair="xyz-spa")  # fmt: skip
+    fails(
+        read,
+        r"^cannot download .*/xyz/xyz_sentences.tsv.bz2: 404 File not found; check the "
+        "pair",
+        url=site[1],
+        pair="xyz-spa",
+    )

@@ -14,7 +14,7 @@ from headtohead.data import read_corpus
 from headtohead.data.normalise import ascii_fold, unicode_words
 from headtohead.data.splits import divide, leak
 from headtohead.data.vocabulary import build_vocabulary
-from headtohead.experiment.schema import DataConfig
+from headtohead.schema.config import DataConfig
 
 Texts = list[tuple[str, str]]
 
@@ -26,31 +26,27 @@ THREE = "eng-vie.manythings-2022-05-02.3col.tsv.xz"
 RAW = [
     ("Let's try something.", "¡Intentemos algo!"),
     ("I have to go to sleep.", "Tengo que irme a dormir."),
-    ("Today is June 18th and it is Muiriel's birthday!",
-     "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
-    ("Today is June 18th and it is Muiriel's birthday!",
-     "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
+    ("Today is June 18th and it is Muiriel's birthday!", "¡Hoy es 18 de junio y es el cumpleaños de Muiriel!"),
+    ("Today is June 18th and it is Muiriel's birthday!", "¡Hoy es el 18 de junio y es el cumpleaños de Muiriel!"),
     ("Muiriel is 20 now.", "Ahora, Muiriel tiene 20 años."),
     ("Muiriel is 20 now.", "Muiriel tiene 20 años ahora."),
     ('The password is "Muiriel".', 'La contraseña es "Muiriel".'),
     ("I will be back soon.", "Volveré pronto."),
     ("I will be back soon.", "Vuelvo en seguida."),
     ("I will be back soon.", "Yo regresaré pronto."),
-]  # fmt: skip
+]
 FOLDED = [
     ("let s try something", "intentemos algo"),
     ("i have to go to sleep", "tengo que irme a dormir"),
-    ("today is june th and it is muiriel s birthday",
-     "hoy es de junio y es el cumplea os de muiriel"),
-    ("today is june th and it is muiriel s birthday",
-     "hoy es el de junio y es el cumplea os de muiriel"),
+    ("today is june th and it is muiriel s birthday", "hoy es de junio y es el cumplea os de muiriel"),
+    ("today is june th and it is muiriel s birthday", "hoy es el de junio y es el cumplea os de muiriel"),
     ("muiriel is now", "ahora muiriel tiene a os"),
     ("muiriel is now", "muiriel tiene a os ahora"),
     ("the password is muiriel", "la contrase a es muiriel"),
     ("i will be back soon", "volvere pronto"),
     ("i will be back soon", "vuelvo en seguida"),
     ("i will be back soon", "yo regresare pronto"),
-]  # fmt: skip
+]
 
 
 def test_the_first_ten_rows_fold_as_the_notebook_prints_them() -> None:
@@ -76,9 +72,13 @@ def corpus(real: Callable, module_cache: Path) -> Callable[[str, str], Texts]:
 
 @pytest.mark.parametrize(
     ("name", "pair", "rows"),
-    [(SPANISH, "eng-spa", 123_376), (FRENCH, "eng-fra", 167_130), (EXPORT, "eng-vie", 18_580),
-     (THREE, "eng-vie", 8_050)],
-)  # fmt: skip
+    [
+        (SPANISH, "eng-spa", 123_376),
+        (FRENCH, "eng-fra", 167_130),
+        (EXPORT, "eng-vie", 18_580),
+        (THREE, "eng-vie", 8_050),
+    ],
+)
 def test_row_counts(corpus: Callable, name: str, pair: str, rows: int) -> None:
     assert len(corpus(name, pair)) == rows
 

@@ -15,34 +15,67 @@ NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl
 queen reine f|sister sœur f|cow vache f|book livre m|garden jardin m|car voiture f|house maison f|
 letter lettre f"""
 ADJECTIVES = {
-    "big": "grand grande grands grandes", "small": "petit petite petits petites",
-    "good": "bon bonne bons bonnes", "happy": "heureux heureuse heureux heureuses",
-    "sad": "triste triste tristes tristes", "fast": "rapide rapide rapides rapides",
-    "slow": "lent lente lents lentes", "red": "rouge rouge rouges rouges",
+    "big": "grand grande grands grandes",
+    "small": "petit petite petits petites",
+    "good": "bon bonne bons bonnes",
+    "happy": "heureux heureuse heureux heureuses",
+    "sad": "triste triste tristes tristes",
+    "fast": "rapide rapide rapides rapides",
+    "slow": "lent lente lents lentes",
+    "red": "rouge rouge rouges rouges",
     "calm": "calme calme calmes calmes",
-}  # fmt: skip
+}
 VERBS = {
-    "love": "aime aimes aime aimons aiment", "find": "trouve trouves trouve trouvons trouvent",
+    "love": "aime aimes aime aimons aiment",
+    "find": "trouve trouves trouve trouvons trouvent",
     "watch": "regarde regardes regarde regardons regardent",
-    "see": "vois vois voit voyons voient", "hear": "entends entends entend entendons entendent",
-    "eat": "mange manges mange mangeons mangent", "walk": "marche marches marche marchons marchent",
-    "play": "joue joues joue jouons jouent", "run": "cours cours court courons courent",
-    "read": "lis lis lit lisons lisent", "write": "écris écris écrit écrivons écrivent",
-    "go": "vais vas va allons vont", "be": "suis es est sommes sont",
-}  # fmt: skip
-ARTICLES = {"the": "le la les", "this": "ce cette ces", "these": "ce cette ces",
-            "my": "mon ma mes", "a": "un une des", "some": "un une des"}  # fmt: skip
-SUBJECTS = {"I": ("je", 0), "you": ("tu", 1), "he": ("il", 2), "she": ("elle", 2),
-            "we": ("nous", 3), "they": ("ils", 4)}  # fmt: skip
+    "see": "vois vois voit voyons voient",
+    "hear": "entends entends entend entendons entendent",
+    "eat": "mange manges mange mangeons mangent",
+    "walk": "marche marches marche marchons marchent",
+    "play": "joue joues joue jouons jouent",
+    "run": "cours cours court courons courent",
+    "read": "lis lis lit lisons lisent",
+    "write": "écris écris écrit écrivons écrivent",
+    "go": "vais vas va allons vont",
+    "be": "suis es est sommes sont",
+}
+ARTICLES = {
+    "the": "le la les",
+    "this": "ce cette ces",
+    "these": "ce cette ces",
+    "my": "mon ma mes",
+    "a": "un une des",
+    "some": "un une des",
+}
+SUBJECTS = {
+    "I": ("je", 0),
+    "you": ("tu", 1),
+    "he": ("il", 2),
+    "she": ("elle", 2),
+    "we": ("nous", 3),
+    "they": ("ils", 4),
+}
 OBJECTS = {"me": "me", "you": "te", "him": "le", "her": "la", "us": "nous", "them": "les"}
-AFTER = {"here": "ici", "now": "maintenant", "tomorrow": "demain", "outside": "dehors",
-         "often": "souvent", "in the morning": "le matin", "at night": "la nuit"}  # fmt: skip
+AFTER = {
+    "here": "ici",
+    "now": "maintenant",
+    "tomorrow": "demain",
+    "outside": "dehors",
+    "often": "souvent",
+    "in the morning": "le matin",
+    "at night": "la nuit",
+}
 PLACES = {"with": "avec", "behind": "derrière", "under": "sous"}
 
 
 def nouns() -> dict[str, tuple[str, int, bool]]:
-    found = {"horse": ("cheval", 0, False), "horses": ("chevaux", 1, False),
-             "woman": ("femme", 0, True), "women": ("femmes", 1, True)}  # fmt: skip
+    found = {
+        "horse": ("cheval", 0, False),
+        "horses": ("chevaux", 1, False),
+        "woman": ("femme", 0, True),
+        "women": ("femmes", 1, True),
+    }
     for english, french, gender in (entry.split() for entry in NOUNS.split("|")):
         found[english] = (french, 0, gender == "f")
         found[f"{english}s"] = (f"{french}s", 1, gender == "f")
@@ -199,16 +232,12 @@ def test_each_side_has_at_least_100_words(pairs: dict[str, str]) -> None:
 def test_a_seed_draws_the_same_pairs_for_ever(read: Callable) -> None:
     corpus = read("toy-grammar", size=1000)
     assert corpus.fingerprint == fingerprint_pairs(corpus.pairs)
-    assert corpus.fingerprint == (
-        "2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875"
-    )
+    assert corpus.fingerprint == ("2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875")
     assert read("toy-grammar", size=1000, seed=2).fingerprint != corpus.fingerprint
 
 
 def test_the_default_data_stay_what_they_are(prepared: Callable) -> None:
-    assert prepared("toy-grammar").fingerprint == (
-        "cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c"
-    )
+    assert prepared("toy-grammar").fingerprint == ("cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c")
 
 
 def test_the_group_is_the_bag_of_source_words(read: Callable) -> None:
@@ -227,17 +256,15 @@ def test_the_iid_ceiling_leaves_room_for_order(prepared: Callable, seed: int) ->
         )
         / sum(bag == sorted(source.split()) for bag, _ in rows)
         for source in test.source_text
-        for rows in [[(sorted(s.split()), t) for s, t in zip(test.source_text, test.target_text,
-                                                             strict=True)]]
-    ) / len(test)  # fmt: skip
+        for rows in [[(sorted(s.split()), t) for s, t in zip(test.source_text, test.target_text, strict=True)]]
+    ) / len(test)
     assert data.record["bag_of_words_ceiling"] == pytest.approx(naive)
     assert 0.4 <= data.record["bag_of_words_ceiling"] <= 0.65
 
 
 def test_iid_keeps_permutations_on_one_side(prepared: Callable) -> None:
     splits = prepared("toy-grammar").splits
-    bags = [{" ".join(sorted(text.split())) for text in split.source_text}
-            for split in splits.values()]  # fmt: skip
+    bags = [{" ".join(sorted(text.split())) for text in split.source_text} for split in splits.values()]
     assert sum(len(side) for side in bags) == len(set.union(*bags))
 
 
@@ -266,14 +293,10 @@ def test_compositional_tests_only_combinations_that_training_lacks(prepared: Cal
 
     def met(texts: list[str]) -> list[set[tuple[str, str]]]:
         singular = [
-            {plural.get(word, word.removesuffix("s") if word in NOUN else word)
-             for word in text.split()}
+            {plural.get(word, word.removesuffix("s") if word in NOUN else word) for word in text.split()}
             for text in texts
-        ]  # fmt: skip
-        return [
-            {(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)}
-            for words in singular
         ]
+        return [{(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)} for words in singular]
 
     trained = set().union(*met(splits["train"].source_text), *met(splits["valid"].source_text))
     assert len(splits["test"]) > 500

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, plugins
-from headtohead.experiment.faults import faults_of
-from headtohead.experiment.undefined import undefined_reason
+from headtohead import HeadToHeadError
 from headtohead.model.decoding import is_causal
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.pitfalls import faults_of
+from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function
 from headtohead.testing.subject import full_keep
@@ -24,15 +25,12 @@ OPTIONS = {"window": {"width": 2}, "prefix": {"length": 3}}
 
 
 def masking(name, **options):
-    entry = plugins.current().masking(name)
+    entry = current().masking(name)
     return entry(entry.Options(**(options or OPTIONS.get(name, {}))))
 
 
 def test_every_registered_masking_is_defined_here():
-    built_in = {
-        one.name for one in plugins.current().all()
-        if one.family == "masking" and one.distribution == "headtohead"
-    }  # fmt: skip
+    built_in = {one.name for one in current().all() if one.family == "masking" and one.distribution == "headtohead"}
     assert built_in == set(DEFINITIONS)
 
 
@@ -63,14 +61,10 @@ def test_decoder_mask_of_notebook_1():
 
 PROMISED = {
     "window in the encoder": ("window", {"width": 2}, "encoder", {"hides-padding"}),
-    "window in the decoder": (
-        "window", {"width": 2}, "decoder", {"hides-padding", "hides-future"},
-    ),
+    "window in the decoder": ("window", {"width": 2}, "decoder", {"hides-padding", "hides-future"}),
     "prefix of words": ("prefix", {"length": 2}, "decoder", {"hides-padding"}),
-    "prefix of <sos>": (
-        "prefix", {"length": 1}, "decoder", {"hides-padding", "hides-future", "shows-the-rest"},
-    ),
-}  # fmt: skip
+    "prefix of <sos>": ("prefix", {"length": 1}, "decoder", {"hides-padding", "hides-future", "shows-the-rest"}),
+}
 
 
 @pytest.mark.parametrize(("name", "options", "role", "said"), PROMISED.values(), ids=PROMISED)
@@ -80,20 +74,16 @@ def test_promises_follow_role_and_options(name, options, role, said):
 
 def test_bare_names_mean_padding_where_the_scheme_has_no_say():
     names = {
-        name: [tiny_config(masking=name).masking.role(role).name
-               for role in ("encoder", "decoder", "cross")]
+        name: [tiny_config(masking=name).masking.role(role).name for role in ("encoder", "decoder", "cross")]
         for name in ("window", "prefix")
-    }  # fmt: skip
-    assert names == {
-        "window": ["window", "window", "padding"], "prefix": ["padding", "prefix", "padding"],
-    }  # fmt: skip
+    }
+    assert names == {"window": ["window", "window", "padding"], "prefix": ["padding", "prefix", "padding"]}
 
 
 def test_window_of_two_sentences_is_refused():
     config = tiny_config(masking={"cross": "window"})
-    assert undefined_reason(config, {}, plugins.current()) == (
-        "window measures distances within one sentence, and cross-attention has two; set "
-        "masking.cross: padding"
+    assert undefined_reason(config, {}, current()) == (
+        "window measures distances within one sentence, and cross-attention has two; set masking.cross: padding"
     )
 
 
@@ -106,10 +96,14 @@ def test_window_without_a_key_is_refused():
 @pytest.mark.parametrize("attention", ["split-heads", "differential"])
 @pytest.mark.parametrize(
     ("reduced", "same"),
-    [({"name": "window", "width": 6}, True), ({"name": "window", "width": 2}, False),
-     ({"name": "prefix", "length": 0}, True), ({"name": "prefix", "length": 1}, True),
-     ({"name": "prefix", "length": 2}, False)],
-)  # fmt: skip
+    [
+        ({"name": "window", "width": 6}, True),
+        ({"name": "window", "width": 2}, False),
+        ({"name": "prefix", "length": 0}, True),
+        ({"name": "prefix", "length": 1}, True),
+        ({"name": "prefix", "length": 2}, False),
+    ],
+)
 def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, attention, positional):
     one = tiny_config(positional, attention, reduced)
     for other in ("padding-causal", {"encoder": "padding", "decoder": "causal"}):
@@ -120,6 +114,6 @@ def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, atten
 def test_a_prefix_of_words_is_named_a_fault_and_decodes_without_a_cache():
     for length, shown in ((1, False), (2, True)):
         config = tiny_config(masking={"name": "prefix", "length": length})
-        names = [fault.name for fault in faults_of(config, plugins.current())]
+        names = [fault.name for fault in faults_of(config, current())]
         assert ("future visible" in names) is shown
         assert is_causal(Subject(config).model) is not shown

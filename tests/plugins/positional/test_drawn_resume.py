@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.experiment.resolve import resolve
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 from headtohead.training import checkpoint
 from headtohead.training.loop import StackTraining
 

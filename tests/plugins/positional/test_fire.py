@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from headtohead import plugins
-from headtohead.experiment.undefined import undefined_reason
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -82,9 +82,7 @@ def test_later_keys_leave_no_trace_in_value_or_gradient():
 
 
 def reason(positional, masking="padding-causal", **model):
-    return undefined_reason(
-        tiny_config(positional, masking=masking, **model), {}, plugins.current()
-    )
+    return undefined_reason(tiny_config(positional, masking=masking, **model), {}, current())
 
 
 BEHIND = (

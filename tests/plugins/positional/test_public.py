@@ -75,10 +75,14 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
     subject = Subject(tiny_config({"name": "shaw-relative", "on": "keys", "clip": 3}))
     attention, own = subject.attention("encoder"), subject.positional("encoder")
     config = Wav2Vec2BertConfig(
-        hidden_size=16, num_attention_heads=4, position_embeddings_type="relative_key",
-        left_max_position_embeddings=3, right_max_position_embeddings=3, attention_dropout=0.0,
+        hidden_size=16,
+        num_attention_heads=4,
+        position_embeddings_type="relative_key",
+        left_max_position_embeddings=3,
+        right_max_position_embeddings=3,
+        attention_dropout=0.0,
         attn_implementation="eager",
-    )  # fmt: skip
+    )
     theirs = Wav2Vec2BertSelfAttention(config).double().eval()
     x = random(2, 1, 9, 16)
     for member in range(2):

@@ -6,9 +6,10 @@ from itertools import combinations
 import pytest
 import torch
 
-from headtohead import HeadToHeadError, plugins, sorted_subset
-from headtohead.experiment.undefined import undefined_reason
+from headtohead import HeadToHeadError, sorted_subset
 from headtohead.model.transformer import Transformer
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.alibi import slopes
@@ -116,19 +117,26 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
     model = Transformer(randomised(max_length=6), [1], 12, 9).eval()
     ids, lengths = torch.ones(1, 1, 7, dtype=torch.long), torch.full((1, 1), 7)
     model(ids[..., :6], lengths - 1, ids[..., :6], lengths - 1)
-    with pytest.raises(HeadToHeadError, match=r"^place 7 is beyond the 6 places of randomised; "
-                       r"set positional\.encoder\.max_length to at least 7$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^place 7 is beyond the 6 places of randomised; "
+        r"set positional\.encoder\.max_length to at least 7$",
+    ):
         model(ids, lengths, ids, lengths)
 
 
 @pytest.mark.parametrize(
     ("of", "attention", "is_defined"),
     [
-        ("sinusoidal", "linear", True), ("rotary", "linear", False), ("alibi", "linear", False),
-        ("sinusoidal", "uniform", True), ("alibi", "uniform", True), ("rotary", "uniform", False),
+        ("sinusoidal", "linear", True),
+        ("rotary", "linear", False),
+        ("alibi", "linear", False),
+        ("sinusoidal", "uniform", True),
+        ("alibi", "uniform", True),
+        ("rotary", "uniform", False),
         ("sinusoidal", "random", False),
     ],
-)  # fmt: skip
+)
 def test_beside_a_style_it_is_as_defined_as_what_it_is_made_of(of, attention, is_defined):
     config = tiny_config({"name": "randomised", "of": of}, attention)
-    assert (undefined_reason(config, {}, plugins.current()) is None) is is_defined
+    assert (undefined_reason(config, {}, current()) is None) is is_defined

@@ -13,19 +13,15 @@ WIDTH, TIME = 8, 5
 
 def turned(vector, place, theta):
     numbers = [complex(vector[i], vector[i + 1]) for i in range(0, WIDTH, 2)]
-    return [
-        number * cmath.exp(1j * place * theta ** (-2 * i / WIDTH))
-        for i, number in enumerate(numbers)
-    ]
+    return [number * cmath.exp(1j * place * theta ** (-2 * i / WIDTH)) for i, number in enumerate(numbers)]
 
 
 @pytest.mark.parametrize("theta", [10000.0, 50.0])
 def test_pairs_turn_as_complex_numbers(theta):
-    rotary = Subject(
-        tiny_config({"name": "rotary", "theta": theta}, "single-head", d_model=WIDTH)
-    ).positional("encoder")
-    x = torch.randn(2, 3, 1, TIME, WIDTH, dtype=torch.float64,
-                    generator=torch.Generator().manual_seed(1))  # fmt: skip
+    rotary = Subject(tiny_config({"name": "rotary", "theta": theta}, "single-head", d_model=WIDTH)).positional(
+        "encoder"
+    )
+    x = torch.randn(2, 3, 1, TIME, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     found = rotary.rotate(x, torch.arange(TIME).unsqueeze(0), "encoder")
     for place in range(TIME):
         expected = turned(x[1, 2, 0, place].tolist(), place, theta)
@@ -44,8 +40,7 @@ def test_scores_are_real_parts_of_products_that_know_only_the_difference():
     q, k, _ = (x[0, 0] @ weight.weight[0] + weight.bias[0]).split(WIDTH, dim=-1)
     for i in range(TIME):
         for j in range(TIME):
-            pairs = zip(turned(q[i].tolist(), i - j, 10000.0), turned(k[j].tolist(), 0, 1.0),
-                        strict=True)  # fmt: skip
+            pairs = zip(turned(q[i].tolist(), i - j, 10000.0), turned(k[j].tolist(), 0, 1.0), strict=True)
             expected = sum((a * b.conjugate()).real for a, b in pairs) * WIDTH**-0.5
             assert seen["scores"][0, 0, 0, i, j].item() == pytest.approx(expected, abs=1e-12)
 

@@ -79,8 +79,7 @@ def test_evaluation_is_that_of_sinusoids_and_draws_nothing():
     subject = Subject(shape)
     before = {name: value.clone() for name, value in subject.model.state_dict().items()}
     forward(subject.model, subject.sentences)
-    assert all(torch.equal(value, before[name])
-               for name, value in subject.model.state_dict().items())  # fmt: skip
+    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
 
 
 def test_without_room_to_shift_it_trains_as_itself_twice_and_with_room_otherwise():

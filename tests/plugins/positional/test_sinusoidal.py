@@ -26,9 +26,7 @@ WIDTH_8 = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("printed", "half_digit"), [(WIDTH_6, 0.51e-8), (WIDTH_8, 0.51e-5)], ids=["6", "8"]
-)
+@pytest.mark.parametrize(("printed", "half_digit"), [(WIDTH_6, 0.51e-8), (WIDTH_8, 0.51e-5)], ids=["6", "8"])
 def test_table_equals_what_a_notebook_printed(printed, half_digit):
     table = sinusoids(torch.arange(len(printed)), len(printed[0]))
     expected = torch.tensor(printed, dtype=torch.float64)
@@ -62,9 +60,7 @@ def test_every_token_of_a_row_gets_the_same_position():
     torch.testing.assert_close(added[0, :, 0], sinusoids(torch.arange(4), 16))
     embedded = subject.model.source_embedding(subject.sentences.source) * 4.0
     expected = embedded + sinusoids(torch.arange(3), 16)[None, :, None]
-    found = subject.model._embed(
-        subject.sentences.source, subject.model.source_embedding, "encoder", 0
-    )
+    found = subject.model._embed(subject.sentences.source, subject.model.source_embedding, "encoder", 0)
     torch.testing.assert_close(found, expected.flatten(1, 2), rtol=0, atol=1e-14)
 
 
@@ -81,6 +77,9 @@ def test_logits_depend_on_the_row_of_the_sentence():
 
 def test_batch_beyond_the_table_is_refused_in_one_line():
     assert by_row(max_len=3).logits().isfinite().all()
-    with pytest.raises(HeadToHeadError, match=r"^row 3 is beyond the 2 rows of sinusoidal; "
-                       r"set positional\.encoder\.max_len to at least 3$"):  # fmt: skip
+    with pytest.raises(
+        HeadToHeadError,
+        match=r"^row 3 is beyond the 2 rows of sinusoidal; "
+        r"set positional\.encoder\.max_len to at least 3$",
+    ):
         by_row(max_len=2).logits()

@@ -39,9 +39,7 @@ def test_every_distance_falls_into_the_bucket_of_the_definition(buckets, most, b
 
 def test_first_distances_of_the_papers_numbers():
     assert first_distances(16, 128)[8:] == [8, 12, 16, 23, 32, 46, 64, 91]
-    assert first_distances(32, 128)[16:] == [
-        16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113,
-    ]  # fmt: skip
+    assert first_distances(32, 128)[16:] == [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
 
 
 @pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
@@ -56,10 +54,7 @@ def test_scores_are_scaled_products_plus_the_number_of_the_bucket(role):
     member, row, head = 1, 2, 3
     for i in range(queries.shape[3]):
         for j in range(keys.shape[3]):
-            product = sum(
-                float(queries[member, row, head, i, c] * keys[member, row, head, j, c])
-                for c in range(4)
-            )
+            product = sum(float(queries[member, row, head, i, c] * keys[member, row, head, j, c]) for c in range(4))
             number = table[member, head, bucket(j - i, 32, 128, role != "decoder")]
             expected = product / 4**0.5 + float(number)
             assert scores[member, row, head, i, j].item() == pytest.approx(expected, abs=1e-12)
@@ -67,9 +62,7 @@ def test_scores_are_scaled_products_plus_the_number_of_the_bucket(role):
 
 def test_encoder_tells_directions_apart_and_decoder_looks_back_alone():
     places = torch.arange(6)[None]
-    encoder, decoder = (
-        Subject(tiny_config("t5-relative")).positional(role) for role in ("encoder", "decoder")
-    )
+    encoder, decoder = (Subject(tiny_config("t5-relative")).positional(role) for role in ("encoder", "decoder"))
     both = encoder.bias(places, places, "encoder", 0)
     assert not torch.isclose(both, both.transpose(-2, -1))[..., 0, 1:].any()
     back = decoder.bias(places, places, "decoder", 0)
@@ -91,8 +84,5 @@ def test_start_has_the_variance_of_the_authors_code():
     # The subject multiplies each element by a factor that is uniform from 0.6 to 1.4.
     spread = Subject(config).positional("encoder").table.std(dim=(1, 2))
     torch.testing.assert_close(
-        spread,
-        torch.full((2,), ((1 + 0.4**2 / 3) / 16) ** 0.5, dtype=torch.float64),
-        rtol=0.03,
-        atol=0,
+        spread, torch.full((2,), ((1 + 0.4**2 / 3) / 16) ** 0.5, dtype=torch.float64), rtol=0.03, atol=0
     )

@@ -2,19 +2,18 @@
 
 import pytest
 
-from headtohead import Setting, plugins
-from headtohead.experiment.undefined import undefined_reason
+from headtohead import Setting
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
 
 
 def reason(config, **longest):
-    return undefined_reason(config, longest, plugins.current())
+    return undefined_reason(config, longest, current())
 
 
 def test_rotary_refuses_an_odd_key_width():
-    assert reason(tiny_config("rotary", d_model=9, heads=3)) == (
-        "rotary needs an even key width, got 3"
-    )
+    assert reason(tiny_config("rotary", d_model=9, heads=3)) == ("rotary needs an even key width, got 3")
     assert reason(tiny_config("rotary", d_model=12, heads=3)) is None
 
 
@@ -38,15 +37,12 @@ def test_encodings_of_embeddings_refuse_cross_attention(name):
     )
 
 
-UNBOUNDED = [
-    "none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich",
-    "shape",
-]  # fmt: skip
+UNBOUNDED = ["none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape"]
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
 def test_others_are_defined_at_every_width_and_length(name):
-    entry = plugins.current().positional(name)
+    entry = current().positional(name)
     setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
     assert entry.undefined_for(entry.Options(), setting) is None
 
@@ -78,9 +74,7 @@ def test_options_of_the_table_do_not_matter_to_positions_in_time():
 ACTING = "acts on queries, keys or scores, and embedding-softmax attention projects none; "
 
 
-@pytest.mark.parametrize(
-    "name", ["rotary", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"]
-)
+@pytest.mark.parametrize("name", ["rotary", "alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"])
 def test_encodings_of_scores_refuse_a_style_without_scores(name):
     assert reason(tiny_config(name, "embedding-softmax")) == (
         f"{name} {ACTING}use an encoding that is added to embeddings, or 'none'"
@@ -89,9 +83,7 @@ def test_encodings_of_scores_refuse_a_style_without_scores(name):
     assert reason(tiny_config(elsewhere, "embedding-softmax")) is None
 
 
-@pytest.mark.parametrize(
-    "name", ["alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"]
-)
+@pytest.mark.parametrize("name", ["alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"])
 def test_encodings_of_distances_are_defined_in_every_role(name):
     assert reason(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), name))) is None
 
@@ -141,9 +133,7 @@ def test_randomised_refuses_data_longer_than_its_places():
 
 def test_randomised_refuses_what_its_encoding_refuses():
     odd = {"d_model": 9, "heads": 3}
-    assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == (
-        "rotary needs an even key width, got 3"
-    )
+    assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ("rotary needs an even key width, got 3")
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
 
 

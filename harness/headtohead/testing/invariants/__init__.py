@@ -82,7 +82,18 @@ TRAINING = frozenset({"stacking", "resume"})
 """Names of invariants that train stacks, and cost as much as all others together."""
 
 OF_ONE_ENTRY = TRAINING | {
-    "determinism", "derivative", "precision", "any-device", "finite", "evaluation", "stateless",
-    "checkpoint", "members", "drawn-positions", "loss", "limit", "temperature",
-}  # fmt: skip
+    "determinism",
+    "derivative",
+    "precision",
+    "any-device",
+    "finite",
+    "evaluation",
+    "stateless",
+    "checkpoint",
+    "members",
+    "drawn-positions",
+    "loss",
+    "limit",
+    "temperature",
+}
 """Names of invariants that an entry keeps or breaks by itself, whatever stands beside it."""

@@ -18,8 +18,7 @@ def future_tokens_never_reach_earlier_logits(subject: Subject) -> Verdict:
     """Changing a target token changes no logits before it."""
     number = worst_of([_heard(subject, row) for row in range(subject.sentences.source.shape[1])])
     if not subject.is_causal:
-        return outside("the decoder's mask does not hide the future", number,
-                       "later tokens change earlier logits")  # fmt: skip
+        return outside("the decoder's mask does not hide the future", number, "later tokens change earlier logits")
     return within(number, "change of logits before a changed target token")
 
 

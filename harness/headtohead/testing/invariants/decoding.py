@@ -23,8 +23,7 @@ def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     apart = _stepped(subject) - subject.plain
     number = moved_logit(apart, subject.sentences.live_target, "decoding by steps and not at once")
     if not subject.is_causal:
-        return outside("the decoder's mask does not hide the future", number,
-                       "teacher forcing differs from decoding")  # fmt: skip
+        return outside("the decoder's mask does not hide the future", number, "teacher forcing differs from decoding")
     return within(number, "difference of cached decoding and teacher forcing")
 
 
@@ -49,12 +48,9 @@ def _stepped(subject: Subject) -> Tensor:
     time = sentences.target.shape[-1]
     caches = model.caches(memory, time)
     hidden = [
-        model.step(
-            sentences.target[:, :, place : place + 1], place, memory,
-            sentences.source_lengths, caches,
-        )
+        model.step(sentences.target[:, :, place : place + 1], place, memory, sentences.source_lengths, caches)
         for place in range(time)
-    ]  # fmt: skip
+    ]
     return model.project(torch.cat(hidden, dim=2))
 
 
@@ -68,10 +64,7 @@ def plain_greedy(subject: Subject, words: int) -> Tensor:
     for place in range(words):
         target = torch.tensor(written)
         lengths = torch.full((members, batch), place + 1)
-        logits = forward(
-            subject.model,
-            Sentences(sentences.source, sentences.source_lengths, target, lengths),
-        )
+        logits = forward(subject.model, Sentences(sentences.source, sentences.source_lengths, target, lengths))
         for member in range(members):
             for row in range(batch):
                 word = int(logits[member, row, -1].argmax())

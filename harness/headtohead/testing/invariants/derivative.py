@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
 from headtohead.model.transformer import Transformer
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import gradients
 from headtohead.testing.subject import Subject, forward
@@ -36,8 +36,7 @@ def _apart(subject: Subject, direction: int) -> float:
     towards = torch.randn(subject.plain.shape, generator=generator, dtype=torch.float64)
     towards = towards * subject.sentences.live_target.unsqueeze(-1)
     way = {
-        name: torch.randn(one.shape, generator=generator, dtype=torch.float64)
-        for name, one in model.named_parameters()
+        name: torch.randn(one.shape, generator=generator, dtype=torch.float64) for name, one in model.named_parameters()
     }
     found = gradients(model, forward(model, subject.sentences), towards)
     slope = sum(float((found[name] * way[name]).sum()) for name in way)
@@ -48,9 +47,7 @@ def _apart(subject: Subject, direction: int) -> float:
 
 
 @torch.no_grad()
-def _moved(
-    subject: Subject, model: Transformer, way: dict[str, Tensor], step: float, towards: Tensor
-) -> float:
+def _moved(subject: Subject, model: Transformer, way: dict[str, Tensor], step: float, towards: Tensor) -> float:
     for name, parameter in model.named_parameters():
         parameter.add_(step * way[name])
     return float((forward(model, subject.sentences) * towards).sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, least, worst_of
 from headtohead.testing.subject import Subject
@@ -43,10 +43,13 @@ def _smallest_fall(subject: Subject, role: str) -> Seen:
     # A decoder never reads on that side.
     falls = torch.where(after, torch.inf if _hides_later(subject, role) else -rising, rising)
     return least(
-        falls, ("member", "sentence", "head", "query", "key"),
-        lambda at: f"{role}: from key {at['key']} to {at['key'] + 1}, seen from place "
-        f"{at['query']} in head {at['head']}, the log weight falls towards far keys",
-    )  # fmt: skip
+        falls,
+        ("member", "sentence", "head", "query", "key"),
+        lambda at: (
+            f"{role}: from key {at['key']} to {at['key'] + 1}, seen from place "
+            f"{at['query']} in head {at['head']}, the log weight falls towards far keys"
+        ),
+    )
 
 
 def _hides_later(subject: Subject, role: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.positional import Positional
 from headtohead.model.attention import overrides
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.positional import Positional
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, does_not_apply, worst
@@ -18,10 +18,7 @@ BATCH, TIME = 5, 6
 @invariant("drawn-positions")
 def drawn_positions_rise_and_belong_to_their_member(subject: Subject) -> Verdict:
     """Drawn positions rise along a sentence, differ by draw and member, and can be had again."""
-    roles = [
-        role for role in ("encoder", "decoder")
-        if overrides(subject.positional(role), Positional, "draw")
-    ]  # fmt: skip
+    roles = [role for role in ("encoder", "decoder") if overrides(subject.positional(role), Positional, "draw")]
     if not roles:
         return does_not_apply("the encoding draws no positions")
     return worst(*(_check(subject, role) for role in roles))
@@ -39,8 +36,7 @@ def _check(subject: Subject, role: str) -> Verdict:
         return _broken(f"{role}: every pass draws the same positions")
     for member, seed in enumerate(subject.seeds):
         alone = _draws(subject, role, [seed])
-        if any(not torch.equal(one[:1], other[member : member + 1])
-               for one, other in zip(alone, stack, strict=True)):  # fmt: skip
+        if any(not torch.equal(one[:1], other[member : member + 1]) for one, other in zip(alone, stack, strict=True)):
             return _broken(f"{role}: member {member} draws other positions alone")
     if len(subject.seeds) > 1 and all(torch.equal(one[0], one[1]) for one in stack):
         return _broken(f"{role}: two members draw the same positions")

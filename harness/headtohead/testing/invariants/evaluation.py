@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.experiment.schema import RunConfig
-from headtohead.families.entry import ROLES
 from headtohead.model.transformer import Transformer
+from headtohead.schema.config import RunConfig
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import moved_logit
 from headtohead.testing.subject import Subject, explicit_forward, forward

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from headtohead.families.entry import ROLES
 from headtohead.model.transformer import Transformer
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Lengths, Subject, attention_of, forward
 from headtohead.testing.verdict import Verdict, within, worst
@@ -39,9 +39,7 @@ def _short(subject: Subject) -> Verdict:
 
 def _large(subject: Subject, model: Transformer, role: str) -> Verdict:
     attention = attention_of(model, role)
-    x, memory = (
-        None if one is None else (one * LARGE).float() for one in subject.activations(role)
-    )
+    x, memory = (None if one is None else (one * LARGE).float() for one in subject.activations(role))
     view = subject.view(role, keep=subject.keep(role))
     seen: list[torch.Tensor] = []
     for record in (None, lambda name, value: None):
@@ -49,9 +47,7 @@ def _large(subject: Subject, model: Transformer, role: str) -> Verdict:
         output = attention(x, memory, view, None, record)
         seen.append(output.detach())
         if weights := list(attention.parameters()):
-            seen += torch.autograd.grad(
-                output.sum(), weights, allow_unused=True, materialize_grads=True
-            )
+            seen += torch.autograd.grad(output.sum(), weights, allow_unused=True, materialize_grads=True)
     wrong = sum(int((~one.isfinite()).sum()) for one in seen)
     what = f"{role}: outputs and gradients that are not finite where activations are 1000"
     return within(float(wrong), what, 0.0, shown=f"{wrong} {what}")

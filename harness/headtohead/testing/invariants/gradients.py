@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
-from headtohead.families.attention import Attention
-from headtohead.families.positional import Positional
 from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.blocks import DecoderLayer
 from headtohead.model.transformer import Transformer
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.positional import Positional
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import gradients
 from headtohead.testing.subject import Subject, forward

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.attention import Attention
-from headtohead.families.entry import ROLES
-from headtohead.families.positional import Positional
 from headtohead.model.attention import overrides
+from headtohead.plugins.attention import Attention
+from headtohead.plugins.positional import Positional
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import VISIBLE, Verdict, beyond, does_not_apply, worst
@@ -20,8 +20,7 @@ FAR = 6000
 @invariant("limit")
 def places_differ_up_to_the_limit_and_end_there(subject: Subject) -> Verdict:
     """Neighbouring places are told apart up to the limit, and none beyond it is computed."""
-    return worst(*(_encoding(subject, role) for role in ROLES),
-                 *(_style(subject, role) for role in ROLES))  # fmt: skip
+    return worst(*(_encoding(subject, role) for role in ROLES), *(_style(subject, role) for role in ROLES))
 
 
 @torch.no_grad()
@@ -37,17 +36,18 @@ def _encoding(subject: Subject, role: str) -> Verdict:
     if limit is None and _refuses(subject, role, FAR):
         return does_not_apply(f"{role}: the encoding refuses {FAR} places")
     places = torch.arange(FAR if limit is None else limit).unsqueeze(0)
-    found = [one for one in (_embedded(subject, role, places), _turned(subject, role, places))
-             if one is not None]  # fmt: skip
+    found = [one for one in (_embedded(subject, role, places), _turned(subject, role, places)) if one is not None]
     if not found or places.shape[1] < 2:
         return does_not_apply(f"{role}: the encoding has no vector for a place")
     apart = torch.stack([one.diff(dim=1).abs().amax(-1).amax(0) for one in found]).amax(0)
     least = float(apart.min())
     first = int(apart.argmin())
     return beyond(
-        least, f"{role}: least difference of two neighbouring places", VISIBLE,
+        least,
+        f"{role}: least difference of two neighbouring places",
+        VISIBLE,
         shown=f"{role}: places {first} and {first + 1} are one: they differ by {least:.3g}",
-    )  # fmt: skip
+    )
 
 
 def _refuses(subject: Subject, role: str, count: int) -> bool:
@@ -97,9 +97,7 @@ def _style(subject: Subject, role: str) -> Verdict:
 def _style_refuses(subject: Subject, style: Attention, count: int) -> bool:
     """Tell whether a style's scores raise where there are ``count`` places."""
     geometry, places = style.context.geometry, torch.arange(count).unsqueeze(0)
-    q = torch.zeros(
-        len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64
-    )
+    q = torch.zeros(len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64)
     try:
         style.scores(q, q, places, places)
     except Exception:
@@ -109,13 +107,17 @@ def _style_refuses(subject: Subject, style: Attention, count: int) -> bool:
 
 def _refused(who: str, limit: int) -> Verdict:
     return Verdict(
-        "broken", None, f"{who} has a limit of {limit} places and does not compute as many",
+        "broken",
+        None,
+        f"{who} has a limit of {limit} places and does not compute as many",
         shown=f"{who} refuses place {limit - 1}, which is within its limit",
-    )  # fmt: skip
+    )
 
 
 def _computed(who: str, limit: int) -> Verdict:
     return Verdict(
-        "broken", None, f"{who} has a limit of {limit} places and computes one more",
+        "broken",
+        None,
+        f"{who} has a limit of {limit} places and computes one more",
         shown=f"{who} computes place {limit}, which is beyond its limit, and says nothing",
-    )  # fmt: skip
+    )

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.attention import Attention
-from headtohead.families.entry import ROLES
 from headtohead.model.attention import overrides
+from headtohead.plugins.attention import Attention
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.invariants.parity import FILLS
 from headtohead.testing.kernels import KERNELS, forced
@@ -59,10 +59,10 @@ def _masked(subject: Subject, role: str) -> Verdict:
     subject.attention(role)(x, memory, subject.view(role, keep=keep), None, seen.__setitem__)
     hidden = ~keep.unsqueeze(2).expand_as(seen["weights"])
     found = largest(
-        seen["weights"].abs() * hidden, ("member", "sentence", "head", "query", "key"),
-        lambda at: f"{role}: query {at['query']} in head {at['head']} weighs key {at['key']}, "
-        "which is masked,",
-    )  # fmt: skip
+        seen["weights"].abs() * hidden,
+        ("member", "sentence", "head", "query", "key"),
+        lambda at: f"{role}: query {at['query']} in head {at['head']} weighs key {at['key']}, which is masked,",
+    )
     return within(found, f"{role}: largest weight of a masked key", 0.0)
 
 
@@ -103,9 +103,7 @@ def _check(subject: Subject, role: str, fill: str) -> Verdict:
 
 
 def _gradients(output: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(
-        output.square().sum(), inputs, allow_unused=True, materialize_grads=True
-    )
+    return torch.autograd.grad(output.square().sum(), inputs, allow_unused=True, materialize_grads=True)
 
 
 def _half_dead(subject: Subject, role: str) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, largest
 from headtohead.testing.subject import Subject, explicit_forward, full_keep
@@ -19,8 +19,7 @@ PAIR = ("sentence", "query", "key")
 @invariant("mask-promise")
 def a_mask_does_what_it_promises(subject: Subject) -> Verdict:
     """Hidden is what the masking promises to hide; every live query sees some key."""
-    return worst(*(_form(subject, role) for role in ROLES),
-                 *(_promise(subject, role) for role in ROLES))  # fmt: skip
+    return worst(*(_form(subject, role) for role in ROLES), *(_promise(subject, role) for role in ROLES))
 
 
 @invariant("mask-definition")
@@ -58,10 +57,13 @@ def _used(subject: Subject, role: str, seen: list[Tensor]) -> Verdict:
     masks = seen + [torch.ones_like(keep)] * (layers - len(seen))
     wrong = torch.stack([one != keep for one in masks]).double()
     where = largest(
-        wrong, ("layer", "member", *PAIR),
-        lambda at: f"{role}: layer {at['layer']} treats key {at['key']} of sentence "
-        f"{at['sentence']} otherwise than its masking, for query {at['query']}:",
-    ).where.rpartition(":")[0]  # fmt: skip
+        wrong,
+        ("layer", "member", *PAIR),
+        lambda at: (
+            f"{role}: layer {at['layer']} treats key {at['key']} of sentence "
+            f"{at['sentence']} otherwise than its masking, for query {at['query']}:"
+        ),
+    ).where.rpartition(":")[0]
     return within(Seen(float(wrong.sum()), where), f"{role}: pairs masked otherwise", 0.0)
 
 
@@ -73,10 +75,13 @@ def _roles(subject: Subject) -> Iterator[Verdict]:
     keep = subject.keep("cross")
     wrong = (keep != keep[:, :, -1:]).double()
     where = largest(
-        wrong, ("member", *PAIR),
-        lambda at: f"cross: key {at['key']} of sentence {at['sentence']} is hidden from query "
-        f"{at['query']} or from the last one, not from both:",
-    ).where.rpartition(":")[0]  # fmt: skip
+        wrong,
+        ("member", *PAIR),
+        lambda at: (
+            f"cross: key {at['key']} of sentence {at['sentence']} is hidden from query "
+            f"{at['query']} or from the last one, not from both:"
+        ),
+    ).where.rpartition(":")[0]
     what = "cross: source words that some places of the target see and others do not"
     yield within(Seen(float(wrong.sum()), where), what, 0.0)
 
@@ -94,10 +99,11 @@ def _form(subject: Subject, role: str) -> Verdict:
     fits = fits and found.shape[0] in (1, len(lengths))
     if found.dtype != torch.bool or not fits:
         return Verdict(
-            "broken", None,
+            "broken",
+            None,
             f"{role}: expected booleans [{len(lengths)} or 1, {queries}, {keys}], got "
             f"{str(found.dtype).removeprefix('torch.')} {list(found.shape)}",
-        )  # fmt: skip
+        )
     return Verdict("holds", 0.0, f"{role}: booleans [batch or 1, query, key]")
 
 
@@ -109,8 +115,9 @@ def _promise(subject: Subject, role: str) -> Verdict:
     blind = (~kept.any(-1) & live).double()
     if bool(blind.any()):
         seen = largest(blind, PAIR[:2], lambda at: _pair(at, lengths, role) + " sees no key:")
-        return Verdict("broken", float(blind.sum()), f"{role}: live queries that see no key",
-                       shown=seen.where.rpartition(":")[0])  # fmt: skip
+        return Verdict(
+            "broken", float(blind.sum()), f"{role}: live queries that see no key", shown=seen.where.rpartition(":")[0]
+        )
     promises = masking.promised(role) or frozenset()
     hidden = _hidden(promises, lengths, queries, keys)
     wrong = kept & hidden
@@ -125,11 +132,12 @@ def _definition(subject: Subject, role: str) -> Verdict:
     if masking.shows(role, 0, 0, 1) is None:
         return does_not_apply(f"{role}: the masking does not define single pairs")
     kept = full_keep(masking, role, queries, keys, lengths)
-    defined = torch.tensor([
-        [[bool(masking.shows(role, query, key, length)) for key in range(keys)]
-         for query in range(queries)]
-        for length in lengths.tolist()
-    ])  # fmt: skip
+    defined = torch.tensor(
+        [
+            [[bool(masking.shows(role, query, key, length)) for key in range(keys)] for query in range(queries)]
+            for length in lengths.tolist()
+        ]
+    )
     return _count(kept != defined, kept, lengths, role, "pairs that differ from the definition")
 
 
@@ -150,11 +158,8 @@ def _steps(subject: Subject, role: str) -> Verdict:
             )
     for sentence, length in enumerate(lengths):
         alone = full_keep(masking, role, queries, keys, length.unsqueeze(0))[0]
-        stepped[sentence] = torch.where(
-            alone == whole[sentence], stepped[sentence], ~whole[sentence]
-        )
-    return _count(whole != stepped, whole, lengths, role,
-                  "entries that differ between one query or sentence and all")  # fmt: skip
+        stepped[sentence] = torch.where(alone == whole[sentence], stepped[sentence], ~whole[sentence])
+    return _count(whole != stepped, whole, lengths, role, "entries that differ between one query or sentence and all")
 
 
 def _count(wrong: Tensor, kept: Tensor, lengths: Tensor, role: str, what: str) -> Verdict:

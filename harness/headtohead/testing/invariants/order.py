@@ -10,14 +10,7 @@ from torch import Tensor
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, least, moved_logit
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import (
-    Verdict,
-    beyond,
-    does_not_apply,
-    outside,
-    within,
-    worst,
-)
+from headtohead.testing.verdict import Verdict, beyond, does_not_apply, outside, within, worst
 
 DEAF = "the decoder does not read the encoder"
 
@@ -37,9 +30,11 @@ def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Ve
     asked = _Asked(subject, places.expand_as(subject.sentences.source), "exchanging words 0 and 1")
     blind = asked.blind("order-blind")
     return _judge(
-        asked, blind, "change of logits by reordering a bag of words",
+        asked,
+        blind,
+        "change of logits by reordering a bag of words",
         "least change of logits by exchanging two source words",
-    )  # fmt: skip
+    )
 
 
 @invariant("source-mirror")
@@ -60,9 +55,8 @@ def mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric(subject: Su
         what = "reversing the words, and not the padding, changes live logits"
         return outside("the encoder sees padding", asked.most(blind), what)
     return _judge(
-        asked, blind, "change of live logits by reversing the source",
-        "least change of logits by reversing the source",
-    )  # fmt: skip
+        asked, blind, "change of live logits by reversing the source", "least change of logits by reversing the source"
+    )
 
 
 def _judge(asked: _Asked, blind: Tensor, unmoved: str, moved: str) -> Verdict:
@@ -95,9 +89,7 @@ class _Asked:
         ``[member, batch]``. An encoding that tells nothing tells no directions either.
         """
         subject = self.subject
-        encoding = subject.promises("encoder", promise) or subject.promises(
-            "encoder", "order-blind"
-        )
+        encoding = subject.promises("encoder", promise) or subject.promises("encoder", "order-blind")
         silent = (
             encoding
             and subject.promises("cross", "order-blind")

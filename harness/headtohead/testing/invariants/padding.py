@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from headtohead.data.vocabulary import PAD, SPECIALS
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, moved_logit
 from headtohead.testing.subject import Lengths, Sentences, Subject
@@ -64,8 +64,7 @@ def a_batch_equals_its_sentences_alone(subject: Subject) -> Verdict:
 def _even(lengths: Lengths) -> Lengths:
     """Return lengths of the longest sentence for all."""
     source, target = (
-        tuple((max(map(max, side)),) * len(row) for row in side)
-        for side in (lengths.source, lengths.target)
+        tuple((max(map(max, side)),) * len(row) for row in side) for side in (lengths.source, lengths.target)
     )
     return Lengths(source, target)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headtohead import plugins
-from headtohead.families.entry import ROLES
-from headtohead.families.positional import BuildContext
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.plugins.positional import BuildContext
+from headtohead.plugins.registry import current
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
@@ -15,9 +15,7 @@ from headtohead.testing.verdict import Verdict, within
 def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
     """The model has as many weights as its closed form says."""
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
-    return within(
-        float(abs(built - closed_form(subject))), f"weights too many or too few among {built}", 0.0
-    )
+    return within(float(abs(built - closed_form(subject))), f"weights too many or too few among {built}", 0.0)
 
 
 def closed_form(subject: Subject) -> int:
@@ -51,13 +49,11 @@ def _attention(subject: Subject, role: str) -> int:
     projections = attention.context.geometry.parameters(model.d_model, model.bias)
     if not attention.style.projects:
         projections = 0
-    return projections + type(attention.style).parameter_count(
-        attention.style.options, attention.context
-    )
+    return projections + type(attention.style).parameter_count(attention.style.options, attention.context)
 
 
 def _positional(subject: Subject, role: str) -> int:
-    entry = plugins.current().positional(subject.config.positional.role(role).name)
+    entry = current().positional(subject.config.positional.role(role).name)
     part = subject.positional(role)
     context: BuildContext = part.context
     return entry.parameter_count(part.options, context)

@@ -26,14 +26,9 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
         return does_not_apply("the variant trains on the explicit path")
     masked = any(not subject.keep(role).all() for role in paths)
     differences = [
-        difference
-        for fill in (FILLS if masked else FILLS[:1])
-        for difference in _differences(subject, fill)
+        difference for fill in (FILLS if masked else FILLS[:1]) for difference in _differences(subject, fill)
     ]
-    return within(
-        float(torch.stack(differences).max()),
-        "difference of fused and explicit path, outputs and gradients",
-    )
+    return within(float(torch.stack(differences).max()), "difference of fused and explicit path, outputs and gradients")
 
 
 def _differences(subject: Subject, fill: str) -> list[Tensor]:
@@ -66,8 +61,5 @@ def gradients(model: Transformer, logits: Tensor, towards: Tensor) -> dict[str, 
 
 def _apart(one: dict[str, Tensor], other: dict[str, Tensor]) -> Tensor:
     """Return the largest difference of two gradients, relative to the size of each tensor."""
-    differences = [
-        (one[name] - other[name]).abs().max() / other[name].abs().max().clamp(min=1.0)
-        for name in one
-    ]
+    differences = [(one[name] - other[name]).abs().max() / other[name].abs().max().clamp(min=1.0) for name in one]
     return torch.stack(differences).max()

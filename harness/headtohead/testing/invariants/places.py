@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, largest, least, worst_of
 from headtohead.testing.subject import Subject
@@ -45,17 +45,24 @@ def _check(subject: Subject, role: str) -> Verdict:
     # A clipped distance may hide the places from some queries, never from all.
     heard = moved.where(asked, 0.0).flatten(1).amax(-1)
     return beyond(
-        least(heard, ("member",), lambda at: f"{role}: exchanging any two neighbouring keys moves "
-              f"what any query of member {at['member']} reads at most"),
+        least(
+            heard,
+            ("member",),
+            lambda at: (
+                f"{role}: exchanging any two neighbouring keys moves "
+                f"what any query of member {at['member']} reads at most"
+            ),
+        ),
         f"{role}: largest change of what is read by exchanging two keys",
-    )  # fmt: skip
+    )
 
 
 def _most(moved: Tensor, role: str) -> Seen:
     return largest(
-        moved, AXES, lambda at: f"{role}: exchanging two keys moves what query {at['query']} of "
-        f"sentence {at['sentence']} reads",
-    )  # fmt: skip
+        moved,
+        AXES,
+        lambda at: f"{role}: exchanging two keys moves what query {at['query']} of sentence {at['sentence']} reads",
+    )
 
 
 @torch.no_grad()

@@ -34,13 +34,16 @@ def nothing_is_computed_in_single_precision(subject: Subject) -> Verdict:
     with torch.no_grad():
         plain = [ask(subject.model, subject) for ask in _PATHS]
     everywhere = subject.sentences.live_target
-    return worst(*(
-        within(
-            moved_logit(one - other, everywhere, "computing float32 numbers in float64"),
-            "change of logits by computing float32 numbers in float64", ROUNDING,
+    return worst(
+        *(
+            within(
+                moved_logit(one - other, everywhere, "computing float32 numbers in float64"),
+                "change of logits by computing float32 numbers in float64",
+                ROUNDING,
+            )
+            for one, other in zip(found, plain, strict=True)
         )
-        for one, other in zip(found, plain, strict=True)
-    ))  # fmt: skip
+    )
 
 
 @invariant("any-device")
@@ -57,10 +60,7 @@ def it_runs_in_every_precision_and_as_shapes(subject: Subject) -> Verdict:
         told = f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits"
         return Verdict("broken", None, told, shown=told)
     size = max(1.0, float(subject.plain.abs().max()))
-    apart = moved_logit(
-        (logits.detach() - subject.plain) / size, subject.sentences.live_target,
-        "single precision",
-    )  # fmt: skip
+    apart = moved_logit((logits.detach() - subject.plain) / size, subject.sentences.live_target, "single precision")
     verdicts.append(within(apart, "relative difference of float32 and float64 logits", SINGLE))
     logits.sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
@@ -104,9 +104,7 @@ def _give(model: Transformer, own: Transformer) -> None:
             parameter.copy_(other)
         for name, value in model.named_buffers():
             drawn = known[name]
-            computed = value.shape == drawn.shape and bool(
-                ((value - drawn).abs() <= 1e-5 * (1 + drawn.abs())).all()
-            )
+            computed = value.shape == drawn.shape and bool(((value - drawn).abs() <= 1e-5 * (1 + drawn.abs())).all())
             if not computed:
                 value.copy_(drawn)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, largest, least
 from headtohead.testing.subject import Subject
@@ -31,18 +31,13 @@ def _check(subject: Subject, role: str) -> Verdict:
     alive = keep.any(-1, keepdim=True)
 
     def says(at: dict[str, int]) -> str:
-        return (
-            f"{role}: changing key {at['key']} of sentence {at['sentence']} moves what query "
-            f"{at['query']} reads"
-        )
+        return f"{role}: changing key {at['key']} of sentence {at['sentence']} moves what query {at['query']} reads"
 
     hidden = largest(moved * (~keep & other & alive), AXES, says)
     shown = least(moved.where(keep & other, torch.inf), AXES, lambda at: says(at) + " at most")
     return worst(
         within(hidden, f"{role}: change of what is read by a key that is hidden"),
-        beyond(
-            _finite(shown), f"{role}: least change of what is read by a key that is shown", EXACT
-        ),
+        beyond(_finite(shown), f"{role}: least change of what is read by a key that is shown", EXACT),
     )
 
 

@@ -27,8 +27,7 @@ def a_resumed_training_equals_an_undisturbed_one(subject: Subject) -> Verdict:
         rest = _training(subject, path)
         rest.run()
     ends = whole.model.state_dict(), rest.model.state_dict()
-    apart = {name: float((ends[0][name] - ends[1][name]).abs().max())
-             for name in ends[0] if ends[0][name].numel()}  # fmt: skip
+    apart = {name: float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[0] if ends[0][name].numel()}
     name = max(apart, key=lambda one: apart[one])
     what = "difference of weights of a resumed training and an undisturbed one"
     return within(apart[name], what, 0.0, shown=f"{name}: {what} is {apart[name]:.3g}")

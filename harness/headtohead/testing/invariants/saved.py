@@ -34,8 +34,9 @@ def a_member_computes_what_it_would_alone(subject: Subject) -> Verdict:
     """The logits of each member of a stack are those of its weights alone."""
     return within(
         worst_of([_alone(subject, member) for member in range(len(subject.seeds))]),
-        "difference of logits in a stack and alone", EXACT,
-    )  # fmt: skip
+        "difference of logits in a stack and alone",
+        EXACT,
+    )
 
 
 def _alone(subject: Subject, member: int) -> Seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, largest, worst_of
 from headtohead.testing.subject import Subject
@@ -36,8 +36,10 @@ def _check(subject: Subject, role: str) -> Verdict:
         return within(number, f"{role}: change of the output by a joint shift")
     return outside(
         f"{role}: the encoding does not promise to be relative",
-        _moved(subject, role, SHIFTS[0]), "a joint shift changes the output", EXACT,
-    )  # fmt: skip
+        _moved(subject, role, SHIFTS[0]),
+        "a joint shift changes the output",
+        EXACT,
+    )
 
 
 @torch.no_grad()
@@ -47,10 +49,13 @@ def _moved(subject: Subject, role: str, shift: int) -> Seen:
     here = attention(x, memory, subject.view(role, keep=keep))
     there = attention(x, memory, subject.view(role, shift, keep))
     moved = largest(
-        (here - there).abs(), ("member", "sentence", "place", "coordinate"),
-        lambda at: f"{role}: moving all positions by {shift} moves coordinate {at['coordinate']} "
-        f"of what place {at['place']} of sentence {at['sentence']} reads",
-    )  # fmt: skip
+        (here - there).abs(),
+        ("member", "sentence", "place", "coordinate"),
+        lambda at: (
+            f"{role}: moving all positions by {shift} moves coordinate {at['coordinate']} "
+            f"of what place {at['place']} of sentence {at['sentence']} reads"
+        ),
+    )
     places = torch.arange(subject.times(role)[0]).unsqueeze(0)
     positional = subject.positional(role)
     embedded = _apart(positional.embed(places, role), positional.embed(places + shift, role))

@@ -31,7 +31,6 @@ def _heard(subject: Subject, row: int) -> Seen:
         most.where(live, torch.inf),
         ("member", "word"),
         lambda at: (
-            f"changing source word {at['word']} of sentence {row} moves the logits of "
-            f"member {at['member']} at most"
+            f"changing source word {at['word']} of sentence {row} moves the logits of member {at['member']} at most"
         ),
     )

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from headtohead import plugins
-from headtohead.experiment.schema import RunConfig
 from headtohead.model.members import shape
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -55,23 +55,25 @@ def unlike(config: RunConfig) -> RunConfig:
     none = config.positional.encoder.name == "none"
     positional = tiny_config("sinusoidal" if none else "none").positional
     train = config.train.model_copy(
-        update={"lr": config.train.lr / 3, "weight_decay": 0.1, "label_smoothing": 0.2,
-                "warmup_steps": 1, "clip_norm": 0.1}
-    )  # fmt: skip
+        update={
+            "lr": config.train.lr / 3,
+            "weight_decay": 0.1,
+            "label_smoothing": 0.2,
+            "warmup_steps": 1,
+            "clip_norm": 0.1,
+        }
+    )
     model = config.model.model_copy(
         update={"init": "torch", "fill": "-1e9", "dropout_ffn": 0.1, "dropout_attention": 0.0}
     )
     other = config.model_copy(update={"train": train, "model": model})
     moved = other.model_copy(update={"positional": positional})
-    registry = plugins.current()
+    registry = current()
     return moved if shape(moved, registry) == shape(config, registry) else other
 
 
 def trained_weights(
-    subject: Subject,
-    config: RunConfig,
-    seeds: Sequence[int],
-    configs: Sequence[RunConfig] | None = None,
+    subject: Subject, config: RunConfig, seeds: Sequence[int], configs: Sequence[RunConfig] | None = None
 ) -> list[dict[str, Tensor]]:
     """Train a stack on the subject's data in float64; return each member's weights."""
     own = [_in_float64(one) for one in configs or [config] * len(seeds)]

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import Seen, moved_logit
 from headtohead.testing.subject import Sentences, Subject, explicit_forward, forward
@@ -61,8 +61,7 @@ def _ask_others(subject: Subject, model: Transformer, turned: Sentences) -> None
         explicit_forward(model, other)
     if subject.only_length is None:
         greedy(model, turned.source, turned.source_lengths, 3)
-        first = replace(turned, target=turned.target[:, :, :1],
-                        target_lengths=torch.ones_like(turned.target_lengths))  # fmt: skip
+        first = replace(turned, target=turned.target[:, :, :1], target_lengths=torch.ones_like(turned.target_lengths))
         forward(model, first)
     model.train()
     with torch.random.fork_rng(devices=[]):
@@ -75,8 +74,13 @@ def _untouched(subject: Subject) -> Iterator[Verdict]:
     for role in ROLES:
         attention, view = subject.attention(role), subject.view(role, keep=subject.keep(role))
         x, memory = subject.activations(role)
-        given = {"x": x, "memory": memory, "mask": view.keep, "queries": view.query_positions,
-                 "keys": view.key_positions}  # fmt: skip
+        given = {
+            "x": x,
+            "memory": memory,
+            "mask": view.keep,
+            "queries": view.query_positions,
+            "keys": view.key_positions,
+        }
         known = {name: one for name, one in given.items() if one is not None}
         kept = {name: one.clone() for name, one in known.items()}
         with torch.no_grad():
@@ -86,9 +90,7 @@ def _untouched(subject: Subject) -> Iterator[Verdict]:
 
 
 def _same(before: dict[str, Tensor], after: dict[str, Tensor], what: str) -> Verdict:
-    changed = {
-        name: int((value != after[name]).sum()) for name, value in before.items() if value.numel()
-    }
+    changed = {name: int((value != after[name]).sum()) for name, value in before.items() if value.numel()}
     wrong = sum(changed.values())
     names = ", ".join(name for name, count in changed.items() if count)
     return within(Seen(float(wrong), f"{wrong} {what}: {names}"), what, 0.0)

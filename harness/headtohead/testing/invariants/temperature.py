@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.attention import Attention
-from headtohead.families.entry import ROLES
+from headtohead.plugins.attention import Attention
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, worst
@@ -51,10 +51,12 @@ def _check(subject: Subject, role: str) -> Verdict:
         return Verdict("holds", spread, what)
     expected = f"{geometry.scale:.3g} where key_width ** -0.5 is {geometry.key_width**-0.5:.3g}"
     return Verdict(
-        "broken", spread, f"expected {LEAST} to {MOST}: {what}",
+        "broken",
+        spread,
+        f"expected {LEAST} to {MOST}: {what}",
         shown=f"{role}: heads of width {geometry.key_width} have scores of standard deviation "
         f"{spread:.3g}; the geometry's scale is {expected}",
-    )  # fmt: skip
+    )
 
 
 def _scores(style: Attention, q: Tensor, k: Tensor) -> Tensor | None:
@@ -67,8 +69,6 @@ def _scores(style: Attention, q: Tensor, k: Tensor) -> Tensor | None:
     still = scores(torch.zeros_like(q), torch.zeros_like(k))
     found = scores(q, k) - still
     for doubled in (scores(2 * q, k) - still, scores(q, 2 * k) - still):
-        if not float((doubled - 2 * found).abs().max()) <= EXACT * max(
-            1.0, float(found.abs().max())
-        ):
+        if not float((doubled - 2 * found).abs().max()) <= EXACT * max(1.0, float(found.abs().max())):
             return None
     return found

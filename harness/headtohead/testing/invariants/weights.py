@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.families.entry import ROLES
+from headtohead.schema.roles import ROLES
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import largest
 from headtohead.testing.subject import Subject
@@ -36,9 +36,8 @@ def _rows(subject: Subject, role: str) -> Verdict:
     seen, _ = _record(subject, role)
     weights = seen["weights"]
     below = largest(
-        -weights, (*ROW, "key"),
-        lambda at: f"{role}: {_place(at)} gives key {at['key']} a weight below zero,",
-    )  # fmt: skip
+        -weights, (*ROW, "key"), lambda at: f"{role}: {_place(at)} gives key {at['key']} a weight below zero,"
+    )
     if not below.number <= 0:
         return Verdict("broken", -below.number, f"{role}: a weight is negative", shown=below.where)
     if subject.attention(role).style.weights == "positive":
@@ -61,15 +60,13 @@ def _act(subject: Subject, role: str) -> Verdict:
     attention, view = subject.attention(role), subject.view(role, keep=subject.keep(role))
     group = seen["weights"].shape[2] // seen["values"].shape[2]
     heads = [
-        seen["weights"][:, :, head] @ seen["values"][:, :, head // group]
-        for head in range(seen["weights"].shape[2])
+        seen["weights"][:, :, head] @ seen["values"][:, :, head // group] for head in range(seen["weights"].shape[2])
     ]
     read = torch.stack(heads, dim=2)
     if attention.style.projects:
         added = subject.positional(role).values(
-            seen["weights"], view.query_positions, view.key_positions, role,
-            attention.context.layer or 0,
-        )  # fmt: skip
+            seen["weights"], view.query_positions, view.key_positions, role, attention.context.layer or 0
+        )
         finished = attention.style.finish(read if added is None else read + added)
         joined = torch.cat(list(finished.unbind(2)), dim=-1).flatten(1, 2)
         expected = attention.output(joined).view(output.shape)
@@ -77,12 +74,15 @@ def _act(subject: Subject, role: str) -> Verdict:
         expected = torch.cat(heads, dim=-1)
     return within(
         largest(
-            (output - expected).abs(), ("member", "sentence", "query", "coordinate"),
-            lambda at: f"{role}: what query {at['query']} of sentence {at['sentence']} reads is "
-            "not its weights times the values: it is off",
+            (output - expected).abs(),
+            ("member", "sentence", "query", "coordinate"),
+            lambda at: (
+                f"{role}: what query {at['query']} of sentence {at['sentence']} reads is "
+                "not its weights times the values: it is off"
+            ),
         ),
         f"{role}: difference of output and weights times values",
-    )  # fmt: skip
+    )
 
 
 @torch.no_grad()

@@ -43,9 +43,7 @@ def siblings(sentence: Sentence) -> list[Sentence]:
     The bag of English words stays the same: nouns and determiners keep their number.
     """
     slots = _Slots(sentence)
-    orders = product(
-        _same_number(slots.nouns), _same_number(slots.determiners), permutations(slots.adjectives)
-    )
+    orders = product(_same_number(slots.nouns), _same_number(slots.determiners), permutations(slots.adjectives))
     filled = (slots.fill(*order) for order in orders)
     return list(dict.fromkeys(other for other in filled if _natural(other)))
 
@@ -97,9 +95,7 @@ class _Slots:
             if isinstance(old, Greeting):
                 return Greeting(phrase(old.addressee))
             changed: dict[str, Any] = {
-                name: phrase(held)
-                for name in PLACES
-                if isinstance(held := getattr(old, name), NounPhrase)
+                name: phrase(held) for name in PLACES if isinstance(held := getattr(old, name), NounPhrase)
             }
             predicate = next(adjective) if old.predicate else None
             return replace(old, **changed, predicate=predicate)
@@ -148,12 +144,7 @@ def _maybe(random: Random, chance: float, items: Sequence[Item]) -> Item | None:
 
 
 def _noun_phrase(
-    random: Random,
-    *,
-    animate: bool,
-    adjective: float = 0.4,
-    number: int | None = None,
-    definite: bool = False,
+    random: Random, *, animate: bool, adjective: float = 0.4, number: int | None = None, definite: bool = False
 ) -> NounPhrase:
     nouns = [noun for noun in words.NOUNS if noun.animate or not animate]
     determiners = [one for one in words.DETERMINERS if not (definite and one.indefinite)]
@@ -197,8 +188,7 @@ def _object(random: Random, subject: Subject, negated: bool) -> Subject:
         person = subject.person if isinstance(subject, words.Pronoun) else 3
         return _one(random, [one for one in words.PRONOUNS if person == 3 or one.person != person])
     number = subject.number if random.random_sample() < 0.75 else None
-    return _noun_phrase(random, animate=random.random_sample() < 0.75, number=number,
-                        definite=negated)  # fmt: skip
+    return _noun_phrase(random, animate=random.random_sample() < 0.75, number=number, definite=negated)
 
 
 def _intransitive(random: Random) -> Clause:

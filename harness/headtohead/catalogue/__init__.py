@@ -1,5 +1,0 @@
-"""The catalogue: pages with pictures, made from the registry.
-
-``python -m headtohead.catalogue docs/catalogue`` writes them, ``--check`` tells whether they are
-current, ``--plugin FILE`` takes the entries of a plugin file in.
-"""

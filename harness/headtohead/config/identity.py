@@ -1,0 +1,92 @@
+"""What a run's result depends on, and the key made of it.
+
+Left out are fields marked ``NotHashed`` or ``SetsDefaults``, and fields marked ``HashIfChanged`` while they
+have their neutral value; everything else counts, defaults included.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from headtohead.config.builder import FAMILIES
+from headtohead.plugins.registry import Registry, current
+from headtohead.schema.config import HashIfChanged, NotHashed, RunConfig, SetsDefaults
+from headtohead.schema.roles import ROLES
+
+
+def canonical(config: RunConfig, fingerprint: str, registry: Registry | None = None) -> dict[str, Any]:
+    """Return the identity fields of a resolved configuration, and the data's fingerprint.
+
+    Args:
+        config: As ``resolve`` returns it, every option and default filled in.
+        fingerprint: Of the prepared data.
+        registry: Tells which options of an entry are left out; default: that of this process.
+    """
+    known = registry or current()
+    identity = identity_fields(config)
+    for family in FAMILIES:
+        for role in ROLES:
+            entry = identity[family][role]
+            options = known.find(family, entry["name"]).entry.Options
+            entry["options"] = _options(options, entry["options"])
+    dataset = known.find("dataset", config.data.dataset).entry.Options
+    identity["data"]["options"] = _options(dataset, identity["data"]["options"])
+    return {"config": identity, "fingerprint": fingerprint}
+
+
+def run_key(config: RunConfig, seed: int, fingerprint: str, registry: Registry | None = None) -> str:
+    """Return the full sha256, in hexadecimal digits, of one run's identity."""
+    return key_of(canonical(config, fingerprint, registry), seed)
+
+
+def key_of(identity: Mapping[str, Any], seed: int) -> str:
+    """Return the key of a canonical identity with one seed."""
+    return keys_of(identity, [seed])[0]
+
+
+def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
+    """Return the key of a canonical identity with each of the seeds.
+
+    The seed is the last name of the sorted text: all that stands before it is hashed once.
+    """
+    assert all(name < "seed" for name in identity), sorted(identity)
+    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    shared = hashlib.sha256(text.removesuffix("}").encode())
+    keys = []
+    for seed in seeds:
+        digest = shared.copy()
+        digest.update(f',"seed":{seed}}}'.encode())
+        keys.append(digest.hexdigest())
+    return keys
+
+
+def identity_fields(section: BaseModel) -> dict[str, Any]:
+    """Return the fields of a section that count, sections within it included."""
+    result: dict[str, Any] = {}
+    plain = section.model_dump(mode="json")
+    for name, info in type(section).model_fields.items():
+        value = getattr(section, name)
+        if counts(info, plain[name]):
+            result[name] = identity_fields(value) if isinstance(value, BaseModel) else plain[name]
+    return result
+
+
+def counts(info: FieldInfo, value: Any) -> bool:
+    """Tell whether a field with this value is part of the identity."""
+    for mark in info.metadata:
+        if isinstance(mark, NotHashed | SetsDefaults):
+            return False
+        if isinstance(mark, HashIfChanged) and mark.value == value and type(mark.value) is type(value):
+            return False
+    return True
+
+
+def _options(options: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
+    fields = options.model_fields
+    return {name: value for name, value in values.items() if name not in fields or counts(fields[name], value)}

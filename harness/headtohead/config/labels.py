@@ -1,0 +1,142 @@
+"""What an axis value is called: in tables, titles and the names of run directories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headtohead.config.builder import FAMILIES
+from headtohead.plugins.registry import Registry
+from headtohead.schema.config import EntryConfig, PerRole, RunConfig
+from headtohead.schema.roles import ROLES
+
+Scalar = str | int | float | bool | None
+
+_NAMED = (*FAMILIES, "recipe")
+"""Axes whose values are names that speak for themselves."""
+
+LONGEST_SLUG = 120
+"""Characters of a slug; seed, key and the file system's limit of 255 need the rest."""
+
+
+def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Any:
+    """Return the resolved value that an axis names, as plain data."""
+    if path[0] in FAMILIES:
+        return _family_value(getattr(config, path[0]), path)
+    value: Any = config.model_dump(mode="json")
+    if path[0] == "data" and path[1] not in value["data"]:
+        path = ("data", "options", *path[1:])
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
+    """Return the resolved value that an axis names, as one scalar."""
+    if path[0] not in FAMILIES:
+        return scalar(value_at(config, path, registry))
+    roles: PerRole = getattr(config, path[0])
+    if len(path) == 1:
+        return _family_label(path[0], roles, registry)
+    if path[1] in ROLES and path[2:] in ((), ("name",)):
+        return entry_label(path[0], roles.role(path[1]), registry)
+    return scalar(_family_value(roles, path))
+
+
+def entry_label(family: str, entry: EntryConfig, registry: Registry) -> str:
+    """Return an entry's name, with the options that are not the defaults."""
+    defaults = _defaults(family, entry.name, registry)
+    changed = [f"{name}={text(scalar(value))}" for name, value in entry.options.items() if value != defaults.get(name)]
+    return f"{entry.name}({', '.join(changed)})" if changed else entry.name
+
+
+def slug_of(axes: Mapping[str, Scalar]) -> str:
+    """Join axis values to a name of ``a-z 0-9 . _ -``; fields carry their name before the value."""
+    last = [axis.rsplit(".", 1)[-1] for axis in axes]
+    parts = []
+    for axis, value in axes.items():
+        short = axis.rsplit(".", 1)[-1]
+        name = short if last.count(short) == 1 and axis.split(".")[0] not in FAMILIES else axis
+        word = slug_word(value)
+        parts.append(word if axis in _NAMED else f"{slug_word(name)}-{word}")
+    return shortened_slug("-".join(parts) or "baseline")
+
+
+def shortened_slug(slug: str) -> str:
+    """Cut a slug that is too long; a hash of the whole keeps it apart from others."""
+    if len(slug) <= LONGEST_SLUG:
+        return slug
+    return f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
+
+
+def slug_word(value: Scalar) -> str:
+    """Write a value in the characters of a slug."""
+    word = re.sub(r"[^a-z0-9._]+", "-", text(value).lower()).strip("-.")
+    return word or "empty"
+
+
+def title_of(axes: Mapping[str, Scalar]) -> str:
+    """Join axis values for readers: ``rotary · split-heads · d_model 64``."""
+    parts = [
+        str(value) if axis in (*FAMILIES, "recipe") else f"{axis.removeprefix('model.')} {text(value)}"
+        for axis, value in axes.items()
+    ]
+    return " · ".join(parts) or "baseline"
+
+
+def text(value: Scalar) -> str:
+    """Write a scalar as YAML would, a whole number without its ``.0``."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
+    """Return a whole family, one role, or one option: of a role, or of any role that has it."""
+    if len(path) == 1:
+        return roles.model_dump(mode="json")
+    if path[1] not in ROLES:
+        found = [roles.role(role).options.get(path[1]) for role in ROLES]
+        return next((value for value in found if value is not None), None)
+    entry = roles.role(path[1])
+    if len(path) == 2:
+        return entry.model_dump(mode="json")
+    return entry.name if path[2] == "name" else entry.options.get(path[2])
+
+
+def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
+    """Return the bare name that means these roles, else the roles side by side."""
+    for role in ("decoder", "encoder", "cross"):
+        name = roles.role(role).name
+        bare = registry.find(family, name).entry.bare
+        own = [one for one in ROLES if bare.get(one, name) == name]
+        if (
+            all(roles.role(one).name == bare.get(one, name) for one in ROLES)
+            and len({json.dumps(roles.role(one).options) for one in own}) == 1
+            and all(_is_default(family, roles.role(one), registry) for one in ROLES if one not in own)
+        ):
+            return entry_label(family, roles.role(own[0]), registry)
+    return "/".join(entry_label(family, roles.role(role), registry) for role in ROLES)
+
+
+def _is_default(family: str, entry: EntryConfig, registry: Registry) -> bool:
+    return entry.options == _defaults(family, entry.name, registry)
+
+
+def _defaults(family: str, name: str, registry: Registry) -> dict[str, Any]:
+    fields = registry.find(family, name).entry.Options.model_fields
+    return {
+        option: info.get_default(call_default_factory=True) for option, info in fields.items() if not info.is_required()
+    }
+
+
+def scalar(value: Any) -> Scalar:
+    """Return a plain value as it is, and lists and mappings as JSON."""
+    if isinstance(value, str | int | float) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={text(scalar(one))}" for name, one in value.items())
+    return ",".join(text(scalar(one)) for one in value)

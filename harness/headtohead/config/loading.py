@@ -1,0 +1,248 @@
+"""An experiment file, read and checked: every error says file, line and field."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from headtohead.config.source_location import FieldPath, Place, Source, shown
+from headtohead.config.validation_errors import problem
+from headtohead.config.yaml_text import dump, parse
+from headtohead.errors import HeadToHeadError
+from headtohead.schema.config import ExperimentFile
+
+Model = TypeVar("Model", bound=BaseModel)
+
+MAX_RUNS = 100_000
+"""Runs of an experiment, those of its sweep included, unless the user raises the limit."""
+
+MAX_SEED = 1_000_000
+"""Largest seed of an experiment; the sweep of ``tune`` uses larger ones."""
+
+SWEEP_LABEL = "tuning"
+"""A sweep is an experiment of its own, with this label."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """One ``--set path=value``, applied to what every variant starts from."""
+
+    path: tuple[str, ...]
+    value: Any
+    place: Place
+    text: str
+
+
+@dataclass(frozen=True)
+class LoadedExperiment:
+    """A checked experiment file, with the text it came from and the line of every field."""
+
+    name: str
+    path: Path
+    text: str
+    file: ExperimentFile
+    source: Source
+    seeds: tuple[int, ...]
+    overrides: tuple[Override, ...] = ()
+    max_runs: int = MAX_RUNS
+    seeds_option: str | None = None
+    label: str | None = None
+
+    def place(self, *parts: str | int) -> Place:
+        """Return the place of a field, for errors."""
+        return Place(self.source, parts)
+
+    @property
+    def run_options(self) -> list[str]:
+        """The options of ``h2h run`` that were given beside the file, quoted for a shell."""
+        words = [word for one in self.overrides for word in ("--set", one.text)]
+        words += [] if self.seeds_option is None else ["--seeds", self.seeds_option]
+        words += [] if self.label is None else ["--name", self.label]
+        return [shlex.quote(word) for word in words]
+
+
+def load_file(
+    path: Path | str,
+    overrides: Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+    max_runs: int = MAX_RUNS,
+    label: str | None = None,
+) -> LoadedExperiment:
+    """Read an experiment file and apply ``--set`` and ``--seeds``.
+
+    Args:
+        path: The file; its stem names the experiment.
+        overrides: ``"model.d_model=64"``, the value in YAML.
+        seeds: Replaces the file's seeds: a number, a list, or either as YAML text.
+        max_runs: Maximum number of runs, counted before the design is expanded.
+        label: Added to the experiment's name, after a hyphen.
+
+    Raises:
+        HeadToHeadError: For every fault of the file, in one line.
+    """
+    return load_text(_read(Path(path)), Path(path), overrides, seeds, max_runs, label)
+
+
+def load_mapping(
+    content: Mapping[str, Any], name: str, overrides: Sequence[str] = (), seeds: str | int | Sequence[int] | None = None
+) -> LoadedExperiment:
+    """Check an experiment given from Python, as if it stood in a file of that name."""
+    return load_text(dump(content), Path(f"{name}.yaml"), overrides, seeds)
+
+
+def load_text(
+    text: str,
+    path: Path,
+    overrides: Sequence[str] = (),
+    seeds: str | int | Sequence[int] | None = None,
+    max_runs: int = MAX_RUNS,
+    label: str | None = None,
+) -> LoadedExperiment:
+    """Check the text of an experiment file."""
+    value, lines = parse(text, str(path))
+    source = Source(str(path), lines, path.parent.resolve())
+    if value is None:
+        raise HeadToHeadError(f"{path}: the file is empty; it needs at least 'question'")
+    root = Place(source)
+    if not isinstance(value, dict):
+        raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
+    file = checked(ExperimentFile, value, lambda path: root.child(*path))
+    given = _seeds_option(seeds) if seeds is not None else (file.seeds, root.child("seeds"))
+    number = given[0] if isinstance(given[0], int) else len(given[0])
+    refuse_many_runs(path, file, count_combinations(file), number, max_runs)
+    return LoadedExperiment(
+        name=labelled(experiment_name(path), label),
+        path=path,
+        text=text,
+        file=file,
+        source=source,
+        seeds=seed_list(*given),
+        overrides=tuple(read_override(text) for text in overrides),
+        max_runs=max_runs,
+        seeds_option=None if seeds is None else str(seeds),
+        label=label,
+    )
+
+
+def count_combinations(file: ExperimentFile) -> int:
+    """Return the number of combinations of axis values, without expanding them; 1 of a path."""
+    found = 0
+    for block in file.design:
+        found += math.prod(map(len, block.product.values())) if block.product is not None else 0
+        found += sum(map(len, (block.one_at_a_time or {}).values()))
+        found += max(map(len, (block.zip or {}).values()), default=0)
+    return max(1, found)
+
+
+def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
+    """Refuse an experiment whose runs, those of its sweep included, are more than the limit.
+
+    Raises:
+        HeadToHeadError: Naming the numbers, and the option that raises the limit.
+    """
+    runs = variants * seeds
+    text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
+    if file.tune:
+        settings = math.prod(map(len, file.tune.values()))
+        runs += variants * settings * file.tune_seeds
+        text += f", tuned with {settings:,} settings × {file.tune_seeds:,} seeds,"
+    if runs > max_runs:
+        raise HeadToHeadError(
+            f"{path}: {text} are {runs:,} runs, more than the limit of {max_runs:,}; vary fewer "
+            f"values, or raise the limit: --max-runs {runs}"
+        )
+
+
+def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], Place]) -> Model:
+    """Validate without guessing at types; a problem is raised with its place."""
+    try:
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as error:
+        path, message = problem(error, model, value)
+        raise locate(path).error(message) from error
+
+
+def seed_list(seeds: int | Sequence[int], place: Place) -> tuple[int, ...]:
+    """Turn a number of replicates, or a list of seeds, into the list; seeds start at 1."""
+    numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
+    if not numbers:
+        raise place.error(f"at least one seed is needed, got {shown(seeds)}")
+    known: set[int] = set()
+    for position, seed in enumerate(numbers):
+        if not 1 <= seed <= MAX_SEED:
+            raise place.child(position).error(f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}")
+        if seed in known:
+            raise place.child(position).error(f"seed {seed} stands twice; each is one replicate")
+        known.add(seed)
+    return numbers
+
+
+def experiment_name(path: Path) -> str:
+    """Name the experiment after its file, in characters that any file system takes."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")
+    if not name:
+        raise HeadToHeadError(f"{path}: the file's name has no letters to name the experiment by")
+    return name
+
+
+def labelled(name: str, label: str | None) -> str:
+    """Return the name of an experiment with its label.
+
+    Raises:
+        HeadToHeadError: If the label cannot be part of a folder's name, or is the one of sweeps.
+    """
+    if label is None:
+        return name
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", label):
+        raise HeadToHeadError(
+            f"--name {label}: '{label}' cannot be part of an experiment's name; use letters and "
+            "digits, and . _ - between them"
+        )
+    if label == SWEEP_LABEL:
+        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of the sweep; give another label")
+    return f"{name}-{label}"
+
+
+def _read(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise HeadToHeadError(f"experiment file '{path}' does not exist") from error
+    except OSError as error:
+        raise HeadToHeadError(f"cannot read '{path}': {error.strerror or error}") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        byte = f"byte 0x{data[error.start]:02x}"
+        raise HeadToHeadError(f"{path}:{line}: not UTF-8 text ({byte}); save the file as UTF-8") from error
+
+
+def read_override(text: str) -> Override:
+    """Read ``path=value``, as ``--set`` has it."""
+    label = f"--set {text}"
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
+    parsed, _ = parse(value, label)
+    place = Place(Source(label, folder=Path.cwd()))
+    return Override(tuple(name.strip().split(".")), parsed, place, text)
+
+
+def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], Place]:
+    place = Place(Source(f"--seeds {seeds}"))
+    value: Any = seeds
+    if isinstance(seeds, str):
+        value, _ = parse(f"[{seeds}]" if "," in seeds and "[" not in seeds else seeds, str(place))
+    numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
+        raise place.error("expected a number of seeds, or a list such as 1,2,5")
+    return value, place

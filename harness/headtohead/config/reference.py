@@ -1,0 +1,128 @@
+"""The reference tables of ``docs/experiment-file.md``, made from the schema.
+
+``python -m headtohead.config.reference docs/experiment-file.md`` rewrites the tables between
+the markers of that file; with ``--check`` it only tells whether they are current.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from headtohead.schema import config
+from headtohead.schema.config import NotHashed
+
+TABLES: dict[str, type[BaseModel]] = {
+    "file": config.ExperimentFile,
+    "design": config.DesignBlock,
+    "design.path": config.PathDesign,
+    "exclude": config.Exclusion,
+    "metrics": config.Metrics,
+    "probes": config.Probe,
+    "published": config.Published,
+    "published.claims": config.Claim,
+    "published.claims.published": config.PublishedValues,
+    "data": config.DataConfig,
+    "data.vocabulary": config.VocabularyConfig,
+    "model": config.ModelConfig,
+    "train": config.TrainConfig,
+    "train.early_stopping": config.EarlyStopping,
+    "evaluate": config.EvaluateConfig,
+    "evaluate.beam": config.BeamConfig,
+}
+
+_BEGIN, _END = "<!-- table: {} -->", "<!-- end of table -->"
+
+
+def table(model: type[BaseModel]) -> str:
+    """Return the Markdown table of a section."""
+    lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for name, info in model.model_fields.items():
+        runtime = any(isinstance(mark, NotHashed) for mark in info.metadata)
+        meaning = (info.description or "").replace("|", "\\|")
+        cells = [
+            f"`{info.alias or name}`",
+            type_words(info).replace("|", "\\|"),
+            _default(info),
+            f"{meaning} (runtime: not part of a run's key)" if runtime else meaning,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """Return a page with the tables between its markers made anew."""
+    for name, model in TABLES.items():
+        begin = _BEGIN.format(name)
+        pattern = re.compile(rf"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
+        if not pattern.search(text):
+            raise ValueError(f"the page has no marker '{begin}'")
+        made = f"{begin}\n{table(model)}\n{_END}"
+        text = pattern.sub(lambda _, made=made: made, text)  # type: ignore[misc]
+    return text
+
+
+def type_words(info: FieldInfo) -> str:
+    """Return a field's type and limits in words: ``whole number ≥ 1, or nothing``."""
+    limits = [
+        f"{sign} {getattr(mark, name):g}"
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        for mark in info.metadata
+        if getattr(mark, name, None) is not None
+    ]
+    words = _words(info.annotation)
+    return words.replace("number", f"number {' and '.join(limits)}", 1) if limits else words
+
+
+def _words(annotation: Any) -> str:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _words(arguments[0])
+    if origin is typing.Literal:
+        return ", ".join(f"`{one}`" for one in arguments)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_words(one) for one in arguments if one is not type(None)]
+        return ", or ".join([*kinds, "nothing"] if type(None) in arguments else kinds)
+    if origin in (list, tuple):
+        inner = " or ".join(_words(arguments[0]).split(", or "))
+        return f"list ({inner})"
+    if origin is dict or annotation is dict:
+        return "mapping"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    plain = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+    return plain.get(annotation, "anything")
+
+
+def _default(info: FieldInfo) -> str:
+    if info.is_required():
+        return "required"
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "its defaults"
+    return "–" if value is None else f"`{json.dumps(value)}`"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite or check the page; 1 if it is not current."""
+    names = [one for one in arguments if one != "--check"]
+    path = Path(names[0] if names else "docs/experiment-file.md")
+    text = path.read_text(encoding="utf-8")
+    made = filled(text)
+    if "--check" in arguments:
+        return int(made != text)
+    path.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

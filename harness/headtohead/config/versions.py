@@ -1,0 +1,114 @@
+"""What code a result was made with: recorded beside the key, never part of it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from headtohead.config.builder import FAMILIES
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.registry import Registered, Registry
+from headtohead.schema.config import EntryConfig, RunConfig
+from headtohead.schema.roles import ROLES
+
+
+@cache
+def versions() -> dict[str, str | None]:
+    """Return the versions of headtohead, Python and torch, the platform and the code's commit."""
+    return {
+        "headtohead": _version("headtohead"),
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "git_commit": _commit(),
+        "platform": platform.platform(),
+    }
+
+
+def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
+    """Return the entries that a configuration uses, each once, with what they are made of."""
+    used = {("dataset", config.data.dataset): None}
+    for family, chosen in _chosen(config):
+        used[family, chosen.name] = None
+        entry = registry.find(family, chosen.name).entry
+        for name in entry.made_of(entry.Options.model_validate(chosen.options)):
+            used[family, name] = None
+    return [registry.find(family, name) for family, name in used]
+
+
+def refuse_unregistered(config: RunConfig, registry: Registry, run: str) -> None:
+    """Refuse a recorded configuration whose entries the caller has not registered.
+
+    A record names entries, never the code that defines them.
+
+    Raises:
+        HeadToHeadError: Naming the first such entry, and how to register it.
+    """
+    named = [("dataset", config.data.dataset)]
+    named += [(family, chosen.name) for family, chosen in _chosen(config)]
+    for family, name in named:
+        if name not in registry.entries[family]:
+            raise HeadToHeadError(
+                f"run '{run}' uses {family} '{name}', which no plugin registers here; load the "
+                "plugin that defines it with --plugin FILE, or install its package"
+            )
+
+
+def _chosen(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
+    """Yield the chosen entry of every family and role."""
+    for family in FAMILIES:
+        for role in ROLES:
+            yield family, getattr(config, family).role(role)
+
+
+def plugins_record(config: RunConfig, registry: Registry) -> list[dict[str, str]]:
+    """Return what run.json records of the plugins that a run uses."""
+    return [
+        {
+            "family": one.family,
+            "name": one.name,
+            "module": one.module,
+            "distribution": one.distribution,
+            "version": one.version,
+            "source_sha256": one.source_sha256,
+        }
+        for one in plugins_of(config, registry)
+    ]
+
+
+def drift(record: Mapping[str, Any], used: Sequence[Registered]) -> tuple[str, ...]:
+    """Return what has changed since a run was recorded: STALE, one item each."""
+    changed = []
+    then, now = record.get("versions", {}).get("headtohead"), versions()["headtohead"]
+    if then is not None and then != now:
+        changed.append(f"headtohead {then}, now {now}")
+    recorded = {(one["family"], one["name"]): one for one in record.get("plugins", ())}
+    for one in used:
+        other = recorded.get((one.family, one.name))
+        if other is not None and other["source_sha256"] != one.source_sha256:
+            changed.append(f"{one.family} '{one.name}' has changed")
+    return tuple(changed)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Return the commit of the source tree, where headtohead runs from one."""
+    tree = Path(__file__).parents[3]
+    if not (tree / ".git").exists():
+        return None
+    command = ["git", "-C", str(tree), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

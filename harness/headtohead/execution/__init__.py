@@ -1,0 +1,1 @@
+"""Scheduler, workers, stacks on other machines, and loading finished runs."""

@@ -1,0 +1,297 @@
+"""The worker: one process that trains one stack and writes its members' directories.
+
+It imports no tracking library; the run directories are all it leaves behind.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headtohead import files
+from headtohead.data import cache_root, prepare, read_prepared
+from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.plugins.launcher import WorkerPlugins
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
+from headtohead.storage import exits, states
+from headtohead.storage.leases import Busy, Lease, LeaseLost
+from headtohead.storage.objects import load_plugins
+from headtohead.storage.run_directory import RunWriter
+from headtohead.storage.stack import StackFolder
+from headtohead.training import checkpoint, selftest
+from headtohead.training.loop import Evaluation, StackTraining
+from headtohead.training.maps import probe_maps, summary, write_maps
+from headtohead.training.memory import is_out_of_memory, keep_freed_memory
+from headtohead.training.results import SplitResults, assemble, cost_metrics, score_test_split, translations_table
+
+PROGRESS_SECONDS = 0.5
+
+
+def work(path: Path, device: str, sent: WorkerPlugins) -> int:
+    """Train the stack in ``path`` from its resume point, if it has one; return an exit code.
+
+    Args:
+        path: Folder of the stack.
+        device: Torch device.
+        sent: Plugins of the parent.
+    """
+    folder = StackFolder(path)
+    try:
+        lease = Lease(*(run.path for run in folder.runs()))
+        lease.acquire()
+    except Busy:
+        return exits.BUSY
+    except OSError as error:
+        return _report(error) if folder.exists else exits.BUSY
+    try:
+        # Another process may have split the stack or finished its runs before the lease was free.
+        if not folder.exists:
+            return exits.BUSY
+        files.remove_temporary(path)
+        if all(run.state in states.FINAL for run in folder.runs()):
+            folder.resume_path.unlink(missing_ok=True)
+        else:
+            Worker(folder, device, sent, lease).run()
+    except LeaseLost as error:
+        _log(str(error))
+        return exits.BUSY
+    except TimeoutError:
+        return exits.TIMEOUT
+    except Exception as error:
+        return _report(error)
+    finally:
+        _quietly(lease.release)
+    return exits.OK
+
+
+def _report(error: Exception) -> int:
+    """Log an error; return its exit code, which must not depend on room for the log."""
+    if isinstance(error, HeadToHeadError):
+        # The parent shows the text, which it finds in the log alone.
+        return exits.INPUT if _log(str(error)) else exits.DISK
+    logged = _log("".join(traceback.format_exception(error)))
+    if is_disk_error(error):
+        return exits.DISK
+    if is_out_of_memory(error):
+        return exits.OOM
+    # The parent takes the last line as the reason.
+    logged &= _log(current().describe(error))
+    return exits.FAILED if logged else exits.DISK
+
+
+def _log(text: str) -> bool:
+    """Write to the log; return False where its disk is full."""
+    try:
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+    except OSError:
+        return False
+    return True
+
+
+def _quietly(action: Any) -> None:
+    """Release a lease where the disk allows it; a lease that is left is taken over later."""
+    try:
+        action()
+    except OSError as error:
+        _log(f"lease not released: {error}")
+
+
+class Worker:
+    """One attempt at one stack, by the process that holds the leases of its runs."""
+
+    def __init__(self, folder: StackFolder, device: str, sent: WorkerPlugins, lease: Lease) -> None:
+        self.folder = folder
+        self.record = folder.record
+        self.lease = lease
+        self.runs = [RunWriter(run.path, lease) for run in folder.runs()]
+        self.device = torch.device(device)
+        self.started = time.monotonic()
+        self.last_said = 0.0
+        self.last_metrics: dict[int, dict[str, float]] = {}
+        self.hooks = load_plugins(sent).manager.hook
+        torch.set_num_threads(self.record.threads)
+        keep_freed_memory()
+        self.config = RunConfig.model_validate(self.record.config)
+        # Members of a stack have the same section `evaluate` and the same data.
+        self.decoding_limit = int(self.runs[0].record["decoding_limit"])
+        self.data = (
+            read_prepared(Path(self.record.prepared))
+            if self.record.prepared
+            else prepare(self.config.data, Path(self.record.cache))
+        )
+        self.training = StackTraining(
+            self.config,
+            [member.seed for member in self.record.members],
+            self.data,
+            self.device,
+            resume_path=folder.resume_path,
+            on_evaluation=self._on_evaluation,
+            on_progress=self._on_progress,
+            micro_batch=self.record.micro_batch,
+            configs=[
+                self.config if one.config is None else RunConfig.model_validate(one.config)
+                for one in self.record.members
+            ],
+            on_fall_back=self._on_fall_back,
+            unverified=lambda name: selftest.unverified(name, cache_root(), self.device),
+            keys=[member.key for member in self.record.members],
+            saving=self._writing,
+        )
+
+    def run(self) -> None:
+        """Train, score and finish every member that is not finished yet."""
+        for index, run in enumerate(self.runs):
+            if run.state in states.FINAL:
+                self.training.retire(index, "ended before")
+                continue
+            with self._isolated(index):
+                run.begin_attempt()
+                run.set_state(states.RUNNING, steps=self.training.steps)
+                self.hooks.on_run_start(run=run.path)
+        # What is loaded stays: without this every full collection walks through all of it.
+        gc.freeze()
+        limit = self.record.timeout_seconds
+        left = None if limit is None else lambda: self.started + limit - time.monotonic()
+        self.training.run(left)
+        self._finish()
+        with self._writing():
+            self.folder.resume_path.unlink(missing_ok=True)
+
+    def _writing(self) -> AbstractContextManager[None]:
+        """Return the block for writes to the stack's folder.
+
+        Whoever trains the stack holds the leases of all its runs, so the first one is enough.
+        """
+        return self.lease.held(self.runs[0].path)
+
+    @contextmanager
+    def _isolated(self, index: int) -> Iterator[None]:
+        """Retire a member whose own work raises; a full disk or memory is the stack's matter."""
+        try:
+            yield
+        except Exception as error:
+            if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
+                raise
+            traceback.print_exception(error, file=sys.stderr)
+            self.training.retire(index, "raised")
+            reason = current().describe(error)
+            self.runs[index].set_state(
+                states.FAILED, reason=reason, signature=reason[:200], step=self.training.progress.step
+            )
+            self._announce_end(index, states.FAILED)
+
+    def _on_fall_back(self, why: str) -> None:
+        """Add the reason of a fallback to the log, to the progress display and to the results."""
+        print(why, file=sys.stderr)
+        with self._writing():
+            self.folder.note(why)
+
+    def _announce_end(self, index: int, state: str) -> None:
+        try:
+            self.hooks.on_run_end(run=self.runs[index].path, state=state)
+        except Exception as error:  # the run's state is written; a listener cannot change it
+            traceback.print_exception(error, file=sys.stderr)
+
+    def _on_progress(self, step: int, steps: int) -> None:
+        self.lease.check()
+        moment = time.monotonic()
+        if moment - self.last_said >= PROGRESS_SECONDS or step == steps:
+            self.last_said = moment
+            with self._writing():
+                self.folder.write_progress(
+                    step=step,
+                    steps=steps,
+                    phase="training" if step < steps else "scoring",
+                    seconds=self.training.progress.train_seconds,
+                )
+
+    def _on_evaluation(self, evaluation: Evaluation) -> None:
+        index, run = evaluation.member, self.runs[evaluation.member]
+        with self._isolated(index):
+            finite = {k: v for k, v in evaluation.metrics.items() if v == v and abs(v) < 1e300}
+            run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
+            self.last_metrics[index] = finite
+            if self.training.progress.members[index].ended == "diverged":
+                run.set_state(
+                    states.DIVERGED, step=evaluation.step, reason=f"the loss is not finite at step {evaluation.step}"
+                )
+                self._announce_end(index, states.DIVERGED)
+                return
+            run.set_state(states.RUNNING, step=evaluation.step)
+            self.hooks.on_evaluation(run=run.path, step=evaluation.step, metrics=finite)
+
+    def _finish(self) -> None:
+        finished = [
+            index
+            for index, member in enumerate(self.training.progress.members)
+            if member.ended in {None, "stopped early"} and self.runs[index].state != states.DONE
+        ]
+        if not finished:
+            return
+        results = score_test_split(self.training, self.data, self.decoding_limit)
+        for index in finished:
+            with self._isolated(index):
+                self._finish_member(index, results(index))
+                self._announce_end(index, states.DONE)
+
+    def _finish_member(self, index: int, test: SplitResults) -> None:
+        run, member = self.runs[index], self.training.progress.members[index]
+        maps = [
+            probe_maps(
+                self.training.model,
+                index,
+                self.data,
+                probe["source"],
+                probe["target"],
+                self.decoding_limit,
+                probe.get("target_from", "reference"),
+            )
+            for probe in self.record.probes
+        ]
+        weights, key = self.training.model.member_state(index), self.record.members[index].key
+        with run.writing() as directory:
+            if maps:
+                write_maps(directory / "attention", maps)
+            checkpoint.save(directory / "checkpoint.safetensors", weights, {"key": key})
+            run.write_json(
+                "vocabulary.json",
+                {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words},
+            )
+            table = translations_table(test.translations)
+            files.write_text(directory / "translations.tsv", table)
+        last = self._last_metrics(index, member.best_step)
+        costs = cost_metrics(self.training)
+        costs["system/wall_seconds"] = time.monotonic() - self.started
+        step = member.best_step or self.training.progress.step
+        run.set_state(states.RUNNING, step=self.training.progress.step)
+        run.log_metrics(step, step / self.training.plan.steps_per_epoch, time.time(), test.metrics)
+        run.finish(
+            assemble(
+                test,
+                last,
+                summary(maps),
+                costs,
+                self.training.plan.padding(),
+                member.best_step,
+                member.ended == "stopped early",
+                self.training.choice,
+                self.folder.record.notes,
+            )
+        )
+
+    def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float]:
+        """Return the validation metrics of the weights that are kept."""
+        found: dict[str, float] = {}
+        for line in files.read_lines(self.runs[index].path / "metrics.jsonl"):
+            if best_step is None or line["step"] == best_step:
+                found |= {k: v for k, v in line["values"].items() if not k.startswith("test/")}
+        return found

@@ -1,1 +1,0 @@
-"""Experiment files: checked, resolved, expanded to variants, given keys and planned."""

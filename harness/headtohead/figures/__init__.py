@@ -1,0 +1,1 @@
+"""Drawing in one style: arrays in, matplotlib figures out."""

@@ -1,0 +1,125 @@
+"""How pictures look: one colour per axis value, told apart by all, the same bytes each time."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from xml.sax.saxutils import escape
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#1f2328", "#667080", "#e3e6ea", "#ffffff"
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6f9b", "#8c8c8c")
+"""Okabe and Ito's colours, without the yellow that vanishes on white, and two quiet ones."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+WIDTH = 9.6
+"""Inches: the text column of the page at 96 dots per inch is a little over 1,000 points wide."""
+
+_NUMBERED = re.compile(
+    r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
+    r'FillBetweenPolyCollection|LineCollection)_\d+"'
+)
+"""Ids that matplotlib counts up and nothing refers to; several figures share a page."""
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "text.color": INK,
+    "text.parse_math": False,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "svg.fonttype": "none",
+    "path.simplify": True,
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Apply the project's style while a figure is built."""
+    with matplotlib.rc_context(_RC):
+        yield
+
+
+def to_svg(figure: Figure, salt: str) -> str:
+    """Return the figure as an SVG element whose bytes depend on nothing but what it shows.
+
+    ``salt`` keeps the ids of several figures on one page apart. Artists whose gid was set by
+    `tip` carry their text as a title that browsers show on hovering.
+    """
+    with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}):
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
+    text = _NUMBERED.sub("", text)
+    text = re.sub(r"'DejaVu Sans'(?:, [^;\"]+)?", FONTS, text)
+    tips: Mapping[str, str] = getattr(figure, "tips", {})
+    for gid, words in tips.items():
+        text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(words)}</title>", 1)
+    return text
+
+
+def to_png(figure: Figure, dots_per_inch: int = 144) -> bytes:
+    """Return the figure as a PNG on white."""
+    with matplotlib.rc_context(_RC):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=dots_per_inch, facecolor=PAPER, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def themed(svg: str) -> str:
+    """Return the SVG with its colours as CSS variables, for a page that may be dark."""
+    names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}
+    names |= {colour: f"c{index}" for index, colour in enumerate(PALETTE, 1)}
+    pattern = re.compile("|".join(names))
+    return pattern.sub(lambda found: f"var(--{names[found[0]]}, {found[0]})", svg)
+
+
+def tip(figure: Figure, artist: Any, words: str) -> None:
+    """Give an artist a text that browsers show on hovering."""
+    tips: dict[str, str] = figure.__dict__.setdefault("tips", {})
+    gid = f"tip-{len(tips)}"
+    tips[gid] = words
+    artist.set_gid(gid)
+
+
+def bare_left(axes: Axes) -> None:
+    """Leave only what a row chart needs: rows named on the left, no frame, vertical grid."""
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def shortened(names: Sequence[str], width: int = 58) -> list[str]:
+    """Return names cut in their middle where they are too long for a row chart."""
+    half = (width - 1) // 2
+    return [n if len(n) <= width else f"{n[:half]}…{n[-half:]}" for n in names]

@@ -1,0 +1,1 @@
+"""From a design to a plan: variants, compatibility, matching, duplicates, stacks, cost, power."""

@@ -1,0 +1,27 @@
+"""Whether a variant's decoder can learn anything of the order of the source's words."""
+
+from __future__ import annotations
+
+from headtohead.plugins.registry import Registry
+from headtohead.schema.config import RunConfig
+
+
+def is_blind_to_order(config: RunConfig, registry: Registry) -> bool:
+    """Tell whether source words are a bag: to such a variant the data's ceiling applies.
+
+    Places can be told by an encoding, by a style whose scores depend on them, or by a mask that
+    shows different keys to different queries; in the encoder and in cross-attention.
+    """
+    return all(_tells_nothing(config, role, registry) for role in ("encoder", "cross"))
+
+
+def _tells_nothing(config: RunConfig, role: str, registry: Registry) -> bool:
+    chosen = config.masking.role(role)
+    masking = registry.masking(chosen.name)
+    promised = masking(masking.Options.model_validate(chosen.options)).promised(role) or frozenset()
+    return (
+        "order-blind" in registry.positional(config.positional.role(role).name).promises
+        and not registry.attention(config.attention.role(role).name).hears_places
+        and "shows-the-rest" in promised
+        and "hides-future" not in promised
+    )

@@ -1,0 +1,174 @@
+"""Choices that are faults: allowed, because notebooks made them, and named wherever they show.
+
+Only the configuration is looked at. What a fault does to a model is measured elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from headtohead.plugins.registry import Registry
+from headtohead.schema.config import STEPWISE, RunConfig
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A choice that makes a result mean less than it seems to.
+
+    ``name`` is short enough for a table, ``field`` is the choice, ``says`` what follows from it.
+    """
+
+    name: str
+    field: str
+    says: str
+
+
+def faults_of(config: RunConfig, registry: Registry) -> tuple[Fault, ...]:
+    """Return the faults of a resolved configuration, in the order of its sections."""
+    return tuple(fault for find in _RULES for fault in find(config, registry))
+
+
+_Rule = Callable[[RunConfig, Registry], Iterator[Fault]]
+
+
+def _data(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    data = config.data
+    if data.split == "nothing-held-out":
+        yield Fault(
+            "nothing held out",
+            "data.split",
+            "every pair is trained on, so scores tell what was remembered, not what was learned",
+        )
+    if data.split == "row":
+        yield Fault(
+            "split by rows",
+            "data.split",
+            "a sentence with several translations can be both in training and in the test set",
+        )
+    if data.normalise == "ascii-fold":
+        yield Fault(
+            "letters destroyed",
+            "data.normalise",
+            "letters outside a-z other than á é í ó ú become spaces: ñ and ü split words in two",
+        )
+    if data.vocabulary.unknown == "drop":
+        yield Fault(
+            "words dropped",
+            "data.vocabulary.unknown",
+            "words outside the vocabulary vanish without a trace: other sentences are translated than were written",
+        )
+    if data.target_boundaries == "none" and config.evaluate.decode in {*STEPWISE, "none"}:
+        yield Fault(
+            "no start, no stop",
+            "data.target_boundaries",
+            "the first word of a target is never predicted, and a translation cannot begin or end",
+        )
+
+
+def _model(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    model = config.model
+    if model.cross == "decoder":
+        yield Fault(
+            "deaf decoder",
+            "model.cross",
+            "the second attention reads the decoder itself: no output depends on the source",
+        )
+    if model.tied == "embeddings" and not config.data.vocabulary.shared:
+        yield Fault(
+            "one table, two vocabularies",
+            "model.tied",
+            "words of the two languages that happen to have the same id share one embedding",
+        )
+
+
+def _positional(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    roles = [role for role in ("encoder", "decoder") if config.positional.role(role).options.get("index") == "row"]
+    if roles:
+        yield Fault(
+            "positions by batch row",
+            f"positional.{'.index, positional.'.join(roles)}.index",
+            "every token of a sentence gets the same position, that of its row in the batch: word "
+            "order is not heard, and a sentence's result depends on where in a batch it stands",
+        )
+
+
+def _attention(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    if config.attention.decoder.name == "embedding-softmax":
+        yield Fault(
+            "mask on embeddings",
+            "attention.decoder",
+            "the mask is added to embeddings, not to scores: -1e9 drowns nearly all that earlier tokens say",
+        )
+
+
+def _masking(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    if _shows(config, registry, "decoder", "hides-future"):
+        yield Fault(
+            "future visible", "masking.decoder", "in training the decoder reads the very words it is asked to predict"
+        )
+    elif config.model.cross == "decoder" and _shows(config, registry, "cross", "hides-future"):
+        yield Fault(
+            "future visible",
+            "masking.cross",
+            "the second attention reads the decoder unmasked: in training it sees the very words "
+            "that it is asked to predict",
+        )
+    if config.train.batch_size == 1:
+        return
+    sides = [role for role in ("encoder", "cross") if _shows(config, registry, role, "hides-padding")]
+    if sides and not (sides == ["cross"] and config.model.cross == "decoder"):
+        yield Fault(
+            "padding visible",
+            f"masking.{', masking.'.join(sides)}",
+            "padding is attended to, so a sentence's result depends on the batch it is in",
+        )
+
+
+def _shows(config: RunConfig, registry: Registry, role: str, promise: str) -> bool:
+    """Tell whether the masking of a role means to show what the promise would hide."""
+    chosen = config.masking.role(role)
+    masking = registry.masking(chosen.name)
+    promises = masking(masking.Options.model_validate(chosen.options)).promised(role)
+    return promises is not None and promise not in promises
+
+
+def _training(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    train = config.train
+    if train.epochs == 0:
+        yield Fault("never trained", "train.epochs", "the weights are as they were drawn")
+    if train.target == "same":
+        yield Fault(
+            "answer given",
+            "train.target",
+            "targets are not shifted: each word is asked to predict itself, which it can see",
+        )
+    if train.parts is not None:
+        yield Fault(
+            "parts untrained",
+            "train.parts",
+            f"only {', '.join(train.parts) or 'nothing'} is trained; the rest stays as drawn",
+        )
+    if isinstance(train.pad_to, int):
+        yield Fault(
+            "fixed padding",
+            "train.pad_to",
+            f"every sentence is padded to {train.pad_to} tokens, however short: most of the work is done on padding",
+        )
+
+
+def _decoding(config: RunConfig, registry: Registry) -> Iterator[Fault]:
+    decode = config.evaluate.decode
+    if decode == "zeros":
+        yield Fault(
+            "not autoregressive",
+            "evaluate.decode",
+            "all words are guessed in one pass over zeros: no word knows the words before it",
+        )
+    if decode == "forced":
+        yield Fault(
+            "reference given", "evaluate.decode", "translations are read off a pass that was given the reference"
+        )
+
+
+_RULES: tuple[_Rule, ...] = (_data, _positional, _attention, _masking, _model, _training, _decoding)

@@ -1,0 +1,228 @@
+"""What a plan holds: the variants, their runs and what is known of each.
+
+``plan.py`` makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.project import in_project
+from headtohead.config.versions import versions
+from headtohead.data import PreparedData, cache_root
+from headtohead.model.counting import Counts
+from headtohead.planning.costs import Estimate
+from headtohead.planning.design import Design, Variant
+from headtohead.planning.equality import Equal
+from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.power import Power
+from headtohead.planning.stacking import arrange, processors, remembered
+from headtohead.planning.tuning import Tuning
+from headtohead.plugins.launcher import Launcher
+from headtohead.plugins.registry import current
+from headtohead.schema.config import RunConfig
+from headtohead.storage import states
+
+MISSING = "MISSING"
+"""Shown for a planned run that has no directory yet."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One variant with one seed, and what the runs folder says about it.
+
+    ``directory`` is relative to the experiment's folder. ``reused_from`` names the run of another
+    experiment, ``<experiment>/<directory>``, whose result stands for this one. ``stale`` lists what
+    changed since a finished run was recorded.
+    """
+
+    variant: str
+    seed: int
+    key: str
+    directory: str
+    state: str = MISSING
+    reason: str | None = None
+    reused_from: str | None = None
+    stale: tuple[str, ...] = ()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has a result; one that diverged has answered too."""
+        return self.state in states.RESULTS
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what experiment.json says of it."""
+        return {
+            "variant": self.variant,
+            "seed": self.seed,
+            "key": self.key,
+            "directory": self.directory,
+            "reused_from": self.reused_from,
+        }
+
+
+@dataclass(frozen=True)
+class PlannedVariant:
+    """A variant with its costs; ``d_ff_asked`` differs from its d_ff where that was widened."""
+
+    variant: Variant
+    counts: Counts
+    steps: int
+    d_ff_asked: int
+    fingerprint: str
+    identity: Mapping[str, Any]
+    decoding_limit: int
+    blind_to_order: bool
+    equal: Equal | None = None
+
+    @property
+    def slug(self) -> str:
+        """The variant's name."""
+        return self.variant.slug
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration as it runs, d_ff matched."""
+        return self.variant.config
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The choices of this variant that are faults."""
+        return faults_of(self.config, current())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what experiment.json says of it."""
+        return {
+            "slug": self.slug,
+            "title": self.variant.title,
+            "axes": dict(self.variant.axes),
+            "equal_to": self.equal.to if self.equal else None,
+            "equal_reason": self.equal.reason if self.equal else None,
+            "parameters": {
+                "total": self.counts.total,
+                "non_embedding": self.counts.non_embedding,
+                "attention": self.counts.attention,
+            },
+            "flops_per_token": self.counts.flops_per_token,
+            "inner_width": self.counts.inner_width,
+            "d_ff": self.config.model.d_ff,
+            "d_ff_asked": self.d_ff_asked,
+            "match": self.variant.match,
+            "path": dict(self.counts.path),
+            "decoding_limit": self.decoding_limit,
+            "blind_to_order": self.blind_to_order,
+            "faults": [asdict(one) for one in self.faults],
+            "config": self.config.model_dump(mode="json"),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment, resolved against its data and the runs folder."""
+
+    loaded: LoadedExperiment
+    design: Design
+    variants: tuple[PlannedVariant, ...]
+    runs: tuple[PlannedRun, ...]
+    runs_root: Path
+    data: PreparedData
+    estimate: Estimate
+    power: tuple[Power, ...]
+    notes: tuple[str, ...]
+    probes: tuple[Mapping[str, str | None], ...]
+    contrasts: tuple[Mapping[str, Any], ...]
+    prepared: Mapping[str, PreparedData] = field(default_factory=dict)
+    tuning: Tuning | None = None
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.loaded.name
+
+    @property
+    def directory(self) -> Path:
+        """The experiment's folder of runs."""
+        return self.runs_root / self.name
+
+    @cached_property
+    def by_slug(self) -> Mapping[str, PlannedVariant]:
+        """The variants by name."""
+        return {one.slug: one for one in self.variants}
+
+    @cached_property
+    def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
+        runs: dict[str, list[PlannedRun]] = {}
+        for run in self.runs:
+            runs.setdefault(run.variant, []).append(run)
+        return runs
+
+    def runs_of(self, slug: str) -> list[PlannedRun]:
+        """Return the runs of one variant; those of its equal, where it has one."""
+        equal = self.by_slug[slug].equal
+        return self._by_variant[equal.to if equal else slug]
+
+    @property
+    def remaining(self) -> list[PlannedRun]:
+        """Runs that the same command would start: not a result, not failed, not running."""
+        idle = states.FINAL | states.ACTIVE
+        return [run for run in self.runs if run.state not in idle]
+
+    @property
+    def stacks(self) -> list[list[PlannedRun]]:
+        """Remaining runs, as this machine would train them together."""
+        import torch
+
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        known = remembered(cache_root(), device)
+        workers = processors(device)
+        memory = Launcher().memory(device, workers)
+        return arrange(self, self.remaining, workers, device, known, memory)
+
+    def data_of(self, slug: str) -> PreparedData:
+        """Return the prepared data of one variant."""
+        return self.prepared[self.by_slug[slug].fingerprint]
+
+    def to_experiment_json(self, command: str = "") -> dict[str, Any]:
+        """Return the plan as data: the content of ``experiment.json``."""
+        file = self.loaded.file
+        return {
+            "format": 1,
+            "name": self.name,
+            "question": file.question,
+            "description": file.description,
+            "file": in_project(self.loaded.path, self.runs_root),
+            "text": self.loaded.text,
+            "command": command
+            or " ".join(["h2h run", in_project(self.loaded.path, self.runs_root), *self.loaded.run_options]),
+            "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            "axes": list(self.design.axes),
+            "baseline": self.design.baseline,
+            "seeds": list(self.design.seeds),
+            "variants": [one.to_json() for one in self.variants],
+            "tuning": self.tuning.to_json() if self.tuning else None,
+            "excluded": [one.to_json() for one in self.design.excluded],
+            "contrasts": [dict(one) for one in self.contrasts],
+            "path": self.design.path.to_json() if self.design.path else None,
+            "published": self.design.published,
+            "match": file.match,
+            "metrics": file.metrics.model_dump(mode="json"),
+            "probes": [dict(probe) for probe in self.probes],
+            "notes": list(self.notes),
+            "data": self.data.record,
+            "runs": [run.to_json() for run in self.runs],
+            "versions": versions(),
+        }
+
+    def __repr__(self) -> str:
+        return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
+
+
+def directory_name(slug: str, seed: int, key: str) -> str:
+    """Return the name of a run's directory."""
+    return f"{slug}-s{seed}-{key[:8]}"

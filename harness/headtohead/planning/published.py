@@ -1,0 +1,141 @@
+"""Published results that an experiment is held against: which variants each claim speaks of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headtohead.config.builder import SECTIONS
+from headtohead.config.labels import Scalar
+from headtohead.config.loading import LoadedExperiment
+from headtohead.config.source_location import Place, shown
+from headtohead.errors import nearest
+from headtohead.planning.axes import Match
+from headtohead.schema.config import Claim, Published, RunConfig
+
+if TYPE_CHECKING:
+    from headtohead.planning.design import Variant
+
+SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")
+"""Names of ``published.setup`` that are no field: the report finds out our side of each."""
+
+COUNTED = ("test/exact_match", "test/bleu", "test/loss")
+"""Metrics that are recomputed over several length buckets from the counts of each."""
+
+Conditions = Callable[[Mapping[str, Any], Place], list[Callable[[RunConfig, Match], bool]]]
+
+
+def published_record(
+    loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, conditions: Conditions
+) -> dict[str, Any] | None:
+    """Return what experiment.json says of published results, variants by slug; None without any.
+
+    Args:
+        loaded: The experiment file.
+        variants: Of the design, those that run.
+        baseline: Slug of the baseline.
+        conditions: Reads axis values, as in ``exclude``.
+
+    Raises:
+        HeadToHeadError: For a claim that names no variant or several, one whose fields do not
+            belong together, and an unknown name in ``setup``; with its place.
+    """
+    published = loaded.file.published
+    if published is None:
+        return None
+    _check_setup(published, loaded.place("published", "setup"))
+    base = next(one for one in variants if one.slug == baseline)
+    claims = []
+    for number, claim in enumerate(published.claims):
+        place = loaded.place("published", "claims", number)
+        _check(claim, place, base.config, loaded.file.metrics.primary)
+        sides = {
+            side: _named(getattr(claim, side), variants, base, conditions, place.child(side))
+            for side in ("variant", "against")
+        }
+        if claim.expect == "at-most":
+            sides["against"] = None
+        elif sides["variant"] == sides["against"] and not _differs_elsewhere(claim):
+            raise place.error("variant and against are the same variant; name two that differ")
+        claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or loaded.file.metrics.primary})
+    return published.model_dump(mode="json") | {"claims": claims}
+
+
+def _check_setup(published: Published, place: Place) -> None:
+    for name in published.setup:
+        section, _, field = name.partition(".")
+        fields = SECTIONS[section].model_fields if section in SECTIONS else {}
+        if name not in SETUP and field not in fields:
+            known = [*SETUP, *(f"{one}.{f}" for one, s in SECTIONS.items() for f in s.model_fields)]
+            raise place.child(name).error(f"unknown name '{name}'{nearest(name, known)}")
+
+
+def _check(claim: Claim, place: Place, config: RunConfig, primary: str) -> None:
+    for field, expect in (("margin", "equal"), ("limit", "at-most")):
+        given = getattr(claim, field) is not None
+        if given and claim.expect != expect:
+            raise place.child(field).error(f"{field} belongs to expect: {expect}, got expect: {claim.expect}")
+        if not given and claim.expect == expect:
+            raise place.error(f"expect: {expect} needs a {field}, stated before anything runs")
+    if claim.by and claim.expect not in ("higher", "lower"):
+        raise place.child("by").error(f"by belongs to expect: higher or lower, got expect: {claim.expect}")
+    for field in ("lengths", "against_lengths"):
+        _check_lengths(getattr(claim, field), config.evaluate.buckets, place.child(field))
+    metric = claim.metric or primary
+    _check_counted(metric, claim.lengths, place.child("lengths"))
+    field = "against_lengths" if claim.against_lengths else "lengths"
+    lengths = claim.against_lengths or claim.lengths
+    _check_counted(claim.against_metric or metric, lengths, place.child(field))
+
+
+def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], place: Place) -> None:
+    if lengths is None:
+        return
+    starts = [1, *(bound + 1 for bound in sorted(buckets))]
+    low, high = lengths
+    if low > high or low not in starts or high not in buckets:
+        raise place.error(
+            f"expected whole buckets of evaluate.buckets: from one of {_listed(starts)} to one of "
+            f"{_listed(sorted(buckets))}, got {low} to {high}"
+        )
+
+
+def _check_counted(metric: str, lengths: tuple[int, int] | None, place: Place) -> None:
+    if lengths is not None and metric not in COUNTED:
+        *first, last = COUNTED
+        raise place.error(f"{metric} has no score by source length; choose {', '.join(first)} or {last}")
+
+
+def _differs_elsewhere(claim: Claim) -> bool:
+    """Whether one variant is compared with itself on other sentences or by another metric."""
+    return claim.against_lengths is not None or claim.against_metric is not None
+
+
+def _named(
+    when: Mapping[str, Any] | None, variants: Sequence[Variant], baseline: Variant, conditions: Conditions, place: Place
+) -> str | None:
+    """Return the slug of the one variant with these axis values, the rest as in the baseline."""
+    if not when:
+        return baseline.slug
+    wanted = conditions(when, place)
+    found = [one for one in variants if all(holds(one.config, one.match) for holds in wanted)]
+    if len(found) > 1:
+        rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}
+        found = [one for one in found if _has(one, rest)] or found
+    if len(found) != 1:
+        names = "; ".join(one.title for one in (found or variants)[:6])
+        what = f"{len(found)} variants have" if found else "no variant of the design has"
+        raise place.error(f"{what} {_written(when)}; expected one of: {names}")
+    return found[0].slug
+
+
+def _has(variant: Variant, values: Mapping[str, Scalar]) -> bool:
+    return all(variant.axes.get(axis) == value for axis, value in values.items())
+
+
+def _written(when: Mapping[str, Any]) -> str:
+    return ", ".join(f"{axis}: {shown(value)}" for axis, value in when.items())
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers)

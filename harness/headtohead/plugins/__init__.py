@@ -1,0 +1,1 @@
+"""Hook specifications, the registry, and the base classes of the plugin families."""

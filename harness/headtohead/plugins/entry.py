@@ -1,0 +1,76 @@
+"""What every registered entry has in common: options, a summary and a say in what is undefined."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from headtohead.schema.config import RunConfig
+
+
+class Options(BaseModel):
+    """The settings of one entry; subclass it with one annotated, defaulted field per option."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+BaseOptions = Options
+"""The same under a name that the attribute ``Options`` of an entry does not hide."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The place in a configuration where an entry is asked whether it is defined.
+
+    ``longest`` counts tokens, boundary tokens included, per side (``"source"``, ``"target"``); a
+    side is absent while the data has not been read.
+    """
+
+    config: RunConfig
+    role: str
+    longest: Mapping[str, int]
+
+
+class Entry:
+    """Base of everything a plugin registers. An entry is a class; the registry holds the class."""
+
+    Options: ClassVar[type[BaseOptions]] = Options
+    """Options of the entry, validated before anything runs."""
+
+    known_as: ClassVar[str] = "unnamed"
+    """The name that experiments use, for messages; given when the entry is registered."""
+
+    bare: ClassVar[Mapping[str, str]] = {}
+    """Which entry a bare name means in the roles where it does not mean itself."""
+
+    @classmethod
+    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+        """Return the reason why this entry has no meaning in ``setting``, or None."""
+        return None
+
+    @classmethod
+    def broken_by(cls, options: BaseOptions) -> Mapping[str, str]:
+        """Return the invariants that options are known to break, each with the option's name.
+
+        For choices that are kept because somebody made them; what they break is no fault.
+        """
+        return {}
+
+    @classmethod
+    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+        """Return the names of the entries of the same family that this one calls.
+
+        A run counts as stale when one of them has changed, as when the entry itself has.
+        """
+        return ()
+
+    @classmethod
+    def summary(cls) -> str:
+        """Return the first line of the entry's module or class docstring."""
+        text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""
+        return text.strip().splitlines()[0] if text.strip() else ""

@@ -1,0 +1,432 @@
+"""Loading plugins and looking entries up by name.
+
+Built-ins are the literal tuple below and are registered like anyone's; outsiders come by the
+entry-point group ``headtohead``, by ``--plugin file.py`` or by ``headtohead.register``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import linecache
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+import pluggy
+
+from headtohead.errors import HeadToHeadError, describe, nearest
+from headtohead.plugins import hookspecs
+
+if TYPE_CHECKING:
+    from headtohead.plugins.attention import Attention
+    from headtohead.plugins.dataset import Dataset
+    from headtohead.plugins.entry import Entry
+    from headtohead.plugins.launcher import Launcher
+    from headtohead.plugins.masking import Masking
+    from headtohead.plugins.positional import Positional
+    from headtohead.plugins.recipe import Recipe
+
+BUILT_IN = (
+    "headtohead_plugins.positional.none",
+    "headtohead_plugins.positional.sinusoidal",
+    "headtohead_plugins.positional.learned",
+    "headtohead_plugins.positional.rotary",
+    "headtohead_plugins.positional.alibi",
+    "headtohead_plugins.positional.t5_relative",
+    "headtohead_plugins.positional.shaw_relative",
+    "headtohead_plugins.positional.kerple_log",
+    "headtohead_plugins.positional.fire",
+    "headtohead_plugins.positional.sandwich",
+    "headtohead_plugins.positional.shape",
+    "headtohead_plugins.positional.randomised",
+    "headtohead_plugins.attention.split_heads",
+    "headtohead_plugins.attention.independent_heads",
+    "headtohead_plugins.attention.single_head",
+    "headtohead_plugins.attention.grouped_query",
+    "headtohead_plugins.attention.free_geometry",
+    "headtohead_plugins.attention.embedding_softmax",
+    "headtohead_plugins.attention.multi_query",
+    "headtohead_plugins.attention.qk_norm",
+    "headtohead_plugins.attention.talking_heads",
+    "headtohead_plugins.attention.differential",
+    "headtohead_plugins.attention.sigmoid",
+    "headtohead_plugins.attention.linear",
+    "headtohead_plugins.attention.uniform",
+    "headtohead_plugins.attention.random",
+    "headtohead_plugins.masking.none",
+    "headtohead_plugins.masking.padding",
+    "headtohead_plugins.masking.causal",
+    "headtohead_plugins.masking.padding_causal",
+    "headtohead_plugins.masking.window",
+    "headtohead_plugins.masking.prefix",
+    "headtohead_plugins.datasets.toy_grammar",
+    "headtohead_plugins.datasets.notebook_pairs",
+    "headtohead_plugins.datasets.tatoeba",
+    "headtohead_plugins.datasets.copy",
+    "headtohead_plugins.datasets.reverse",
+    "headtohead_plugins.datasets.sort",
+    "headtohead_plugins.datasets.lookup",
+    "headtohead_plugins.datasets.addition",
+    "headtohead_plugins.recipes.scratch_en_fr",
+    "headtohead_plugins.recipes.architecture_en_de",
+    "headtohead_plugins.recipes.tatoeba_en_es",
+    "headtohead_plugins.recipes.slides_en_fr",
+    "headtohead_plugins.recipes.by_hand_en_fr",
+    "headtohead_plugins.launchers.local",
+    "headtohead_plugins.launchers.ray",
+    "headtohead_plugins.launchers.slurm",
+)
+
+FAMILIES = {
+    "positional": "register_positionals",
+    "attention": "register_attentions",
+    "masking": "register_maskings",
+    "dataset": "register_datasets",
+    "recipe": "register_recipes",
+    "launcher": "register_launchers",
+}
+
+FAMILY_BASES = {
+    "positional": "headtohead.plugins.positional.Positional",
+    "attention": "headtohead.plugins.attention.Attention",
+    "masking": "headtohead.plugins.masking.Masking",
+    "dataset": "headtohead.plugins.dataset.Dataset",
+    "recipe": "headtohead.plugins.recipe.Recipe",
+    "launcher": "headtohead.plugins.launcher.Launcher",
+}
+
+ENTRY_POINT_GROUP = "headtohead"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """One entry and where it comes from; ``source_sha256`` hashes the file that defines it."""
+
+    family: str
+    name: str
+    entry: type[Entry]
+    module: str
+    distribution: str
+    version: str
+    source_sha256: str
+
+
+@dataclass
+class Registry:
+    """All entries of one process, by family and name."""
+
+    manager: pluggy.PluginManager
+    entries: dict[str, dict[str, Registered]] = field(default_factory=dict)
+    files: dict[Path, bytes] = field(default_factory=dict)
+    """Source of each plugin file that was loaded, by its resolved path."""
+    objects: list[object] = field(default_factory=list)
+    contents: dict[str, Sequence[Registered]] = field(default_factory=dict)
+    """The entries of each plugin, by the plugin's name in ``manager``."""
+
+    def describe(self, error: BaseException) -> str:
+        """Return an error in one line, with its location in the plugin that caused it.
+
+        A frame in a plugin from outside is preferred to one in a built-in plugin.
+        """
+        modules = {one.entry.__module__ for one in self.all()}
+        modules |= {_module_of(plugin) for plugin in self.manager.get_plugins()}
+        packages = {name.partition(".")[0] for name in modules}
+        built_in = {name.partition(".")[0] for name in BUILT_IN}
+        return describe(error, packages - built_in, built_in)
+
+    def find(self, family: str, name: str) -> Registered:
+        """Return the entry, or raise HeadToHeadError with the nearest name of that family."""
+        known = self.entries[family]
+        if name not in known:
+            raise HeadToHeadError(f"unknown {family} '{name}'{nearest(name, known)}")
+        return known[name]
+
+    def all(self) -> Iterator[Registered]:
+        """Yield every entry, family by family, names in alphabetical order."""
+        for family in FAMILIES:
+            for name in sorted(self.entries[family]):
+                yield self.entries[family][name]
+
+    def positional(self, name: str) -> type[Positional]:
+        return cast("type[Positional]", self.find("positional", name).entry)
+
+    def attention(self, name: str) -> type[Attention]:
+        return cast("type[Attention]", self.find("attention", name).entry)
+
+    def masking(self, name: str) -> type[Masking]:
+        return cast("type[Masking]", self.find("masking", name).entry)
+
+    def dataset(self, name: str) -> type[Dataset]:
+        return cast("type[Dataset]", self.find("dataset", name).entry)
+
+    def recipe(self, name: str) -> type[Recipe]:
+        return cast("type[Recipe]", self.find("recipe", name).entry)
+
+    def launcher(self, name: str) -> type[Launcher]:
+        return cast("type[Launcher]", self.find("launcher", name).entry)
+
+    def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
+        """Register a module or object that implements hooks, with its entries, or change nothing.
+
+        Raises:
+            HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
+                taken.
+        """
+        self._add(plugin, label, label, distribution, version)
+
+    def add_file(self, path: Path, source: bytes) -> None:
+        """Execute the source of a plugin file and register its entries."""
+        self.add(_load_source(path, source), str(path), "file", "-")
+        self.files[path.resolve()] = source
+
+    def add_object(self, plugin: object) -> None:
+        """Register a module or object from Python; it replaces the one of the same name.
+
+        Two objects have the same name if their class, or their ``__name__``, and the module that
+        defines it have the same name: a notebook cell that runs again defines such a class anew.
+
+        Raises:
+            HeadToHeadError: As ``add``; the earlier object then stays registered.
+        """
+        label = getattr(plugin, "__name__", type(plugin).__qualname__)
+        name = f"{_module_of(plugin)}:{label}"
+        replaced = self.manager.get_plugin(name)
+        self._add(plugin, name, label, "python", "-")
+        self.objects[:] = [one for one in self.objects if one is not replaced] + [plugin]
+
+    def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
+        where = f"plugin '{label}' ({distribution})"
+        _check_hooks(plugin, where)
+        found = list(_entries_of(plugin, label, distribution, version, where))
+        own = self.contents.get(name, ())
+        for one in found:
+            other = self.entries[one.family].get(one.name)
+            if other is not None and other not in own:
+                raise HeadToHeadError(
+                    f"two plugins register {one.family} '{one.name}': {other.module} "
+                    f"({other.distribution}) and {label} ({distribution}); rename one of them"
+                )
+        if self.manager.has_plugin(name):
+            self.manager.unregister(name=name)
+        for one in own:
+            self.entries[one.family].pop(one.name, None)
+        self.manager.register(plugin, name=name)
+        self.contents[name] = found
+        for one in found:
+            if "known_as" not in vars(one.entry):  # of two names of one class, the first
+                one.entry.known_as = one.name
+            self.entries[one.family][one.name] = one
+
+
+def _module_of(plugin: object) -> str:
+    """Return the name of the module that defines a plugin."""
+    if isinstance(plugin, ModuleType):
+        return plugin.__name__
+    return str(getattr(plugin, "__module__", type(plugin).__module__))
+
+
+def _check_hooks(plugin: object, where: str) -> None:
+    """Raise for a hook that does not exist, or that has an argument that does not exist."""
+    known = {name: hook for name, hook in vars(hookspecs).items() if name.startswith(("register_", "on_"))}
+    for name in dir(plugin):
+        implementation = getattr(plugin, name, None)
+        if implementation is None or not hasattr(implementation, "headtohead_impl"):
+            continue
+        if name not in known:
+            raise HeadToHeadError(f"{where}: unknown hook '{name}'{nearest(name, known)}")
+        takes = list(inspect.signature(known[name]).parameters)
+        for argument in inspect.signature(implementation).parameters.values():
+            if argument.name not in takes and argument.default is argument.empty:
+                raise HeadToHeadError(
+                    f"{where}: hook '{name}' takes {_quoted(takes) or 'no arguments'}; got '{argument.name}'"
+                )
+
+
+def _entries_of(plugin: object, label: str, distribution: str, version: str, where: str) -> Iterator[Registered]:
+    """Yield what the hooks of a plugin return."""
+    for family, hook in FAMILIES.items():
+        implementation = getattr(plugin, hook, None)
+        if not hasattr(implementation, "headtohead_impl"):
+            continue
+        for name, entry in _call(plugin, where, hook).items():
+            base = FAMILY_BASES[family]
+            if not (isinstance(entry, type) and issubclass(entry, _imported(base))):
+                got = entry.__name__ if isinstance(entry, type) else f"an object of type {type(entry).__name__}"
+                raise HeadToHeadError(
+                    f"{where}: {hook} returned {got} for '{name}'; expected a subclass of "
+                    f"headtohead.{base.rpartition('.')[2]}"
+                )
+            yield Registered(family, name, cast("type[Entry]", entry), label, distribution, version, source_hash(entry))
+
+
+def _imported(name: str) -> type:
+    module, _, attribute = name.rpartition(".")
+    found: type = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+def source_hash(entry: type) -> str:
+    """Return the sha256 of the file or notebook cell that defines ``entry``, else of its name."""
+    module = sys.modules.get(entry.__module__)
+    path = getattr(module, "__file__", None)
+    if path and Path(path).is_file():
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    name = f"{entry.__module__}.{entry.__qualname__}"
+    return hashlib.sha256(f"{name}\n{_cell(entry)}".encode()).hexdigest()
+
+
+def _cell(entry: type) -> str:
+    """Return the text of the notebook cell that defines a class, as far as Python keeps it."""
+    for value in vars(entry).values():
+        code = getattr(inspect.unwrap(getattr(value, "__func__", value)), "__code__", None)
+        if code is not None:
+            return "".join(linecache.getlines(code.co_filename))
+    return ""
+
+
+def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) -> Registry:
+    """Build a fresh registry: built-ins, installed entry points, then files and objects.
+
+    Raises:
+        HeadToHeadError: If a plugin cannot be imported, misspells a hook, or takes a taken name.
+    """
+    manager = pluggy.PluginManager("headtohead")
+    manager.add_hookspecs(hookspecs)
+    registry = Registry(manager, {family: {} for family in FAMILIES})
+    version = _version("headtohead")
+    for module in BUILT_IN:
+        registry.add(importlib.import_module(module), module, "headtohead", version)
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        distribution = point.dist.name if point.dist else "?"
+        try:
+            plugin = point.load()
+        except Exception as error:
+            raise _import_failure(point.value, distribution, error, point.module) from error
+        registry.add(plugin, point.value, distribution, point.dist.version if point.dist else "?")
+    for path in files:
+        registry.add_file(path, _read(path))
+    for plugin in objects:
+        registry.add_object(plugin)
+    return registry
+
+
+_current: Registry | None = None
+
+
+def current() -> Registry:
+    """Return the registry of this process, loading built-ins and entry points at first use."""
+    global _current
+    if _current is None:
+        _current = load_registry()
+    return _current
+
+
+@overload
+def registered(family: Literal["positional"], name: str) -> type[Positional]: ...
+
+
+@overload
+def registered(family: Literal["attention"], name: str) -> type[Attention]: ...
+
+
+@overload
+def registered(family: Literal["masking"], name: str) -> type[Masking]: ...
+
+
+@overload
+def registered(family: str, name: str) -> type[Entry]: ...
+
+
+def registered(family: str, name: str) -> type[Entry]:
+    """Return a registered entry, for one that is made of another.
+
+    Raises:
+        HeadToHeadError: For an unknown name, with the nearest one.
+    """
+    return current().find(family, name).entry
+
+
+def use_files(files: Iterable[Path]) -> Registry:
+    """Load the given plugin files into the registry of this process, on top of what is there."""
+    return use_sources((path, _read(path)) for path in files)
+
+
+def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
+    """Load plugin files that were read before, each with the path that it came from."""
+    registry = current()
+    for path, source in sources:
+        if path.resolve() not in registry.files:
+            registry.add_file(path, source)
+    return registry
+
+
+def register(plugin: object) -> None:
+    """Register a module or object from Python, for this process and the workers it starts.
+
+    An object of the same class name replaces the earlier one, so that a notebook cell can run
+    again; an object's ``__name__`` stands for its class name.
+
+    Raises:
+        HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is taken.
+            Nothing is registered then, and the earlier object stays.
+    """
+    current().add_object(plugin)
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise HeadToHeadError(f"plugin file '{path}' does not exist")
+    if path.suffix != ".py":
+        raise HeadToHeadError(f"plugin file '{path}' is not a Python file; its name must end in .py")
+    return path.read_bytes()
+
+
+def _load_source(path: Path, source: bytes) -> ModuleType:
+    """Execute the source of a plugin file; the file may have changed since, or lie elsewhere."""
+    name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+        # Tracebacks and inspect show what runs here, not what the file holds by then.
+        lines = importlib.util.decode_source(source).splitlines(keepends=True)
+        linecache.cache[str(path)] = (len(source), None, lines, str(path))
+    except Exception as error:
+        del sys.modules[name]
+        raise _import_failure(str(path), "file", error, name) from error
+    return module
+
+
+def _call(plugin: object, where: str, hook: str) -> Mapping[str, Any]:
+    try:
+        found = getattr(plugin, hook)()
+    except Exception as error:
+        package = _module_of(plugin).partition(".")[0]
+        raise HeadToHeadError(f"{where}: {hook} raised {describe(error, [package])}") from error
+    if not isinstance(found, Mapping):
+        raise HeadToHeadError(f"{where}: {hook} returned {type(found).__name__}; expected a mapping from name to class")
+    return found
+
+
+def _import_failure(label: str, distribution: str, error: Exception, module: str) -> HeadToHeadError:
+    reason = describe(error, [module.partition(".")[0]])
+    return HeadToHeadError(f"plugin '{label}' ({distribution}) failed to import: {reason}")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "?"

@@ -1,0 +1,62 @@
+"""Training curves: mean over seeds, with the range of the seeds as a band."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter, MaxNLocator
+
+from headtohead.analysis.study import Analysis
+from headtohead.figures import style
+from headtohead.report.figures.panels import most_telling, panels_figure
+from headtohead.storage.metrics import is_loss, readable
+
+CHOICES = ("valid/loss", "train/loss")
+
+
+def curves_figure(analysis: Analysis) -> Figure | None:
+    """Draw the validation loss over steps, or the training loss where none was taken."""
+    histories = analysis.frames.histories
+    metric = next((m for m in CHOICES if (histories["metric"] == m).any()), None)
+    if metric is None:
+        return None
+    table = curves(analysis, metric)
+    slugs = most_telling(analysis, list(dict.fromkeys(table["variant"])))
+    groups = dict(tuple(table.groupby("variant", sort=False)))
+
+    def draw(axes: Axes, slug: str, colour: str) -> None:
+        curve = groups[slug]
+        axes.fill_between(curve["step"], curve["min"], curve["max"], color=colour, alpha=0.18, linewidth=0)
+        axes.plot(curve["step"], curve["mean"], color=colour, linewidth=1.5)
+
+    figure = panels_figure(analysis, slugs, draw)
+    with style.drawing():
+        for axes in figure.axes:
+            if is_loss(metric) and (table["mean"] > 0).all():
+                axes.set_yscale("log")
+                axes.yaxis.set_minor_formatter(_few_labels())
+                axes.yaxis.set_major_formatter("{x:g}")
+                axes.tick_params(axis="y", which="minor", labelsize=7.5)
+            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        figure.supxlabel("step", fontsize=9)
+        figure.supylabel(readable(metric), fontsize=9)
+    return figure
+
+
+def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
+    """Return mean, min and max over seeds per variant and step; steps that some seed lacks are out.
+
+    A mean over fewer and fewer seeds would bend at each seed that stops.
+    """
+    frames = analysis.frames
+    rows = frames.histories[frames.histories["metric"] == metric].dropna(subset=["value"])
+    rows = rows.assign(variant=frames.runs["variant"].reindex(rows["run"].astype(str)).to_numpy())
+    grouped = rows.groupby(["variant", "step"], sort=True)["value"]
+    table = grouped.agg(["mean", "min", "max", "count"]).reset_index()
+    most = table.groupby("variant")["count"].transform("max")
+    return table[table["count"] == most]
+
+
+def _few_labels() -> LogFormatter:
+    return LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5))

@@ -1,0 +1,120 @@
+"""Every seed of every variant as a point, with mean and interval."""
+
+from __future__ import annotations
+
+import math
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from headtohead.analysis.study import Analysis
+from headtohead.figures import style
+from headtohead.report.figures.palette import Palette
+from headtohead.storage.metrics import readable, show
+
+MOST_ROWS = 48
+"""Rows beyond this cannot be read; the best ones and the baseline are kept."""
+
+
+def strip_figure(analysis: Analysis) -> Figure:
+    """Draw the scores, best variant on top, the baseline's noise as a band."""
+    slugs = drawn(analysis)
+    with style.drawing():
+        figure = Figure(figsize=(style.WIDTH, 1.0 + 0.27 * len(slugs)), layout="constrained")
+        axes = figure.add_subplot()
+        style.bare_left(axes)
+        _baseline_band(axes, analysis)
+        for row, slug in enumerate(slugs):
+            _row(figure, axes, analysis, slug, row)
+        _ceiling(axes, analysis, len(slugs))
+        names = [str(analysis.frames.variants[slug]["title"]) for slug in slugs]
+        axes.set_yticks(range(len(slugs)), style.shortened(names))
+        for slug, text in zip(slugs, axes.get_yticklabels(), strict=True):
+            text.set_fontweight("bold" if slug == analysis.frames.baseline else "normal")
+        axes.set_ylim(len(slugs) - 0.4, -0.8)
+        axes.set_xlabel(readable(analysis.metric))
+    return figure
+
+
+def drawn(analysis: Analysis) -> list[str]:
+    """Return the variants that a row chart shows: all, or the best and the baseline."""
+    slugs = list(analysis.order)
+    if len(slugs) <= MOST_ROWS:
+        return slugs
+    kept = slugs[: MOST_ROWS - 1]
+    return kept if analysis.frames.baseline in kept else [*kept, analysis.frames.baseline]
+
+
+def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) -> None:
+    colour = analysis_colour(analysis, slug)
+    withheld = slug in analysis.withheld
+    scores = analysis.frames.scores(slug, analysis.metric)
+    title = analysis.frames.variants[slug]["title"]
+    for place, (seed, score) in enumerate(sorted(scores.items())):
+        lift = (place - (len(scores) - 1) / 2) * 0.34 / max(len(scores) - 1, 1)
+        (point,) = axes.plot(
+            score,
+            row + lift,
+            "o",
+            color=colour,
+            markersize=4.6,
+            alpha=0.75,
+            markeredgewidth=0.9,
+            markerfacecolor="none" if withheld else colour,
+            zorder=3,
+        )
+        style.tip(figure, point, f"{title}, seed {seed}: {show(score, analysis.metric)}")
+    summary = analysis.summaries[slug]
+    if withheld or not summary.n:
+        words = analysis.withheld.get(slug, "no score")
+        note = axes.annotate(
+            "not ranked", (1.005, row), xycoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=style.MUTED
+        )
+        style.tip(figure, note, f"{title}: {words}")
+        return
+    if math.isfinite(summary.low):
+        (bar,) = axes.plot(
+            [summary.low, summary.high],
+            [row, row],
+            color=colour,
+            linewidth=2.2,
+            alpha=0.9,
+            solid_capstyle="butt",
+            zorder=2,
+        )
+        style.tip(
+            figure,
+            bar,
+            f"{title}: 95 % interval {show(summary.low, analysis.metric)} to {show(summary.high, analysis.metric)}",
+        )
+    axes.plot(summary.mean, row, "|", color=style.INK, markersize=13, markeredgewidth=1.8, zorder=4)
+
+
+def analysis_colour(analysis: Analysis, slug: str) -> str:
+    """Return a variant's colour in this experiment."""
+    return Palette(analysis.frames).colour(slug)
+
+
+def _baseline_band(axes: Axes, analysis: Analysis) -> None:
+    summary = analysis.summaries[analysis.frames.baseline]
+    if math.isfinite(summary.mean) and analysis.frames.baseline not in analysis.withheld:
+        axes.axvline(summary.mean, color=style.MUTED, linewidth=0.9, zorder=1)
+        if math.isfinite(summary.sd):
+            axes.axvspan(
+                summary.mean - summary.sd, summary.mean + summary.sd, color=style.GRID, alpha=0.7, linewidth=0, zorder=0
+            )
+
+
+def _ceiling(axes: Axes, analysis: Analysis, rows: int) -> None:
+    if analysis.ceiling is None:
+        return
+    axes.axvline(analysis.ceiling, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+    axes.annotate(
+        f"bag-of-words ceiling {analysis.ceiling:.3f}",
+        (analysis.ceiling, -0.62),
+        xytext=(4, 0),
+        textcoords="offset points",
+        fontsize=8,
+        va="center",
+        color=style.INK,
+    )

@@ -1,0 +1,54 @@
+"""Notebook output of plans, results, runs and attention maps.
+
+Lower packages do not import this one: `register` sets ``_repr_html_`` on their classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headtohead import files
+
+if TYPE_CHECKING:
+    from headtohead.analysis.results import RunsTable
+    from headtohead.execution.loaded import LoadedRun
+    from headtohead.planning.plan import Plan
+    from headtohead.training.maps import ProbeMaps
+
+__all__ = ["register"]
+
+
+def register(*classes: type) -> None:
+    """Set ``_repr_html_`` on ``Plan``, ``RunsTable``, ``LoadedRun`` or ``ProbeMaps``."""
+    for shown in classes:
+        type.__setattr__(shown, "_repr_html_", _OUTPUT[shown.__name__])
+
+
+def _plan(plan: Plan) -> str:
+    from headtohead.report.notebook.plans import plan_html
+
+    return plan_html(plan)
+
+
+def _results(table: RunsTable) -> str:
+    from headtohead.report.notebook.results import rows_html, summary_html
+
+    return summary_html(table.frames) + rows_html(table)
+
+
+def _run(run: LoadedRun) -> str:
+    from headtohead.report.notebook.runs import run_html
+    from headtohead.storage.run_directory import RunDirectory
+
+    results = run.path / "results.json"
+    metrics = files.read_json(results).get("metrics", {}) if results.is_file() else {}
+    return run_html(RunDirectory(run.path).record, metrics)
+
+
+def _maps(maps: ProbeMaps) -> str:
+    from headtohead.report.notebook.maps import maps_html
+
+    return maps_html(maps.record, maps.weights)
+
+
+_OUTPUT = {"Plan": _plan, "RunsTable": _results, "LoadedRun": _run, "ProbeMaps": _maps}

@@ -1,5 +1,0 @@
-"""Reports: the answer of an experiment as a page, as Markdown and as a table."""
-
-from headtohead.reporting.writing import ReportPaths, write_report
-
-__all__ = ["ReportPaths", "write_report"]

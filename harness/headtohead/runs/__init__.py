@@ -1,1 +1,0 @@
-"""Run directories and their life: leases, workers, launchers, loading and repeating."""

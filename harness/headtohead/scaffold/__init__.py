@@ -1,8 +1,0 @@
-"""``h2h new-plugin``: a package that registers one variant, with its test, ready to be changed."""
-
-from __future__ import annotations
-
-from headtohead.scaffold.names import Names
-from headtohead.scaffold.package import FAMILIES, write_package
-
-__all__ = ["FAMILIES", "Names", "write_package"]

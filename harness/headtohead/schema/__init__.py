@@ -1,0 +1,1 @@
+"""The types of an experiment file and of a complete run configuration."""

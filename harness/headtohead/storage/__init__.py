@@ -1,0 +1,1 @@
+"""The run-directory format: records, states, metrics, leases and data frames."""

@@ -1,0 +1,40 @@
+"""A run's translations, read back, and the run that stands for a variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headtohead.storage.frames import Frames
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One test sentence as one run translated it; ``references`` are joined by `` ||| ``."""
+
+    source: str
+    references: str
+    hypothesis: str
+    exact: bool
+
+
+def read_translations(path: Path) -> list[Translation]:
+    """Read a run's translations; empty where the run wrote none."""
+    if not path.is_file():
+        return []
+    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[1:]]
+    return [Translation(row[0], row[1], row[2], row[3] == "1") for row in rows if len(row) == 4]
+
+
+def median_seed(frames: Frames, slug: str, metric: str) -> int | None:
+    """Return the seed whose score is the median of the variant's, the lower of two middle ones."""
+    scores = frames.scores(slug, metric)
+    ordered = sorted(scores, key=lambda seed: (scores[seed], seed))
+    return ordered[(len(ordered) - 1) // 2] if ordered else None
+
+
+def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
+    """Return the translations of a variant's run with this seed; empty where there are none."""
+    rows = frames.rows(slug)
+    names = rows.index[rows["seed"] == seed]
+    return read_translations(frames.path(str(names[0])) / "translations.tsv") if len(names) else []

@@ -1,0 +1,1 @@
+"""Catalogue, trace, notebooks and their pitfalls, head ablation, and the plugin template."""

@@ -1,0 +1,124 @@
+"""Pictures as HTML: no scripts, no pixels, and every text of the data escaped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+WIDTH, HEIGHT = 180, 16
+"""Of an interval, in points."""
+
+
+def draw(picture: Mapping[str, Any]) -> Markup:
+    """Return a picture as an HTML figure."""
+    body = _KINDS[str(picture["kind"])](picture)
+    return Markup('<figure class="tiny">{}<figcaption>{}</figcaption></figure>').format(body, picture["note"])
+
+
+def interval(low: float, mean: float, high: float, ends: tuple[float, float]) -> Markup:
+    """Return a mean and its interval on an axis between two ends, 0 marked if it lies between.
+
+    Args:
+        low: Lower end of the interval; not finite where there is none.
+        mean: Where the point stands.
+        high: Upper end.
+        ends: Of the axis; what lies beyond is cut off.
+    """
+    start, end = ends
+    size = end - start or 1.0
+
+    def x(value: float) -> float:
+        return 4 + (WIDTH - 8) * min(1.0, max(0.0, (value - start) / size))
+
+    middle = HEIGHT / 2
+    parts = [f'<line x1="4" y1="{middle}" x2="{WIDTH - 4}" y2="{middle}" class="axis"/>']
+    if start <= 0 <= end:
+        parts.append(f'<line x1="{x(0):.1f}" y1="1" x2="{x(0):.1f}" y2="{HEIGHT - 1}" class="zero"/>')
+    if math.isfinite(low) and math.isfinite(high):
+        parts.append(f'<line x1="{x(low):.1f}" y1="{middle}" x2="{x(high):.1f}" y2="{middle}" class="bar"/>')
+    if math.isfinite(mean):
+        parts.append(f'<circle cx="{x(mean):.1f}" cy="{middle}" r="3.5" class="dot"/>')
+    label = f"{mean:.3g}, from {low:.3g} to {high:.3g}"
+    return Markup(
+        f'<svg class="interval" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    )
+
+
+def _strips(picture: Mapping[str, Any]) -> Markup:
+    panels = [_strip_panel(panel, bool(picture.get("grid"))) for panel in picture["panels"]]
+    return Markup('<div class="maps">{}</div>').format(Markup().join(panels))
+
+
+def _strip_panel(panel: Mapping[str, Any], grid: bool) -> Markup:
+    title = Markup("<h5>{}</h5>").format(panel["title"]) if panel["title"] else Markup()
+    rows = Markup().join(
+        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+            row["label"], _cells(row["cells"], "td" if grid else "span")
+        )
+        for row in panel["rows"]
+    )
+    kind = "strips grid" if grid else "strips"
+    return Markup('<div>{}<div class="scroll"><table class="{}">{}</table></div></div>').format(title, kind, rows)
+
+
+def _cells(cells: Sequence[Mapping[str, Any]], tag: str) -> Markup:
+    boxes = [_box(one) for one in cells]
+    if tag == "span":
+        return Markup("<td>{}</td>").format(Markup(" ").join(boxes))
+    return Markup().join(Markup("<td>{}</td>").format(box) for box in boxes)
+
+
+def _box(cell: Mapping[str, Any]) -> Markup:
+    marks = [str(cell["mark"])] if cell["mark"] else []
+    if cell.get("hue") is not None:
+        marks.append(f"hue{int(cell['hue']) % 8 + 1}")
+    note = Markup("<small>{}</small>").format(cell["note"]) if cell.get("note") else Markup()
+    return Markup('<span class="box {}">{}{}</span>').format(" ".join(marks), cell["text"] or Markup("&nbsp;"), note)
+
+
+def _heat(picture: Mapping[str, Any]) -> Markup:
+    panels = [_map(panel, picture["rows"], picture["columns"]) for panel in picture["panels"]]
+    return Markup('<div class="maps">{}</div>').format(Markup().join(panels))
+
+
+def _map(panel: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> Markup:
+    head = Markup().join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
+    body = Markup().join(
+        Markup('<tr><th scope="row">{}</th>{}</tr>').format(name, Markup().join(_shaded(cell) for cell in line))
+        for name, line in zip(rows, panel["cells"], strict=True)
+    )
+    return Markup(
+        '<div><h5>{}</h5><div class="scroll"><table class="heat"><tr><td></td>{}</tr>{}</table></div></div>'
+    ).format(panel["title"], head, body)
+
+
+def _shaded(cell: Mapping[str, Any]) -> Markup:
+    dark = " dark" if float(cell["shade"]) > 0.6 else ""
+    return Markup('<td><i style="opacity:{}"></i><b class="{}">{}</b></td>').format(
+        f"{float(cell['shade']):.2f}", dark.strip(), cell["text"]
+    )
+
+
+def _bars(picture: Mapping[str, Any]) -> Markup:
+    rows = Markup().join(_bar(one) for one in picture["bars"])
+    return Markup('<table class="bars">{}</table>').format(rows)
+
+
+def _bar(bar: Mapping[str, Any]) -> Markup:
+    parts = Markup().join(
+        Markup('<span class="part{}" style="width:{}%" title="{}"></span>').format(
+            place, f"{100 * float(part['share']):.2f}", part["name"]
+        )
+        for place, part in enumerate(bar["parts"])
+    )
+    first = bar["parts"][0]
+    told = Markup("{} % {}").format(f"{100 * float(first['share']):.1f}", first["name"])
+    return Markup('<tr><th scope="row">{}</th><td><div class="bar">{}</div></td><td>{}</td></tr>').format(
+        bar["label"], parts, told
+    )
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any]], Markup]] = {"strips": _strips, "heat": _heat, "bars": _bars}

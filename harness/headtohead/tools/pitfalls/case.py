@@ -1,0 +1,146 @@
+"""A configuration at its own settings: its data if that is at hand, and its model as drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from headtohead import data
+from headtohead.data import PreparedData
+from headtohead.data.corpus import dataset_options, loaded_split, split_name
+from headtohead.data.prepared import Ids
+from headtohead.model.transformer import Transformer
+from headtohead.plugins.dataset import Dataset
+from headtohead.plugins.registry import Registry
+from headtohead.schema.config import RunConfig
+from headtohead.training.loop import split_tensors
+from headtohead.training.tensors import SplitTensors
+
+SEED = 1
+WORDS = 1_000
+"""Words of each side where the data, and with it the vocabulary, is not at hand."""
+
+MOST_TOKENS = 12
+"""Tokens of the sentences that are looked at, boundary tokens included."""
+
+
+class NotMeasuredError(Exception):
+    """The data is not at hand; the text says what is missing."""
+
+
+class Case:
+    """What evidence is measured on.
+
+    The model has the configuration's own sizes and the weights that seed 1 draws, in float64: a
+    difference of logits is then a difference, and not rounding.
+
+    Args:
+        config: A resolved configuration.
+        registry: Where entries are looked up.
+        cache: Folder of downloads and prepared data; nothing is downloaded.
+    """
+
+    def __init__(self, config: RunConfig, registry: Registry, cache: Path) -> None:
+        self.config, self.registry, self.cache = config, registry, cache
+
+    @cached_property
+    def data(self) -> PreparedData:
+        """The prepared data.
+
+        Raises:
+            NotMeasuredError: If it would have to be downloaded first.
+        """
+        self.require_data()
+        return data.prepare(self.config.data, self.cache, registry=self.registry)
+
+    def require_data(self) -> None:
+        """Raise NotMeasuredError unless the dataset's files are here."""
+        config = self.config.data
+        dataset = self.registry.dataset(config.dataset)
+        if dataset.stamp.__func__ is Dataset.stamp.__func__:  # type: ignore[attr-defined]
+            return  # it stamps nothing: it is made on the spot or comes with its plugin
+        options = dataset_options(config.dataset, dataset, config.options)
+        split = loaded_split(dataset, split_name(config.dataset, dataset, config.split))
+        if dataset.stamp(options, split, self.cache / "downloads") is None:
+            raise NotMeasuredError(
+                f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
+                f"with h2h data fetch {config.dataset}"
+            )
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the data is at hand."""
+        try:
+            self.require_data()
+        except NotMeasuredError:
+            return False
+        return True
+
+    @cached_property
+    def training(self) -> SplitTensors:
+        """The training pairs as the training loop holds them."""
+        return split_tensors(self.config, self.data, torch.device("cpu"))["train"]
+
+    @cached_property
+    def words(self) -> tuple[int, int]:
+        """Sizes of the source and target vocabulary."""
+        if not self.has_data:
+            return WORDS, WORDS
+        return len(self.data.source_vocabulary), len(self.data.target_vocabulary)
+
+    @cached_property
+    def model(self) -> Transformer:
+        """The model as it is drawn, in evaluation mode."""
+        with torch.random.fork_rng(devices=[]):
+            return Transformer(self.config, (SEED,), *self.words).double().eval()
+
+    @cached_property
+    def source(self) -> list[int]:
+        """Ids of one training sentence; invented ones where the data is not at hand."""
+        if not self.has_data:
+            return list(range(4, 10))
+        return _ids(self.data.splits["train"].source[self._row])
+
+    @cached_property
+    def target(self) -> list[int]:
+        """What the decoder reads of its translation."""
+        if not self.has_data:
+            return list(range(2, 8))
+        target = _ids(self.data.splits["train"].target[self._row])
+        return target if self.config.train.target == "same" else target[:-1]
+
+    @cached_property
+    def _row(self) -> int:
+        """The training pair with the longest source, of those that are not very long."""
+        train = self.data.splits["train"]
+        tokens = [max(len(train.source[row]), len(train.target[row])) for row in range(len(train))]
+        fitting = [row for row, most in enumerate(tokens) if most <= MOST_TOKENS]
+        return max(fitting or [0], key=lambda row: len(train.source[row]))
+
+    @torch.no_grad()
+    def logits(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
+        """Return logits ``[batch, time, vocab]`` of sentences in one batch, padded with id 0."""
+        source, source_lengths = _padded(sources)
+        target, target_lengths = _padded(targets)
+        found: Tensor = self.model(source, source_lengths, target, target_lengths)
+        return found[0]
+
+
+def other_word(index: int, words: int) -> int:
+    """Return another id of a vocabulary, the first one last: it may be padding."""
+    return index + 1 if index + 1 < words else max(index - 1, 0)
+
+
+def _ids(sentence: Ids) -> list[int]:
+    return [int(index) for index in sentence]
+
+
+def _padded(sentences: Sequence[list[int]]) -> tuple[Tensor, Tensor]:
+    lengths = torch.tensor([[len(ids) for ids in sentences]])
+    longest = int(lengths.max())
+    rows = [ids + [0] * (longest - len(ids)) for ids in sentences]
+    return torch.tensor([rows]), lengths

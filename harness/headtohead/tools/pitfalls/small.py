@@ -1,0 +1,29 @@
+"""A configuration with its widths cut down, so that invariants can be asked of it in seconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headtohead.schema.config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.testing.tiny import TRAIN
+
+WIDTH, HEADS, LAYERS, INNER = 16, 4, 2, 12
+"""Sizes from which on a model is cut down; heads are then 4 wide."""
+
+
+def small(config: RunConfig) -> RunConfig:
+    """Return the configuration at small sizes, in float64, for four steps on invented words.
+
+    Its choices stay; a model that is small already keeps its sizes. Every head splits the width.
+    """
+    model = config.model
+    sizes: dict[str, Any] = {
+        "encoder_layers": min(model.encoder_layers or LAYERS, LAYERS),
+        "decoder_layers": min(model.decoder_layers or LAYERS, LAYERS),
+        "vocabulary_rows": None,
+    }
+    if model.d_model > WIDTH:
+        sizes |= {"d_model": WIDTH, "heads": min(model.heads, HEADS), "d_ff": INNER}
+    train = config.train.model_copy(update={**TRAIN, "epochs": None, "batch_size": None, "pad_to": "batch"})
+    data = DataConfig(vocabulary=VocabularyConfig(shared=config.data.vocabulary.shared))
+    return config.model_copy(update={"model": model.model_copy(update=sizes), "train": train, "data": data})

@@ -1,0 +1,168 @@
+"""One cell of a matrix computed by hand, in the numbers that the reader sees.
+
+Each function returns a cell, or None where its formula does not give the cell: a variant that
+computes otherwise is not explained by the wrong sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headtohead.tools.trace.steps import Array
+
+TERMS = 3
+CLOSE = 1e-3
+LARGE = 1e6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a matrix, and the sum that gives it."""
+
+    row: int
+    column: int
+    text: str
+
+    def line(self, rows: Sequence[str], columns: Sequence[str]) -> str:
+        """Return the sum, the place of the cell before it.
+
+        Args:
+            rows: The token of each row.
+            columns: What each column is; empty where columns are coordinates.
+        """
+        column = f"column “{columns[self.column]}”" if columns else f"column {self.column}"
+        return f"row “{rows[self.row]}”, {column}: {self.text}"
+
+
+def number(value: float) -> str:
+    """Return a number as it is shown everywhere, with a true minus sign.
+
+    >>> number(-0.12345), number(-1e9), number(float("-inf")), number(2.0)
+    ('−0.123', '−1.0e9', '−∞', '2.000')
+    """
+    if math.isinf(value):
+        return "−∞" if value < 0 else "∞"
+    if math.isnan(value):
+        return "NaN"
+    if abs(value) >= LARGE:
+        mantissa, _, exponent = f"{value:.1e}".partition("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    digits = 3 if abs(value) < 100 else 1
+    shown = f"{value:.{digits}f}"
+    return shown.replace("-", "−") if float(shown) else shown.lstrip("-")
+
+
+def scaled(before: Array, factor: float, after: Array) -> Cell | None:
+    """Return how the first cell is multiplied."""
+    first = float(before[0, 0])
+    return _cell(0, 0, f"{number(first)} · {number(factor)}", first * factor, after[0, 0])
+
+
+def added(one: Array, other: Array, after: Array, row: int = 0) -> Cell | None:
+    """Return how a cell of the first column is the sum of two."""
+    left, right = float(one[row, 0]), float(other[row, 0])
+    return _cell(row, 0, f"{number(left)} {_signed(right)}", left + right, after[row, 0])
+
+
+def product(queries: Array, keys: Array, scale: float, scores: Array) -> Cell | None:
+    """Return how the last query meets the first key."""
+    row = len(queries) - 1
+    terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[row], keys[0], strict=True)]
+    value = float(queries[row] @ keys[0]) * scale
+    return _cell(row, 0, f"({_sum(terms)}) · {number(scale)}", value, scores[row, 0])
+
+
+def share(scores: Array, weights: Array) -> Cell | None:
+    """Return how the first weight of the last row is made of its row of scores."""
+    row = len(scores) - 1
+    live = [float(value) for value in scores[row] if _usual(value)]
+    if not live or not _usual(scores[row, 0]):
+        return None
+    powers = [f"e^{{{number(value)}}}" for value in live]
+    value = 1 / sum(math.exp(one - live[0]) for one in live)
+    return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
+
+
+def ratio(scores: Array, weights: Array) -> Cell | None:
+    """Return how the first weight of the last row is its score over the sum of the row."""
+    row = len(scores) - 1
+    live = [float(value) for value in scores[row] if _usual(value)]
+    if not live or not _usual(scores[row, 0]) or not sum(live):
+        return None
+    text = f"{number(live[0])} / ({_sum([number(value) for value in live])})"
+    return _cell(row, 0, text, live[0] / sum(live), weights[row, 0])
+
+
+def logistic(scores: Array, weights: Array) -> Cell | None:
+    """Return how the first weight of the last row is the sigmoid of its score less log n."""
+    row = len(scores) - 1
+    seen = sum(_usual(value) for value in scores[row])
+    if not _usual(scores[row, 0]):
+        return None
+    score = float(scores[row, 0])
+    text = f"1 / (1 + {seen} e^{{{number(-score)}}})"
+    return _cell(row, 0, text, 1 / (1 + seen * math.exp(-score)), weights[row, 0])
+
+
+def mixture(weights: Array, values: Array, out: Array) -> Cell | None:
+    """Return how the first coordinate of the last row is mixed from the values."""
+    row = len(weights) - 1
+    terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[row], values[:, 0], strict=True)]
+    return _cell(row, 0, _sum(terms), float(weights[row] @ values[:, 0]), out[row, 0])
+
+
+def normalised(before: Array, eps: float, after: Array) -> Cell | None:
+    """Return how the first cell is brought to mean 0 and variance 1, before gain and bias."""
+    cells = before[0].astype(np.float64)
+    mean, variance = float(cells.mean()), float(cells.var())
+    value = (float(cells[0]) - mean) / math.sqrt(variance + eps)
+    top = f"{number(float(cells[0]))} {_signed(-mean)}"
+    text = f"({top}) / √({number(variance)} + {eps:g})".replace("e-0", "e−").replace("e-", "e−")
+    if _agree(value, float(after[0, 0])):
+        return _cell(0, 0, text, value, after[0, 0])
+    return Cell(0, 0, f"{text} = {number(value)}, then · γ_0 + β_0 = {number(float(after[0, 0]))}")
+
+
+def activated(before: Array, after: Array) -> Cell | None:
+    """Return what a negative number becomes under max(0, x)."""
+    places = np.argwhere(before < 0)
+    if not len(places) or bool((after < 0).any()):
+        return None
+    row, column = (int(place) for place in places[0])
+    text = f"max(0, {number(float(before[row, column]))})"
+    return _cell(row, column, text, 0.0, after[row, column])
+
+
+def _cell(row: int, column: int, text: str, value: float, cell: float) -> Cell | None:
+    if not _agree(value, float(cell)):
+        return None
+    return Cell(row, column, f"{text} = {number(float(cell))}")
+
+
+def _usual(score: float) -> bool:
+    """Tell whether a score is that of a key that may be seen."""
+    return bool(np.isfinite(score)) and score > -LARGE
+
+
+def _agree(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+
+
+def _sum(terms: Sequence[str]) -> str:
+    """Join terms with plus; of many, the first and the last."""
+    if len(terms) > TERMS + 1:
+        terms = [*terms[:TERMS], "…", terms[-1]]
+    return " + ".join(terms)
+
+
+def _bracket(value: float) -> str:
+    shown = number(float(value))
+    return f"({shown})" if shown.startswith("−") else shown
+
+
+def _signed(value: float) -> str:
+    return f"− {number(-value)}" if value < 0 else f"+ {number(value)}"

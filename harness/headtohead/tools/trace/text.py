@@ -1,0 +1,85 @@
+"""A trace as plain text: a line for each step, and its numbers below."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from headtohead.tools.trace.abbreviation import shown_columns, shown_rows
+from headtohead.tools.trace.examples import number
+from headtohead.tools.trace.steps import Step, Trace
+
+MOST_ROWS, MOST_COLUMNS = 12, 9
+
+
+def as_text(trace: Trace) -> str:
+    """Return the whole trace."""
+    head = [trace.title, f"source: {trace.source}", f"target: {trace.target}", *trace.notes]
+    return "\n".join([*head, "", *(_step(step) for step in trace)])
+
+
+def plain_formula(formula: str) -> str:
+    """Return a formula without the braces around what stands above or below the line.
+
+    >>> plain_formula("A = e^{x} W_Q")
+    'A = e^x W_Q'
+    """
+    return re.sub(r"([_^])\{([^}]*)\}", r"\1\2", formula)
+
+
+def _step(step: Step) -> str:
+    shape = "×".join(str(size) for size in step.shape)
+    told = "; ".join(part for part in (plain_formula(step.formula), step.says) if part)
+    lines = [f"{step.name}  [{shape}]  {told}"]
+    lines += [f"  {line}" for line in _table(step)]
+    if step.example:
+        lines.append(f"  {plain_formula(step.example)}")
+    return "\n".join([*lines, ""])
+
+
+def _table(step: Step) -> list[str]:
+    rows = shown_rows(step, MOST_ROWS)
+    cells: list[list[str]] = []
+    columns = [] if step.values.ndim == 1 else shown_columns(step, MOST_COLUMNS)
+    if step.columns:
+        cells.append(["", *("…" if place is None else step.columns[place] for place in columns)])
+    for row in rows:
+        cells.append(["…"] if row is None else _row(step, row, columns))
+    return _aligned(cells)
+
+
+def _row(step: Step, row: int, columns: Sequence[int | None]) -> list[str]:
+    if step.values.ndim == 1:
+        remark = step.remarks[row] if step.remarks else ""
+        return [step.rows[row], str(step.values[row]), remark]
+    shown = ("…" if place is None else _cell(step, row, place) for place in columns)
+    return [step.rows[row], *shown]
+
+
+def _cell(step: Step, row: int, column: int) -> str:
+    value = step.values[row, column]
+    return str(int(value)) if step.values.dtype == bool else number(float(value))
+
+
+def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
+    """Pad columns to equal widths, labels to the left and numbers to the right."""
+    count = max(len(row) for row in cells)
+    widths = [max(_width(row[at]) for row in cells if at < len(row)) for at in range(count)]
+    lines = []
+    for row in cells:
+        padded = [_padded(text, widths[at], at > 0) for at, text in enumerate(row)]
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+def _width(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return sum(
+        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+    )
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    room = " " * (width - _width(text))
+    return room + text if right else text + room

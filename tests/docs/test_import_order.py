@@ -1,0 +1,124 @@
+"""Packages import only packages above them in docs/architecture.md, read from every import statement."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+HARNESS = ROOT / "harness" / "headtohead"
+PLUGINS = ROOT / "plugins" / "headtohead_plugins"
+PAGE = ROOT / "docs" / "architecture.md"
+DATASET_IMPORTS = "headtohead.data"
+
+
+class Import(NamedTuple):
+    """One imported name and the file that imports it."""
+
+    file: Path
+    line: int
+    name: str
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    """Yield every import of a file, those inside functions and under ``TYPE_CHECKING`` too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (Import(path, node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: import by the full name"
+            yield from (Import(path, node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+@cache
+def imports(folder: Path) -> tuple[Import, ...]:
+    return tuple(found for path in sorted(folder.rglob("*.py")) for found in imports_of(path))
+
+
+@cache
+def import_order() -> tuple[str, ...]:
+    block = re.search(r"```text\nharness/headtohead/\n(.*?)^plugins/", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+    assert block is not None
+    return tuple(re.findall(r"^    (\w+)", block[1], re.MULTILINE))
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(HARNESS).with_suffix("").parts[0]
+
+
+def wrong_way(found: Import, order: tuple[str, ...]) -> bool:
+    """Return whether an import of one of our packages points at a package below the importing one."""
+    parts = found.name.split(".")
+    if parts[0] != "headtohead" or parts[1:2] == [] or parts[1] not in order:
+        return False
+    return order.index(parts[1]) > order.index(package_of(found.file))
+
+
+def test_the_page_lists_every_package() -> None:
+    present = {package_of(path) for path in HARNESS.rglob("*.py")} - {"__init__"}
+    assert sorted(import_order()) == sorted(present)
+
+
+def test_packages_import_only_packages_above_them() -> None:
+    order = import_order()
+    found = [one for one in imports(HARNESS) if one.file.parent != HARNESS or one.file.stem != "__init__"]
+    assert [f"{one.file}:{one.line} imports {one.name}" for one in found if wrong_way(one, order)] == []
+
+
+def test_an_import_inside_a_function_counts(tmp_path: Path) -> None:
+    source = "def late():\n    from headtohead.cli import main\n    import headtohead.report.writing\n"
+    (tmp_path / "planted.py").write_text(source)
+    found = [one._replace(file=HARNESS / "model" / "planted.py") for one in imports_of(tmp_path / "planted.py")]
+    assert [wrong_way(one, import_order()) for one in found] == [True, True]
+
+
+def test_only_the_public_names_refer_to_headtohead_itself() -> None:
+    """Host packages import each other by their modules, so that the order above covers every import."""
+    templates = HARNESS / "tools" / "plugin_template" / "templates"
+    names = {one.name for one in imports(HARNESS) if not one.file.is_relative_to(templates)}
+    public = {name for name in names if re.match(r"headtohead(\.|$)", name) and name.count(".") == 1}
+    assert public <= {f"headtohead.{name}" for name in import_order()}
+
+
+def test_only_tracking_imports_mlflow() -> None:
+    users = {package_of(one.file) for one in imports(HARNESS) if one.name.split(".")[0] == "mlflow"}
+    assert users == {"tracking"}
+    assert not any(one.name.split(".")[0] == "mlflow" for one in imports(PLUGINS))
+
+
+def test_headtohead_imports_no_plugin() -> None:
+    assert [one for one in imports(HARNESS) if one.name.startswith("headtohead_plugins")] == []
+
+
+def test_plugins_import_only_public_names() -> None:
+    from headtohead import __all__ as public
+
+    def is_public(name: str) -> bool:
+        return name.removeprefix("headtohead.") in public or name.rpartition(".")[0] == DATASET_IMPORTS
+
+    ours = [one for one in imports(PLUGINS) if one.name.split(".")[0] == "headtohead"]
+    assert [f"{one.file}:{one.line} imports {one.name}" for one in ours if not is_public(one.name)] == []
+
+
+def test_datasets_import_from_data_only_what_it_exports() -> None:
+    from headtohead import data
+
+    names = {one.name.removeprefix("headtohead.data.") for one in imports(PLUGINS) if DATASET_IMPORTS in one.name}
+    assert names
+    assert names <= set(data.__all__)
+
+
+def test_an_entry_imports_only_its_own_parts() -> None:
+    """A folder beside an entry (``toy/`` beside ``toy_grammar.py``) is part of that entry."""
+    crossing = []
+    for one in imports(PLUGINS):
+        target = one.name.split(".")
+        if target[0] == PLUGINS.name:
+            source = one.file.relative_to(PLUGINS).with_suffix("").parts
+            if source[0] != target[1] or not source[1].startswith(target[2]):
+                crossing.append(f"{one.file}:{one.line} imports {one.name}")
+    assert crossing == []

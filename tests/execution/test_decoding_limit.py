@@ -1,0 +1,84 @@
+"""A run translates to one limit everywhere: the one that it was scored with."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from headtohead.data import prepare
+from headtohead.execution.loaded import load
+from headtohead.plugins.registry import current
+from headtohead.tools.head_ablation import masked_heads
+from headtohead.tools.trace.origin import of_recipe, of_run
+
+STUDY = {
+    "question": "How long are translations?",
+    "base": {
+        "data": {
+            "dataset": "reverse",
+            "split": "length",
+            "longest": 4,
+            "size": 200,
+            "test_each": 3,
+            "options": {"alphabet": 4},
+        },
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
+        "train": {"steps": 10, "batch_tokens": 128, "lr": 0.05},
+        "evaluate": {"alone": False},
+    },
+    "seeds": 1,
+    "probes": ["4 3 2 1"],
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory, h2h_here):
+    made = tmp_path_factory.mktemp("limit")
+    (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+    done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("H2H_CACHE", str(made / "cache"))
+        yield next(made.glob("runs/study/*-s1-*"))
+
+
+@pytest.fixture(scope="module")
+def longest(path):
+    """Count the words of the longest target of a split."""
+    data = prepare(load(path).config.data, path.parents[2] / "cache")
+
+    def count(split):
+        return max(len(text.split()) for text in data.splits[split].target_text)
+
+    return count
+
+
+def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(path, longest):
+    assert (longest("train"), longest("test")) == (4, 8)
+    limit = (longest("train") + 1) * 3 // 2
+    assert json.loads((path / "run.json").read_text())["decoding_limit"] == limit == 7
+    assert json.loads((path / "results.json").read_text())["decoding"]["max_length"] == limit
+    assert load(path).decoding_limit == of_run(load(path)).decoding_limit == limit
+
+
+def test_a_loaded_run_translates_as_it_was_scored(path):
+    rows = [row.split("\t") for row in (path / "translations.tsv").read_text().splitlines()[1:]]
+    assert max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == 7  # the limit matters
+    translated = load(path).translate([source for source, *_ in rows])
+    assert translated == [hypothesis for _, _, hypothesis, _ in rows]
+
+
+def test_the_whole_model_of_a_head_ablation_scores_as_the_run(path):
+    scored = json.loads((path / "results.json").read_text())["metrics"]
+    whole = masked_heads(path)["whole"]
+    for name in ("bleu", "exact_match"):
+        assert whole[name] == scored[f"test/{name}"]
+
+
+def test_a_recipe_has_the_limit_that_its_runs_would_have(path):
+    overrides = [f"data.{name}={value}" for name, value in STUDY["base"]["data"].items() if name != "options"]
+    overrides += ["data.alphabet=4", "data.target_boundaries=sos-eos", "evaluate.max_length=null"]
+    origin = of_recipe("architecture-en-de", current(), path.parents[2] / "cache", overrides=overrides)
+    assert origin.decoding_limit == 7

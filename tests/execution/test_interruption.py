@@ -1,0 +1,156 @@
+"""Killed at any moment, the same command gives what an undisturbed study gives."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from headtohead import files
+from headtohead.storage.stack import stack_folders
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Check = Callable[["Study", "Study"], None]
+EVERY_STEP = ("--set", "train.checkpoint_seconds=0")
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)
+
+
+def step_of(study: Study) -> int:
+    steps = [folder.read_progress().get("step", 0) for folder in stack_folders(study.experiment)]
+    return max(steps, default=0)
+
+
+def worker_of(study: Study) -> int:
+    """Return the process that trains; the parent has held leases too, while it laid out stacks."""
+    run = next(name for name, state in study.states().items() if state == "RUNNING")
+    return int(files.read_json(study.experiment / ".leases" / f"{run}.json")["pid"])
+
+
+def kill(parent: subprocess.Popen[str]) -> None:
+    parent.kill()
+    parent.communicate()
+    assert parent.stdout is not None
+    parent.stdout.close()
+
+
+def is_leased(study: Study) -> bool:
+    return any(study.experiment.glob(".leases/*.json"))
+
+
+@pytest.mark.parametrize("resume_point", [True, False])
+def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
+    study: Study, undisturbed: Study, same_results: Check, resume_point: bool
+) -> None:
+    parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
+    wait_for(lambda: set(study.states().values()) == {"RUNNING"})
+    if resume_point:
+        wait_for(lambda: any(study.experiment.glob(".stacks/*/resume.safetensors")))
+    os.kill(worker_of(study), signal.SIGKILL)
+    output, _ = parent.communicate(timeout=120)
+    assert parent.returncode == 0, output
+    assert "KILLED (the process died (SIGKILL))" in output
+    same_results(study, undisturbed)
+    attempts = [files.read_json(p / "attempts" / "1.json") for p in study.directories()]
+    assert {attempt["state"] for attempt in attempts} == {"KILLED"}
+
+
+def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
+    study.write(base={"train": {"steps": 100_000}})
+    parent = study.start("--no-tracking", *EVERY_STEP)
+    wait_for(lambda: step_of(study) >= 1)
+    worker = worker_of(study)
+    kill(parent)
+    wait_for(lambda: not psutil.pid_exists(worker), seconds=10)
+
+
+@pytest.mark.parametrize("moment", ["at once", "leased", "training", "scoring"])
+def test_a_killed_parent_and_the_same_command_again(
+    study: Study, undisturbed: Study, same_results: Check, moment: str
+) -> None:
+    parent = study.start(*EVERY_STEP)
+    reached = {
+        "at once": lambda: (study.experiment / "experiment.json").exists(),
+        "leased": lambda: is_leased(study),
+        "training": lambda: step_of(study) >= 25,
+        "scoring": lambda: any((p / "translations.tsv").exists() for p in study.directories()),
+    }[moment]
+    wait_for(reached)
+    kill(parent)
+    done = study.run(tracking=True)
+    same_results(study, undisturbed)
+    log = (study.experiment / "shipper.log").read_text()
+    assert runs_by_key(study.folder / "mlflow.db") == {
+        files.read_json(path / "run.json")["key"]: 1 for path in study.directories()
+    }, done.stdout + log
+
+
+def runs_by_key(database: Path) -> dict[str, int]:
+    with closing(sqlite3.connect(database)) as connection:
+        rows = connection.execute(
+            "select tags.value, count(*) from tags join runs using (run_uuid) "
+            "where tags.key = 'h2h.key' and runs.lifecycle_stage = 'active' group by tags.value"
+        )
+        return dict(rows.fetchall())
+
+
+def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    files.append_lines(path, [{"step": 1}])
+    with path.open("a") as handle:
+        handle.write('{"step": 2, "val')
+    files.append_lines(path, [{"step": 3}])
+    assert [line["step"] for line in files.read_lines(path)] == [1, 3]
+
+
+def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
+    name = undisturbed.directories()[0].name
+    done = subprocess.run(
+        undisturbed.command("rerun", name),
+        cwd=undisturbed.folder,
+        env=undisturbed.environment,
+        text=True,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal to the last bit" in done.stdout
+
+
+def test_rerun_tells_when_something_else_comes_out(
+    study: Study, undisturbed: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    from safetensors.torch import load_file
+
+    from headtohead.cli.progress import Lines
+    from headtohead.execution.reproduce import repeat
+    from headtohead.training import checkpoint
+
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+    shutil.copytree(undisturbed.runs, study.runs)
+    path = study.directories()[0]
+    weights = load_file(path / "checkpoint.safetensors")
+    weights["words.bias"][0, 0] += 0.5
+    checkpoint.save(path / "checkpoint.safetensors", weights, {})
+    comparison = repeat(path.name, study.runs, Lines())
+    assert not comparison.equal
+    assert "weights differ by at most 0.5" in comparison.words

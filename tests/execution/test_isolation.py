@@ -1,0 +1,421 @@
+"""A member, a stack or a machine that fails takes nothing else with it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headtohead import LocalLauncher, api, files
+from headtohead.cli.progress import Lines
+from headtohead.execution import scheduler
+from headtohead.model.members import shape
+from headtohead.planning import planner
+from headtohead.planning.stacking import digest, machine
+from headtohead.plugins import registry
+from headtohead.storage.leases import Lease
+from headtohead.storage.run_directory import leased
+from headtohead.storage.stack import stack_folders
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Check = Callable[["Study", "Study"], None]
+ONE_THREAD = ("--threads", "1")
+
+LISTENER = """
+import headtohead as h2h
+
+@h2h.hookimpl
+def on_evaluation(run, step, metrics):
+    if run.name.split("-")[-2] == "s1" and step == 40:
+        raise ValueError("no more of this")
+"""
+
+POISON = """
+import headtohead as h2h
+import torch
+
+class Poison(h2h.Positional):
+    '''One member of the stack starts from numbers that are none.'''
+
+    def build(self):
+        self.table = self.parameter(64, self.context.d_model)
+        if self.context.role == "decoder":
+            with torch.no_grad():
+                self.table[0] = float("nan")
+
+    def embed(self, positions, role):
+        return self.table[:, positions]
+
+@h2h.hookimpl
+def register_positionals():
+    return {"poison": Poison}
+"""
+
+GREEDY = """
+import headtohead as h2h
+import torch
+
+class Greedy(h2h.Positional):
+    '''Runs out of memory where a batch has many rows.'''
+
+    def rotate(self, x, positions, role):
+        if self.training and x.shape[1] > 6:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"greedy": Greedy}
+"""
+
+BROKEN = """
+import headtohead as h2h
+
+class Broken(h2h.Positional):
+    '''Fails whenever it is trained.'''
+
+    def rotate(self, x, positions, role):
+        if x.requires_grad:
+            raise RuntimeError("the same fault")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"broken": Broken}
+"""
+
+
+def plugin(study: Study, text: str) -> tuple[str, str]:
+    path = study.folder / "mine.py"
+    path.write_text(text)
+    return "--plugin", str(path)
+
+
+def test_a_member_that_raises_is_retired_and_its_neighbour_is_untouched(study: Study, undisturbed: Study) -> None:
+    done = study.run(*plugin(study, LISTENER), code=1)
+    raised, neighbour = study.directories()
+    status = files.read_json(raised / "status.json")
+    assert status["state"] == "FAILED"
+    assert status["reason"] == "ValueError: no more of this (mine.py:7)"
+    assert "not complete: 1 DONE, 1 FAILED" in done.stdout
+    assert study.scores()[neighbour.name] == undisturbed.scores()[neighbour.name]
+    for name, value in study.weights()[neighbour.name].items():
+        assert bool((value == undisturbed.weights()[neighbour.name][name]).all())
+
+
+def test_a_failed_run_is_not_started_again_unless_asked(study: Study, undisturbed: Study, same_results: Check) -> None:
+    study.run(*plugin(study, LISTENER), code=1)
+    again = study.run(code=1)
+    assert "training" not in again.stderr
+    study.run("--retry")
+    same_results(study, undisturbed)
+
+
+def test_a_member_that_diverges_is_a_result_and_its_neighbour_goes_on(study: Study) -> None:
+    study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "poison"})
+    study.run(*plugin(study, POISON))
+    poisoned, neighbour = study.directories()
+    status = files.read_json(poisoned / "status.json")
+    assert status["state"] == "DIVERGED"
+    assert status["reason"] == "the loss is not finite at step 20"
+    assert files.read_json(neighbour / "status.json")["state"] == "DONE"
+    assert all(bool(value.isfinite().all()) for value in study.weights()[neighbour.name].values())
+
+
+CROWDED = """
+import headtohead as h2h
+
+class Crowded(h2h.Positional):
+    '''Runs out of memory in the middle of a training, unless a run is alone.'''
+
+    calls = 0
+
+    def rotate(self, x, positions, role):
+        Crowded.calls += self.training
+        if CONDITION:
+            raise RuntimeError("CUDA error: out of memory")
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"crowded": Crowded}
+"""
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        pytest.param("self.training and len(x) > 1 and Crowded.calls > 60", id="a step"),
+        pytest.param(
+            "not self.training and len(x) > 1 and Crowded.calls > 60", id="an evaluation", marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, condition: str) -> None:
+    study.write(
+        base={"train": {"precision": "float64", "checkpoint_seconds": 0}},
+        baseline={"positional": "crowded"},
+        design=[{"one_at_a_time": {"train.lr": [0.01]}}],
+    )
+    done = study.run(*plugin(study, CROWDED.replace("CONDITION", condition)), *ONE_THREAD)
+    assert "training 4 runs in 1 stack" in done.stderr
+    assert "out of memory; its 4 runs continue in two stacks" in done.stderr
+    assert done.stderr.count("out of memory; its 2 runs continue in two stacks") == 2
+    assert len(stack_folders(study.experiment)) == 4
+    halved = study.scores()
+    for path in study.directories():
+        reasons = [files.read_json(one)["reason"] for one in sorted(path.glob("attempts/*.json"))]
+        assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
+        steps = [line["step"] for line in files.read_lines(path / "metrics.jsonl") if "train/loss" in line["values"]]
+        assert steps == [20, 40, 60], "a half began anew"
+    study.run(*plugin(study, CROWDED.replace("CONDITION", "False")), "--fresh", *ONE_THREAD)
+    assert study.scores().keys() == halved.keys()
+    for name, scores in study.scores().items():
+        assert halved[name] == pytest.approx(scores, rel=1e-9, abs=1e-9), name
+
+
+HUNGRY = """
+import multiprocessing
+import resource
+from pathlib import Path
+
+import headtohead as h2h
+
+class Hungry(h2h.Positional):
+    '''Leaves a worker little of its address space at its first step.'''
+
+    taken = False
+
+    def rotate(self, x, positions, role):
+        if not Hungry.taken and multiprocessing.parent_process() is not None and self.training:
+            Hungry.taken = True
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + 400 * 2**20,) * 2)
+        return x
+
+@h2h.hookimpl
+def register_positionals():
+    return {"hungry": Hungry}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
+def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The logits of a run are 64 MB, several times: eight runs need more than 1 GB, one fits.
+    study.write(
+        base={
+            "model": {"dropout": 0.0, "vocabulary_rows": 16000},
+            "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
+            "evaluate": {"decode": "none"},
+        },
+        baseline={"positional": "hungry"},
+        seeds=8,
+    )
+    file = study.folder / "mine.py"
+    file.write_text(HUNGRY)
+    monkeypatch.setattr(registry, "_current", None)
+    registry.use_files([file])
+    (variant,) = api.plan(study.file, runs=study.runs).variants
+    name = digest(shape(variant.config, registry.current()))
+    files.write_json(study.cache / "stack-sizes.json", {machine("cpu"): {name: 8}})
+    done = study.run(*plugin(study, HUNGRY), *ONE_THREAD)
+    assert "out of memory; its 8 runs continue in two stacks" in done.stderr
+    assert set(study.states().values()) == {"DONE"}
+    sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}
+    assert sizes <= {1, 2, 4}
+
+
+def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(study: Study) -> None:
+    study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
+    done = study.run(*plugin(study, GREEDY), *ONE_THREAD)
+    assert "out of memory; trying in 2 pieces" in done.stderr
+    plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
+    small = study.scores()
+    study.run(*plugin(study, plain), "--fresh", *ONE_THREAD)
+    for name, scores in study.scores().items():
+        assert scores["valid/loss"] == pytest.approx(small[name]["valid/loss"], rel=1e-3)
+
+
+def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
+    study.write(
+        base={"model": {"layers": 1}},
+        baseline={"positional": "broken"},
+        design=[{"product": {"model.d_ff": [8, 12, 16, 20, 24, 28]}}],
+    )
+    done = study.run(*plugin(study, BROKEN), "--workers", "1", code=1)
+    assert "stopped after 3 stacks failed in the same way: RuntimeError: the same fault" in done.stdout
+    states = sorted(study.states().values())
+    assert states.count("FAILED") == 6
+    assert states.count("PLANNED") == 6
+
+
+def test_one_stack_of_six_failures_and_a_healthy_pair_go_to_their_ends(study: Study) -> None:
+    healthy = {"baseline": {"positional": "sinusoidal"}, "base": {"model": {"d_ff": 16}}}
+    study.write(**healthy, seeds=4)
+    study.run()
+    study.write(**healthy, seeds=6, design=[{"zip": {"positional": ["sinusoidal", "broken"], "model.d_ff": [16, 24]}}])
+    done = study.run(*plugin(study, BROKEN), "--workers", "2", code=1)  # the six end first
+    assert "training 8 runs in 2 stacks" in done.stderr
+    assert "stopped after" not in done.stdout
+    assert sorted(study.states().values()) == ["DONE"] * 6 + ["FAILED"] * 6
+
+
+def test_a_failed_run_in_a_stack_of_another_process_is_counted_once(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "0.5", code=1)
+    failed, waiting = study.directories()
+    for run, state in ((failed, "FAILED"), (waiting, "PLANNED")):
+        with leased(run) as writer:
+            writer.set_state(state, reason="the same fault", signature="the same fault")
+    polls: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        polls.append(seconds)
+        if len(polls) == 8:
+            lease.release()
+
+    monkeypatch.setattr(scheduler.time, "sleep", sleep)
+    lease = Lease(waiting)
+    lease.acquire()
+    done = study.run("--timeout", "0.5", code=1)
+    assert polls == [scheduler.BUSY_SECONDS] * 8
+    assert "stopped after" not in done.stdout
+    assert done.stderr.count("another process is at work on it; waiting") == 1
+    assert study.states() == {failed.name: "FAILED", waiting.name: "TIMEOUT"}
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--retry"])
+def test_runs_that_another_process_trains_are_neither_archived_nor_reset(
+    study: Study, undisturbed: Study, option: str
+) -> None:
+    shutil.copytree(undisturbed.runs, study.runs)
+    run = study.directories()[-1]
+    with leased(run) as writer:
+        if option == "--retry":
+            writer.set_state("FAILED")
+        done = study.run(option, code=2)
+        assert re.fullmatch(
+            rf"h2h: run '{run.name}' is in use by process \d+ on \S+; wait for it or end it, then "
+            r"run the same command\n",
+            done.stderr,
+        )
+        assert not (study.experiment / ".superseded").exists()
+    assert writer.state == ("DONE" if option == "--fresh" else "FAILED")
+
+
+def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: Study) -> None:
+    study.run("--timeout", "0.000001", code=1)
+    (folder,) = stack_folders(study.experiment)
+    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    assert execution._current([folder]) == [folder]
+    other = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    record = folder.record
+    other._split(folder, [replace(record, members=[member]) for member in record.members])
+    assert len(other.again) == 2
+    assert {one.path for one in execution._current([folder])} == {one.path for one in other.again}
+
+
+def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
+    study.run("--timeout", "0.000001", code=1)
+    (folder,) = stack_folders(study.experiment)
+    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    with leased(study.directories()[1]):
+        execution._split(folder, [replace(folder.record, variant="half")])
+        execution._leave(folder, "FAILED", "a fault")
+    assert folder.exists
+    assert execution.again == [folder]
+    assert [run.state for run in folder.runs()] == ["TIMEOUT", "TIMEOUT"]
+
+
+def test_a_stack_over_its_time_is_left_as_timeout_with_a_resume_point(study: Study) -> None:
+    study.write(base={"train": {"steps": 1_000_000}})
+    study.run("--timeout", "1.5", code=1)
+    assert set(study.states().values()) == {"TIMEOUT"}
+    assert any(study.experiment.glob(".stacks/*/resume.safetensors"))
+
+
+def test_extending_the_seeds_trains_only_what_is_missing(study: Study) -> None:
+    study.run()
+    before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in study.directories()}
+    study.write(seeds=3)
+    done = study.run()
+    assert "training 1 run in 1 stack" in done.stderr
+    assert len(study.directories()) == 3
+    for path, moment in before.items():
+        assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
+
+
+def test_fresh_moves_earlier_runs_aside_and_loses_none(study: Study) -> None:
+    study.run()
+    names = [path.name for path in study.directories()]
+    study.run("--fresh")
+    assert [path.name for path in study.directories()] == names
+    kept = [path.parent.name for path in study.experiment.glob(".superseded/*/*/results.json")]
+    assert sorted(kept) == names
+
+
+def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> None:
+    study.write(design=[{"product": {"masking.decoder": ["padding-causal", "causal"]}}])
+    done = study.run()
+    assert "training 2 runs in 1 stack" in done.stderr
+    planner = files.read_json(study.experiment / "experiment.json")
+    equal = [variant["equal_to"] for variant in planner["variants"]]
+    assert sorted(equal, key=str) == sorted([None, planner["baseline"]], key=str)
+    assert "by construction" in (study.folder / "reports/tiny/report.md").read_text()
+
+
+def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -> None:
+    study.run()
+    other = study.folder / "other.yaml"
+    other.write_text(study.file.read_text())
+    done = study.run(file=other)
+    assert "training" not in done.stderr
+    planner = files.read_json(study.runs / "other" / "experiment.json")
+    assert all(run["reused_from"].startswith("tiny/") for run in planner["runs"])
+    assert "2 runs are reused from other experiments" in done.stdout
+
+
+def test_a_launcher_warms_up_before_costs_are_counted_and_for_no_unsound_file(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    def planned(*arguments: Any, make: Callable[..., Any] = planner._planned) -> Any:
+        called.append("count")
+        return make(*arguments)
+
+    monkeypatch.setattr(LocalLauncher, "warm", lambda self: called.append("warm"))
+    monkeypatch.setattr(planner, "_planned", planned)
+    study.run()
+    assert called == ["warm", "count"]
+    study.file.write_text(study.file.read_text().replace("sinusoidal", "sinusoidel"))
+    study.run(code=2)
+    assert called == ["warm", "count"]
+
+
+def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) -> None:
+    study.write(base={"train": {"precision": "bfloat16"}})
+    done = study.run("--device", "cpu", code=2)
+    assert done.stderr == (
+        "h2h: baseline: train.precision 'bfloat16' needs a GPU, and the device is cpu; "
+        "type --set train.precision=float32\n"
+    )
+    assert not study.experiment.exists()
+
+
+def test_a_gpu_that_is_not_there_is_one_line(study: Study) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    done = study.run("--device", "cuda", code=2)
+    assert done.stderr == "h2h: device 'cuda' is not available here; use --device cpu\n"

@@ -1,0 +1,247 @@
+"""At most one live process writes a run directory, and a dead process' lease is taken over."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from filelock import FileLock
+
+from headtohead import files
+from headtohead.errors import HeadToHeadError
+from headtohead.storage import leases, states
+from headtohead.storage.leases import Busy, Lease, LeaseLost
+from headtohead.storage.run_directory import RunWriter, leased
+from headtohead.storage.stack import StackFolder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return tmp_path / "study" / "rotary-s1-01234567"
+
+
+def lease_file(run: Path) -> Path:
+    return run.parent / ".leases" / f"{run.name}.json"
+
+
+@contextmanager
+def held_by(run: Path, **fields: object) -> Iterator[None]:
+    """Let a lease be that of this process, but for some fields."""
+    with Lease(run):
+        mine = files.read_json(lease_file(run))
+        files.write_json(lease_file(run), mine | {"token": "other"} | fields)
+        yield
+
+
+def silence(run: Path) -> None:
+    """Turn the heartbeat of a lease back to before it counts as dead."""
+    before = time.time() - leases.STALE_SECONDS - 1
+    os.utime(lease_file(run), (before, before))
+
+
+def test_a_live_lease_is_respected(run: Path) -> None:
+    with Lease(run), pytest.raises(Busy, match=f"process {os.getpid()} on"):
+        Lease(run).acquire()
+
+
+def test_a_released_lease_is_free(run: Path) -> None:
+    with Lease(run):
+        pass
+    with Lease(run):
+        pass
+
+
+def test_the_lease_of_a_dead_process_is_taken_over(run: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    with held_by(run, pid=child.pid), Lease(run):
+        assert files.read_json(lease_file(run))["pid"] == os.getpid()
+
+
+def test_a_process_that_nobody_has_waited_for_is_dead(run: Path) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    with held_by(run, pid=child.pid, started=leases.process_start(child.pid)):
+        assert leases.holder_of(run) is not None
+        child.kill()
+        while child_status(child.pid) != "Z":
+            time.sleep(0.01)
+        assert leases.holder_of(run) is None
+    child.wait()
+
+
+def child_status(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_process_number_used_again_is_not_the_holder(run: Path) -> None:
+    started = leases.process_start(os.getpid())
+    assert started is not None
+    with held_by(run, started=started - 1000), Lease(run):
+        pass
+
+
+@pytest.mark.parametrize("field", ["host", "boot", "namespace"])
+def test_a_process_that_cannot_be_looked_up_lives_while_its_heart_beats(run: Path, field: str) -> None:
+    with held_by(run, **{field: "another"}):
+        with pytest.raises(Busy):
+            Lease(run).acquire()
+        silence(run)
+        with Lease(run):
+            pass
+
+
+def test_the_heartbeat_keeps_a_lease_alive_elsewhere(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
+    with Lease(run):
+        silence(run)
+        end = time.monotonic() + 10
+        while time.time() - lease_file(run).stat().st_mtime > 30:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+def test_a_lost_lease_is_not_released_for_its_new_holder(run: Path) -> None:
+    with Lease(run):
+        content = files.read_json(lease_file(run)) | {"token": "taken over"}
+        files.write_json(lease_file(run), content)
+    assert files.read_json(lease_file(run))["token"] == "taken over"
+
+
+def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
+    others = [run.with_name(f"rotary-s{seed}-01234567") for seed in (2, 3)]
+    with Lease(others[1]):
+        with pytest.raises(Busy, match="rotary-s3"):
+            Lease(run, *others).acquire()
+        with Lease(run, others[0]):
+            pass
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda run: run.plan({}),
+        lambda run: run.set_state(states.RUNNING),
+        lambda run: run.begin_attempt(),
+        lambda run: run.log_metrics(1, 0.1, 0.0, {"valid/loss": 1.0}),
+        lambda run: run.finish({}),
+        lambda run: run.write_json("heads.json", {}),
+    ],
+)
+def test_no_write_is_made_with_a_lease_that_was_taken_over(run: Path, write: object) -> None:
+    assert callable(write)
+    run.mkdir(parents=True)
+    with Lease(run) as lease, held_by_another_host(run):
+        before = sorted(path.name for path in run.iterdir())
+        with pytest.raises(LeaseLost):
+            write(RunWriter(run, lease))
+        assert sorted(path.name for path in run.iterdir()) == before
+        with pytest.raises(LeaseLost):
+            lease.check()
+
+
+@contextmanager
+def held_by_another_host(run: Path) -> Iterator[None]:
+    """Take a lease over as another host would whose clock the heartbeat does not reach."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leases.socket, "gethostname", lambda: "elsewhere")
+        silence(run)
+        with Lease(run):
+            yield
+
+
+def test_nobody_takes_a_lease_over_during_a_write(run: Path) -> None:
+    run.mkdir(parents=True)
+    refused: list[Busy] = []
+
+    def take_over() -> None:
+        try:
+            Lease(run).acquire()
+        except Busy as error:
+            refused.append(error)
+
+    with leased(run) as writer, writer.writing():
+        content = files.read_json(lease_file(run)) | {"host": "elsewhere"}
+        files.write_json(lease_file(run), content)
+        silence(run)
+        other = Thread(target=take_over)
+        other.start()
+        other.join()
+    assert [str(error) for error in refused] == [f"'{run.name}' is being written by another process"]
+
+
+def _try(run: Path, queue: multiprocessing.Queue[bool]) -> None:
+    lease = Lease(run)
+    try:
+        lease.acquire()
+    except Busy:
+        queue.put(False)
+    else:
+        queue.put(True)
+        time.sleep(1.0)
+
+
+def test_of_many_that_find_a_dead_lease_one_gets_it(run: Path) -> None:
+    with held_by(run, host="another"):
+        silence(run)
+        context = multiprocessing.get_context("fork")
+        queue: multiprocessing.Queue[bool] = context.Queue()
+        processes = [context.Process(target=_try, args=(run, queue)) for _ in range(6)]
+        for process in processes:
+            process.start()
+        won = [queue.get(timeout=20) for _ in processes]
+        for process in processes:
+            process.join()
+        assert sum(won) == 1
+
+
+def test_a_lease_that_a_power_failure_emptied_is_free(run: Path) -> None:
+    lease_file(run).parent.mkdir(parents=True)
+    lease_file(run).write_text("")
+    with Lease(run):
+        pass
+
+
+def test_a_layout_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
+    said = "another process has been laying out the stacks of"
+    with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError, match=said), leases.layout_lock(tmp_path):
+        pass
+
+
+def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
+    try:
+        for step in range(300):
+            StackFolder(stack).write_progress(step=step, steps=300)
+    except OSError as error:
+        failures.put(repr(error))
+
+
+def test_two_processes_write_the_progress_of_one_stack(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    failures: multiprocessing.Queue[str] = context.Queue()
+    processes = [context.Process(target=_write_progress, args=(tmp_path, failures)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert failures.empty(), failures.get()
+    assert StackFolder(tmp_path).read_progress() == {"step": 299, "steps": 300}
+    assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
+
+
+def test_only_tensors_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    for name in (".resume.safetensors.ab.tmp", ".stack.json.cd.tmp", "resume.safetensors"):
+        (tmp_path / name).touch()
+    files.remove_temporary(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".stack.json.cd.tmp",  # which another process may be about to rename
+        "resume.safetensors",
+    }

@@ -1,0 +1,100 @@
+"""A path from one recipe of a plugin to another, trained by the real command, and its report."""
+
+import json
+
+import pytest
+import yaml
+
+from headtohead.analysis.shapley import analyse_path
+from headtohead.storage.frames import load_frames
+
+PLUGIN = '''
+import headtohead
+
+
+class Blind(headtohead.Recipe):
+    """No positions at all."""
+
+    config = {"positional": "none", "train": {"lr": 1e-3}, "model": {"d_model": 99}}
+
+
+class Tied(headtohead.Recipe):
+    """One table for both sides."""
+
+    config = {
+        "positional": "none",
+        "data": {"vocabulary": {"shared": True}},
+        "model": {"tied": "all"},
+        "train": {"lr": 1e-2},
+    }
+
+
+@headtohead.hookimpl
+def register_recipes():
+    return {"blind": Blind, "tied": Tied}
+'''
+
+WALK = {
+    "question": "What accounts for the distance?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 200},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0},
+        "train": {"steps": 8, "batch_tokens": 128, "evaluate_every": 8},
+        "evaluate": {"alone": False, "decode": "none"},
+    },
+    "design": [{"path": {"from": "recipe/blind", "to": "recipe/tied"}}],
+    "seeds": 2,
+    "metrics": {"primary": "test/token_accuracy", "report": ["valid/loss"]},
+}
+
+
+WALKING = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory, cache, h2h_here):
+    """Run the whole path once; return the folder and what the command printed."""
+    folder = tmp_path_factory.mktemp("walked")
+    (folder / "ends.py").write_text(PLUGIN)
+    (folder / "walk.yaml").write_text(yaml.safe_dump(WALK, sort_keys=False))
+    done = h2h_here(folder, *WALKING, H2H_CACHE=str(cache))
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence(walked):
+    folder, printed = walked
+    record = json.loads((folder / "runs" / "walk" / "experiment.json").read_text())
+    assert [one["name"] for one in record["path"]["choices"]] == ["data.vocabulary.shared", "model.tied", "train.lr"]
+    assert len(record["path"]["walks"]) == 6
+    frames = load_frames(folder / "runs" / "walk")
+    assert set(frames.runs["state"]) == {"DONE"}
+    assert len(frames.runs) == 2 * len(record["variants"])
+    (sentence,) = [line for line in printed.splitlines() if "blind" in line and "tied" in line]
+    assert sentence.endswith(".")
+
+
+def test_shares_of_trained_runs_add_up_to_the_trained_distance(walked):
+    folder, _ = walked
+    found = analyse_path(load_frames(folder / "runs" / "walk"), "test/token_accuracy")
+    assert found.names == ("blind", "tied")
+    assert all(share.known for share in found.shares)
+    total = sum(share.mean for share in found.shares)
+    assert total == pytest.approx(found.distance.paired.mean, abs=1e-12)
+
+
+def test_the_report_of_the_command_names_what_is_undefined_apart(walked):
+    folder, _ = walked
+    text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8")
+    assert "## Choice by choice" in text
+    assert "model.tied applied alone to blind has no meaning: tied 'all' needs one vocabulary" in (text)
+    assert "data.vocabulary.shared and model.tied were applied together in 2 of 6 walks" in text
+    assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
+
+
+def test_the_same_command_finds_nothing_left_to_do(walked, cache, h2h_here):
+    folder, _ = walked
+    done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
+    assert done.returncode == 0, done.stderr
+    assert "nothing to run" in done.stdout
+    assert "path: blind to tied, 3 choices, 6 orders" in done.stdout

@@ -1,0 +1,478 @@
+"""Several commands at one experiment, suspended workers, and hosts that cannot see each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from filelock import FileLock, Timeout
+from safetensors.torch import load_file
+
+from headtohead import files
+from headtohead.storage import leases
+from headtohead.storage.stack import stack_folders
+
+STUDY: dict[str, Any] = {
+    "question": "Who wrote it?",
+    "base": {
+        "data": {"dataset": "toy-grammar", "size": 400},
+        "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
+        "train": {"steps": 120, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 20, "checkpoint_seconds": 0.05},
+    },
+    "baseline": {"positional": "sinusoidal"},
+    "design": [{"one_at_a_time": {"model.d_ff": [20]}}],
+    "seeds": 3,
+}
+RUNS = 6
+
+COMMAND = """
+import json, sys, time
+from pathlib import Path
+from headtohead import LocalLauncher, plugins
+from headtohead.cli.progress import Lines
+from headtohead.experiment.loading import load_file
+from headtohead.experiment.plan import make_plan
+from headtohead.runs import execute, files
+
+execute.BUSY_SECONDS = 0.1
+plugins.use_files([Path(sys.argv[1])])
+for line in sys.stdin:
+    file, cache, workers, ready, go, reply = json.loads(line)
+    plan = make_plan(load_file(file, (), None), plugins.current(), Path(file).parent / "runs",
+                     Path(cache))
+    Path(ready).touch()
+    while go and not Path(go).exists():
+        time.sleep(0.002)
+    machine = execute.Machine(LocalLauncher(), "cpu", workers, 1)
+    outcome = execute.execute(plan, machine, Path(cache), Lines(), "")
+    files.write_json(Path(reply), dict(outcome.states))
+"""
+"""What ``h2h run`` does for each line of its input, without report and shipping."""
+
+AUDIT = """
+import os, re, sys
+from pathlib import Path
+
+RUN = re.compile(r"^(.*)/runs/[^/]+/([^/]+-s[0-9]+-[0-9a-f]{8})/([^.].*)$")
+
+def audit(event, arguments):
+    if event == "os.rename":
+        path = arguments[1]
+    elif event == "open" and set(str(arguments[1])) & set("wax+"):
+        path = arguments[0]
+    else:
+        return
+    found = RUN.search(str(path))
+    if found:
+        log = os.open(f"{found[1]}/writes.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.write(log, f"{found[2]} {os.getpid()} {found[3]}\\n".encode())
+        os.close(log)
+
+sys.addaudithook(audit)
+"""
+"""A plugin file that records each write into a run directory before the process makes it."""
+
+MEET = """
+import time
+from pathlib import Path
+from headtohead.runs import execute
+
+def meet(*arguments, arrange=execute.arrange):
+    me = Path(__file__).parents[1] / f"arranging-{os.getpid()}"
+    me.touch()
+    end = time.monotonic() + 1.0
+    while len(list(me.parent.glob("arranging-*"))) < 2 and time.monotonic() < end:
+        time.sleep(0.005)
+    return arrange(*arguments)
+
+execute.arrange = meet
+"""
+"""Delays the decision which runs train together until another command decides it too."""
+
+HOST = """
+import os, socket
+
+if "HOST_OF_TEST" in os.environ:
+    socket.gethostname = lambda: os.environ["HOST_OF_TEST"]
+"""
+"""``sitecustomize.py``: another host name for a command and all that it starts."""
+
+
+@dataclass
+class Command:
+    """A process that trains experiments, one after another, on a host of some name."""
+
+    log: Path
+    process: subprocess.Popen[str]
+
+    @classmethod
+    @contextmanager
+    def started(cls, folder: Path, host: str = "", plugin: str = AUDIT) -> Iterator[Command]:
+        folder.mkdir()
+        (folder / "plugin.py").write_text(plugin)
+        (folder / "sitecustomize.py").write_text(HOST)
+        path = os.pathsep.join([str(folder), *sys.path])
+        with (folder / "log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, str(folder / "plugin.py")],
+                cwd=folder,
+                text=True,
+                env=os.environ | {"PYTHONPATH": path} | ({"HOST_OF_TEST": host} if host else {}),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            yield cls(folder / "log", process)
+        finally:
+            with suppress(psutil.NoSuchProcess):
+                for one in psutil.Process(process.pid).children(recursive=True):
+                    one.kill()
+            process.kill()
+            process.communicate()
+
+
+@dataclass
+class Race:
+    """One experiment and the commands that train it."""
+
+    folder: Path
+    cache: Path
+    orders: list[tuple[Command, Path]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir()
+        (self.folder / f"{self.folder.name}.yaml").write_text(yaml.safe_dump(STUDY))
+
+    @property
+    def experiment(self) -> Path:
+        return self.folder / "runs" / self.folder.name
+
+    def start(self, command: Command, workers: int, go: str = "") -> None:
+        number = len(self.orders)
+        reply = self.folder / f"ended-{number}"
+        assert command.process.stdin is not None
+        command.process.stdin.write(
+            json.dumps(
+                [
+                    str(self.folder / f"{self.folder.name}.yaml"),
+                    str(self.cache),
+                    workers,
+                    str(self.folder / f"ready-{number}"),
+                    go,
+                    str(reply),
+                ]
+            )
+            + "\n"
+        )
+        command.process.stdin.flush()
+        self.orders.append((command, reply))
+
+    def start_together(self, *orders: tuple[Command, int]) -> None:
+        """Start commands, each with its number of workers, that lay out stacks at once."""
+        go = self.folder / "go"
+        for command, workers in orders:
+            self.start(command, workers, str(go))
+        wait_for(lambda: len(list(self.folder.glob("ready-*"))) == len(orders))
+        go.touch()
+
+    def ended(self, number: int) -> bool:
+        command, reply = self.orders[number]
+        assert command.process.poll() is None, command.log.read_text()
+        return reply.exists()
+
+    def finish(self) -> None:
+        for number, (command, reply) in enumerate(self.orders):
+            wait_for(lambda number=number: self.ended(number))
+            assert files.read_json(reply) == {"DONE": RUNS}, command.log.read_text()
+
+    def directories(self) -> list[Path]:
+        return sorted(path.parent for path in self.experiment.glob("*/run.json"))
+
+    def holders(self) -> dict[Path, int]:
+        """Return the process that holds the lease of each run directory."""
+        found = {}
+        for path in self.experiment.glob(".leases/*.json"):
+            with suppress(FileNotFoundError):
+                found[self.experiment / path.stem] = int(files.read_json(path)["pid"])
+        return found
+
+    def silence(self, runs: list[Path]) -> None:
+        """Turn heartbeats back, as if a minute and more had passed."""
+        before = time.time() - leases.STALE_SECONDS - 1
+        for run in runs:
+            with suppress(FileNotFoundError):
+                os.utime(self.experiment / ".leases" / f"{run.name}.json", (before, before))
+
+    def is_written(self, run: Path) -> bool:
+        """Whether a process is writing the run at this moment."""
+        try:
+            with FileLock(self.experiment / ".leases" / f"{run.name}.lock").acquire(timeout=0):
+                return False
+        except Timeout:
+            return True
+
+    def writers(self) -> dict[str, list[int]]:
+        """Return the workers that wrote each run: one for each time that another took over."""
+        lines = [line.split() for line in (self.folder / "writes.log").read_text().splitlines()]
+        parents = {str(command.process.pid) for command, _ in self.orders}
+        found: dict[str, list[int]] = {}
+        for run in {run for run, _, _ in lines}:
+            pids = [pid for name, pid, _ in lines if name == run and pid not in parents]
+            found[run] = [int(pid) for pid, _ in groupby(pids)]
+        return found
+
+    def members(self) -> dict[str, list[str]]:
+        """Return the run directories of each stack."""
+        return {
+            folder.path.name: [member.directory for member in folder.record.members]
+            for folder in stack_folders(self.experiment)
+        }
+
+    def histories(self) -> dict[str, list[tuple[int, str, float]]]:
+        """Return every value that was logged, with repeated ones."""
+        return {
+            path.name: [
+                (line["step"], name, value)
+                for line in files.read_lines(path / "metrics.jsonl")
+                for name, value in line["values"].items()
+            ]
+            for path in self.directories()
+        }
+
+    def content(self) -> dict[str, Any]:
+        """Return scores and weights of each run, without what depends on the clock."""
+        found = {}
+        for path in self.directories():
+            scores = files.read_json(path / "results.json")["metrics"]
+            weights = load_file(path / "checkpoint.safetensors")
+            found[path.name] = (
+                {name: value for name, value in scores.items() if not name.startswith("system/")},
+                {name: value.tolist() for name, value in weights.items()},
+            )
+        return found
+
+    def bytes(self) -> dict[str, tuple[bytes, int]]:
+        """Return all files of the runs and the stacks but for logs and locks."""
+        return {
+            str(path.relative_to(self.experiment)): (path.read_bytes(), path.stat().st_mtime_ns)
+            for path in self.experiment.rglob("*")
+            if path.is_file() and path.suffix not in {".log", ".lock"}
+        }
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.002)
+
+
+def check_alone(race: Race) -> None:
+    """Check that each run was in one stack and was written by one worker at a time."""
+    assert len(race.directories()) == RUNS
+    held = Counter(run for members in race.members().values() for run in members)
+    assert set(held.values()) == {1}, held
+    writers = race.writers()
+    for path in race.directories():
+        pids = writers[path.name]
+        assert len(pids) == len(set(pids)), f"{path.name} was written by turns: {pids}"
+        assert len(pids) == files.read_json(path / "status.json")["attempt"]
+
+
+def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
+    race = Race(tmp_path / "race", cache)
+    with (
+        Command.started(tmp_path / "one", plugin=AUDIT + MEET) as one,
+        Command.started(tmp_path / "two", plugin=AUDIT + MEET) as two,
+    ):
+        race.start_together((one, 1), (two, 3))
+        race.finish()
+    check_alone(race)
+    for name, values in race.histories().items():
+        steps = Counter((step, metric) for step, metric, _ in values)
+        assert set(steps.values()) == {1}, name
+
+
+def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
+    race = Race(tmp_path / "race", cache)
+    with Command.started(tmp_path / "one", host="elsewhere") as one, Command.started(tmp_path / "two") as two:
+        race.start(one, 1)
+        worker, runs = suspend_in_training(race)
+        race.silence(runs)
+        race.start(two, 1)
+        wait_for(lambda: race.ended(1))
+        assert {files.read_json(run / "status.json")["state"] for run in runs} == {"DONE"}
+        before = race.bytes()
+        os.kill(worker, signal.SIGCONT)
+        wait_for(lambda: not psutil.pid_exists(worker))
+        after = race.bytes()
+        assert {name: content for name, content in after.items() if name in before} == before
+        race.finish()
+    check_alone(race)
+    assert [run for run in runs if len(race.writers()[run.name]) == 2] == runs
+    log = "".join(path.read_text() for path in race.experiment.glob(".stacks/*/worker.log"))
+    assert "another process took over the lease of a run" in log
+
+
+def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
+    """Stop a worker that has logged metrics and is not writing; return it and its runs."""
+    while True:
+        wait_for(lambda: any(race.experiment.glob("*/metrics.jsonl")))
+        holders = race.holders()
+        logged = {path.parent for path in race.experiment.glob("*/metrics.jsonl")}
+        for run in logged & holders.keys():
+            runs = sorted(path for path, pid in holders.items() if pid == holders[run])
+            os.kill(holders[run], signal.SIGSTOP)
+            if not any(map(race.is_written, runs)):
+                return holders[run], runs
+            os.kill(holders[run], signal.SIGCONT)
+        time.sleep(0.001)
+
+
+TRIALS = 50
+MOST_SUSPENSIONS = 6
+"""Of workers in one race."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.filterwarnings("default")  # of MLflow's own imports
+def test_fifty_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    figures: Counter[str] = Counter()
+    with (
+        Command.started(tmp_path / "one") as one,
+        Command.started(tmp_path / "two") as two,
+        Command.started(tmp_path / "three", host="elsewhere") as three,
+        Command.started(tmp_path / "four", host="afar") as four,
+    ):
+        references = {workers: undisturbed(tmp_path, cache, one, workers) for workers in (1, 2, 3)}
+        for trial in range(TRIALS):
+            chance = random.Random(trial)
+            race = Race(tmp_path / f"trial{trial}", cache)
+            commands = chance.choice([(one, two), (one, three), (three, four), (four, two)])
+            workers = chance.sample((1, 2, 3), 2)
+            race.start_together(*zip(commands, workers, strict=True))
+            disturb(race, chance, uri, figures, takeovers=commands != (one, two))
+            race.finish()
+            check_alone(race)
+            compare(race, references, figures)
+            ship(race, uri)
+            figures["races"] += 1
+            print(trial, workers, dict(figures), flush=True)
+    check_store(tmp_path / "mlflow.db")
+    assert figures["races"] == TRIALS
+    assert figures["suspensions"] > TRIALS
+    assert figures["takeovers"] > 0
+
+
+def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Race:
+    race = Race(folder / f"undisturbed{workers}", cache)
+    race.start(command, workers)
+    race.finish()
+    check_alone(race)
+    assert all(len(pids) == 1 for pids in race.writers().values())
+    return race
+
+
+def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], *, takeovers: bool) -> None:
+    """Suspend random workers until all commands have ended; ship once meanwhile.
+
+    With ``takeovers``, the heartbeats of every other suspended worker are turned back, so that the
+    command on the other host takes its leases over.
+    """
+    ship_at = time.monotonic() + chance.uniform(0.2, 2.0)
+    while not all(race.ended(number) for number in range(len(race.orders))):
+        time.sleep(chance.uniform(0.01, 0.15))
+        if time.monotonic() > ship_at and (race.experiment / "experiment.json").exists():
+            ship_at = float("inf")
+            ship(race, uri)
+        holders = race.holders()
+        if not holders or figures["suspensions"] >= MOST_SUSPENSIONS * (figures["races"] + 1):
+            continue
+        pid = chance.choice(sorted(set(holders.values())))
+        runs = [run for run, holder in holders.items() if holder == pid]
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            continue
+        try:
+            figures["suspensions"] += 1
+            if takeovers and chance.random() < 0.5:
+                race.silence(runs)
+                figures["silenced"] += 1
+                wait_until_taken(race, runs, pid, 20.0)
+            else:
+                time.sleep(chance.uniform(0.02, 0.5))
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
+def wait_until_taken(race: Race, runs: list[Path], pid: int, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        holders = race.holders()
+        if any(holders.get(run, pid) != pid for run in runs):
+            return
+        time.sleep(0.02)
+
+
+def compare(race: Race, references: dict[int, Race], figures: Counter[str]) -> None:
+    """Compare each run with an undisturbed one that trained in a stack of the same members."""
+    ours, logged, writers = race.content(), race.histories(), race.writers()
+    for stack, members in race.members().items():
+        (reference, *_) = [one for one in references.values() if stack in one.members()]
+        theirs, expected = reference.content(), reference.histories()
+        for name in members:
+            assert ours[name] == theirs[name], name
+            assert dict(keyed(logged[name])) == dict(keyed(expected[name])), name
+            figures["runs"] += 1
+            figures["takeovers"] += len(writers[name]) - 1
+            if len(writers[name]) == 1:
+                assert logged[name] == expected[name], f"{name} repeats steps"
+
+
+def keyed(values: list[tuple[int, str, float]]) -> Iterator[tuple[tuple[int, str], float]]:
+    """Yield values by step and name, without times; later ones replace earlier ones."""
+    for step, name, value in values:
+        if not name.startswith("system/"):
+            yield (step, name), value
+
+
+def ship(race: Race, uri: str) -> None:
+    from headtohead.tracking.shipping import ship as ship_study
+
+    report = ship_study(race.experiment, uri)
+    assert report.complete, report.failures
+
+
+def check_store(database: Path) -> None:
+    """Check that each run is in the store once, finished, and that none repeats a step."""
+    with closing(sqlite3.connect(database)) as connection:
+        runs = connection.execute(
+            "select count(*), count(distinct runs.experiment_id || tags.value), min(runs.status), "
+            "max(runs.status) from runs join tags using (run_uuid) where tags.key = 'h2h.key'"
+        ).fetchone()
+        repeated = connection.execute(
+            "select run_uuid, key, step, count(*) from metrics group by run_uuid, key, step having count(*) > 1"
+        ).fetchall()
+    assert runs == (RUNS * TRIALS, RUNS * TRIALS, "FINISHED", "FINISHED")
+    assert repeated == [], json.dumps(repeated[:5])

@@ -1,0 +1,186 @@
+"""A store that is slow, locked or silent delays neither the answer nor the report."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headtohead import api
+from headtohead.execution import shipper
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+SECONDS = 4.0
+"""How long a command waits for its store here."""
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """A server that accepts every connection and never answers."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        held: list[socket.socket] = []
+
+        def accept() -> None:
+            try:
+                while True:
+                    held.append(listening.accept()[0])
+            except OSError:
+                pass
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://name:secret@127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+        for connection in held:
+            connection.close()
+
+
+LOCK = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+connection.execute("BEGIN EXCLUSIVE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def locked(database: Path) -> Iterator[None]:
+    """Another process holds the database, for reading and writing."""
+    command = [sys.executable, "-c", LOCK, str(database)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield
+        process.kill()
+
+
+def lines_of_a_run(
+    study: Study, monkeypatch: pytest.MonkeyPatch, uri: str | None, seconds: float = SECONDS
+) -> list[tuple[float, str]]:
+    """Run the study, and return what is said with the second after the training ended."""
+    monkeypatch.setenv("H2H_SHIPPING_SECONDS", str(seconds))
+    monkeypatch.setenv("H2H_CACHE", str(study.cache))
+    monkeypatch.chdir(study.folder)
+    if uri is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    said: list[tuple[float, str]] = []
+    watcher = _Watcher()
+    api.run("tiny.yaml", workers=1, watcher=watcher, say=lambda line: said.append((time.monotonic(), line)))
+    said.append((time.monotonic(), "end"))
+    return [(moment - watcher.ended_at, line) for moment, line in said]
+
+
+class _Watcher(api._Silent):
+    ended_at = 0.0
+
+    def close(self) -> None:
+        self.ended_at = time.monotonic()
+
+
+def shippers(study: Study) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"headtohead.tracking.shipper" in words and str(study.folder).encode() in b" ".join(
+            [*words, os.readlink(path.parent / "cwd").encode()]
+        ):
+            found.append(path.parent.name)
+    return found
+
+
+def check(study: Study, said: list[tuple[float, str]], uri: str) -> None:
+    times, lines = zip(*said, strict=True)
+    assert lines[1] == "report: reports/tiny/index.html"
+    assert lines[2] == (
+        f"mlflow: shipping to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to h2h sync tiny.yaml"
+    )
+    assert lines[3].startswith(f"mlflow: not everything was shipped to {uri} (")
+    assert lines[3].endswith("); nothing is lost, type h2h sync tiny.yaml")
+    assert lines[4] == "end"
+    seconds = dict(zip(lines, times, strict=True))
+    # Writing the report takes what it takes; the store adds nothing to it.
+    written = (study.folder / "reports" / "tiny" / "index.html").stat().st_mtime
+    assert seconds[lines[1]] - seconds["end"] <= 0
+    assert time.time() - written < SECONDS + 8
+    assert seconds["end"] - seconds[lines[1]] < shipper.QUIET_SECONDS + SECONDS + 4
+    assert shippers(study) == []
+
+
+def sync(study: Study, command: str) -> None:
+    """Type what the last line says, with a store that works."""
+    words = shlex.split(command.rpartition("type ")[2])
+    assert words[0] == "h2h"
+    done = subprocess.run(
+        study.command(*words[1:]), cwd=study.folder, env=study.environment, text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tiny: " in done.stdout
+    with closing(sqlite3.connect(study.folder / "mlflow.db")) as connection:
+        assert connection.execute("select count(distinct value) from tags where key = 'h2h.key'").fetchone() == (2,)
+
+
+def test_a_server_that_never_answers(study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str) -> None:
+    said = lines_of_a_run(study, monkeypatch, silent_server)
+    check(study, said, silent_server.replace("name:secret@", ""))
+    sync(study, said[3][1])
+
+
+def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = study.folder / "mlflow.db"
+    create = "import sys; from headtohead.tracking.store import open_store as o; "
+    create += "o(sys.argv[1], create=True)"
+    subprocess.run([sys.executable, "-c", create, f"sqlite:///{database}"], check=True)
+    with locked(database):
+        said = lines_of_a_run(study, monkeypatch, None)
+    check(study, said, f"sqlite:///{database}")
+    sync(study, said[3][1])
+
+
+def test_a_store_that_answers_adds_one_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipper, "QUIET_SECONDS", 120.0)
+    said = lines_of_a_run(study, monkeypatch, None, seconds=120.0)
+    assert [line for _, line in said][2:] == [
+        f"mlflow: sqlite:///{study.folder / 'mlflow.db'} (h2h ui opens it, on a page that shows this study's charts)",
+        "end",
+    ]
+
+
+def test_ctrl_c_while_shipping_ends_the_command(study: Study, silent_server: str) -> None:
+    environment = study.environment | {"MLFLOW_TRACKING_URI": silent_server}
+    with subprocess.Popen(
+        study.command("run", "tiny.yaml", "--workers", "1"),
+        cwd=study.folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "for at most" in line:
+                break
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(20) == 0  # every run is done
+    assert time.monotonic() - began < 15
+    assert "nothing is lost, type h2h sync tiny.yaml" in rest
+    assert shippers(study) == []

@@ -1,0 +1,194 @@
+"""A run directory may come from somebody else: no command executes what its files name."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headtohead import files
+
+if TYPE_CHECKING:
+    from .conftest import Study
+
+Command = Callable[..., CompletedProcess[str]]
+
+# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
+MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+
+NAMED = """
+import pathlib
+import headtohead as h2h
+
+pathlib.Path({marker!r}).touch()
+
+class Evil(h2h.Positional):
+    '''An entry of a plugin file that a record names.'''
+
+@h2h.hookimpl
+def register_positionals():
+    return {{"evil": Evil}}
+"""
+
+MINE = """
+import headtohead as h2h
+
+class Mine(h2h.Positional):
+    '''No encoding, under a name that no built-in has.'''
+
+@h2h.hookimpl
+def register_positionals():
+    return {"mine": Mine}
+"""
+
+
+class Payload:
+    """Create a file when it is unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.marker,)
+
+
+@pytest.fixture
+def received(undisturbed: Study, study: Study) -> Study:
+    """A finished study in which every name that was ever unpickled or imported is an attack."""
+    shutil.copytree(undisturbed.runs, study.runs)
+    marker = study.folder / "attacked"
+    attack = pickle.dumps([Payload(marker)])
+    pickle.loads(attack)
+    assert marker.exists(), "the attack itself must work"
+    marker.unlink()
+    named = study.folder / "named.py"
+    named.write_text(NAMED.format(marker=str(marker)))
+    planned = [study.experiment / ".reruns" / path.name for path in study.directories()]
+    for folder in (study.experiment, *study.directories(), *planned):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".plugins.pickle").write_bytes(attack)
+    for path in study.experiment.glob(".stacks/*/stack.json"):
+        (path.parent / "resume.safetensors").write_bytes(attack)
+        files.write_json(path, files.read_json(path) | {"plugin_files": [str(named)]})
+    return study
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("rerun", "{run}"),
+        ("report", "tiny"),
+        ("status", "tiny"),
+        pytest.param(("sync", "tiny"), marks=MLFLOWS_OWN),
+        ("translate", "{run}", "the cat"),
+        ("attention", "{run}", "the cat"),
+        ("heads", "{run}", "--no-decode"),
+        ("trace", "{run}", "the cat"),
+        ("plan", "{file}"),
+        ("run", "{file}", "--no-tracking", "--workers", "1"),
+        ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
+)
+def test_no_command_executes_what_a_study_holds(received: Study, h2h_here: Command, arguments: tuple[str, ...]) -> None:
+    run = received.directories()[0]
+    typed = [one.format(run=run.name, file=received.file) for one in arguments]
+    done = h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
+    assert not (received.folder / "attacked").exists(), done.stdout + done.stderr
+    assert done.returncode in {0, 2}
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("file", ["checkpoint.safetensors", "attention/maps.safetensors"])
+def test_pickles_in_place_of_tensors_are_refused(received: Study, h2h_here: Command, file: str) -> None:
+    run = received.directories()[0]
+    marker = received.folder / "attacked"
+    (run / file).parent.mkdir(exist_ok=True)
+    (run / file).write_bytes(pickle.dumps([Payload(marker)]))
+    for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["rerun", run.name]):
+        h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
+        assert not marker.exists(), typed
+
+
+def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
+    undisturbed: Study, study: Study, h2h_here: Command
+) -> None:
+    shutil.copytree(undisturbed.runs, study.runs)
+    (path,) = study.experiment.glob(".stacks/*/stack.json")
+    record = files.read_json(path)
+    record["members"][1]["directory"] = "../../../outside"
+    files.write_json(path, record)
+    run = study.directories()[0]
+    done = h2h_here(study.folder, "rerun", run.name, H2H_CACHE=str(study.cache))
+    assert done.returncode == 2
+    assert "'../../../outside'" in done.stderr
+    assert not (study.folder / "outside").exists()
+    assert not (study.experiment.parent.parent / "outside").exists()
+
+
+def test_rerun_uses_the_plugins_of_the_caller_and_names_what_is_missing(study: Study, h2h_here: Command) -> None:
+    mine = study.folder / "mine.py"
+    mine.write_text(MINE)
+    study.write(baseline={"positional": "mine"}, seeds=1, base={"train": {"steps": 5}})
+    study.run("--plugin", str(mine))
+    (run,) = study.directories()
+    assert str(mine) not in next(study.experiment.glob(".stacks/*/stack.json")).read_text()
+
+    def rerun(*arguments: str) -> CompletedProcess[str]:
+        return h2h_here(study.folder, "rerun", run.name, *arguments, H2H_CACHE=str(study.cache))
+
+    without = rerun()
+    assert without.returncode == 2
+    assert without.stderr.startswith(f"h2h: run '{run.name}' uses positional 'mine'")
+    assert "--plugin FILE" in without.stderr
+    assert not (study.experiment / ".reruns").exists()
+    again = rerun("--plugin", str(mine))
+    assert again.stdout.endswith("equal to the last bit, weights and scores\n"), again.stderr
+
+
+def test_workers_train_with_the_plugin_file_that_the_command_loaded(study: Study, h2h_here: Command) -> None:
+    """The file changes while the study runs: all stacks are trained with the planned source."""
+    mine = study.folder / "mine.py"
+    changing = MINE + (
+        "\n\n@h2h.hookimpl\ndef on_experiment_start(experiment):\n"
+        "    import pathlib\n"
+        f"    pathlib.Path({str(mine)!r}).write_text('raise SystemExit(9)')\n"
+    )
+    mine.write_text(changing)
+    study.write(baseline={"positional": "mine"}, seeds=1, base={"train": {"steps": 5}})
+    study.run("--plugin", str(mine))
+    assert mine.read_text() == "raise SystemExit(9)"
+    assert set(study.states().values()) == {"DONE"}
+
+
+@pytest.mark.parametrize("link", ["run", ".stacks", "stack", "worker.log", ".superseded"])
+def test_training_follows_no_symbolic_link_out_of_the_experiment(
+    undisturbed: Study, study: Study, h2h_here: Command, link: str
+) -> None:
+    shutil.copytree(undisturbed.runs, study.runs)
+    run, stack = study.directories()[0], next(study.experiment.glob(".stacks/*"))
+    files.write_json(run / "status.json", {"state": "PLANNED", "attempt": 0})
+    target = {
+        "run": run,
+        ".stacks": stack.parent,
+        "stack": stack,
+        "worker.log": stack / "worker.log",
+        ".superseded": study.experiment / ".superseded",
+    }[link]
+    outside = study.folder / "outside"
+    if target.exists():
+        shutil.move(target, outside)
+    else:
+        outside.mkdir()
+    target.symlink_to(outside)
+    before = {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))}
+    fresh = ("--fresh",) if link == ".superseded" else ()
+    done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", *fresh, H2H_CACHE=str(study.cache))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert f"{target.relative_to(study.folder)}' is a symbolic link" in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == before

@@ -1,0 +1,198 @@
+"""What Jupyter shows: tables of the right numbers, escaped, and no more than a cell can hold."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headtohead as h2h
+from headtohead.api import Result
+from headtohead.report.notebook.maps import MOST_CELLS
+from headtohead.report.notebook.runs import run_html
+from headtohead.report.notebook.tables import section, table
+from headtohead.training.maps import ProbeMaps
+
+STUDY = """
+question: Does <order> matter?
+base:
+  data: {dataset: toy-grammar, size: 300}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16, dropout: 0}
+  train: {steps: 3, batch_tokens: 256}
+baseline: {positional: sinusoidal}
+design:
+  - one_at_a_time: {positional: [none]}
+seeds: 2
+"""
+
+
+class Reader(HTMLParser):
+    """Collects the cells of every table row, and the names of tags that were not closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open or "th" in self.open:
+            self.rows[-1][-1] += data
+
+
+def read(html: str) -> Reader:
+    reader = Reader()
+    reader.feed(html.replace("<br>", ""))
+    assert reader.open == []
+    return reader
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Run a small study once: its plan before, and its result."""
+    folder = tmp_path_factory.mktemp("study")
+    file = folder / "order.yaml"
+    file.write_text(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("H2H_CACHE", str(folder / "cache"))
+        patch.delenv("H2H_RUNS", raising=False)
+        patch.delenv("H2H_REPORTS", raising=False)
+        plan = h2h.plan(file)
+        result = h2h.run(file, tracking=False)
+        yield plan, result, h2h.results(file)
+
+
+def test_cells_and_lines_are_escaped() -> None:
+    assert "<i>" not in table(["<i>"], [["<i>&"]]) + section("<i>", ["<i>"])
+    assert read(table(["<i>"], [["<i>&"]])).rows == [["<i>"], ["<i>&"]]
+
+
+def test_a_heading_without_lines_is_not_there() -> None:
+    assert section("notes", []) == ""
+
+
+def test_a_plan_shows_what_the_command_prints(study: Any) -> None:
+    plan, _, _ = study
+    html = plan._repr_html_()
+    rows = read(html).rows
+    assert rows[0][:2] == ["variant", "runs"]
+    assert [row[:2] for row in rows[1:]] == [["sinusoidal (baseline)", "0/2 done"], ["none", "0/2 done"]]
+    assert "Does &lt;order&gt; matter?" in html
+    assert repr(plan) == "Plan(order: 2 variants, 4 runs, 4 to run)"
+
+
+def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> None:
+    _, result, frame = study
+    html = result._repr_html_()
+    assert html.startswith("<p")
+    assert "Against the baseline" in html
+    assert html.count("<svg") == 2
+    scored = [row for row in read(html[html.rindex("</svg>") + 12 :]).rows if len(row) == 6]
+    mean = frame[frame["variant"] == "none"]["test/exact_match"].mean()
+    assert scored[0][2] == "exact match"
+    assert {row[0]: row[2] for row in scored[1:]}["none"] == f"{mean:.3f}"
+
+
+def test_a_study_that_is_not_finished_says_how_far_it_got() -> None:
+    result = Result(Path("runs/x"), Counter({"DONE": 2, "FAILED": 1}), None, None)
+    assert result._repr_html_() == "<p>not complete: 2 DONE, 1 FAILED in runs/x</p>"
+
+
+def test_results_are_a_frame_with_a_summary_above_it(study: Any) -> None:
+    _, _, frame = study
+    assert isinstance(frame, pd.DataFrame)
+    html = frame._repr_html_()
+    assert html.index("Against the baseline") < html.index("test/exact_match")
+    assert "4 runs; .columns names" in html
+    assert "reason" not in html
+    assert len([row for row in read(html).rows if "DONE" in row]) == 4
+
+
+def test_what_is_cut_from_results_is_an_ordinary_frame(study: Any) -> None:
+    _, _, frame = study
+    for part in (frame[frame["seed"] == 1], frame[["seed", "state"]], frame.head(1)):
+        assert type(part) is pd.DataFrame
+    assert "Against the baseline" in pickle.loads(pickle.dumps(frame))._repr_html_()
+    pd.testing.assert_frame_equal(copy.copy(frame), pd.DataFrame(frame))
+
+
+def test_a_loaded_run_shows_choices_and_scores(study: Any) -> None:
+    _, result, frame = study
+    run = h2h.load(result.experiment / frame["directory"].iloc[0])
+    rows = dict(row[:2] for row in read(run._repr_html_()).rows)
+    assert rows["positional"] == "sinusoidal (encoder), sinusoidal (decoder), none (cross)"
+    assert rows["attention"] == "split-heads"
+    assert rows["d_model"] == "8"
+    assert rows["loss"] == f"{frame['test/loss'].iloc[0]:.3f}"
+    assert repr(run) == f"LoadedRun({str(run.path)!r})"
+
+
+def test_a_run_without_scores_says_so_and_its_faults_are_listed() -> None:
+    names = {role: {"name": "none"} for role in ("encoder", "decoder", "cross")}
+    model = dict.fromkeys(("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"), 1)
+    config = {"data": {"dataset": "x"}, "model": model}
+    config |= {"positional": names, "attention": names, "masking": names}
+    record = {"title": "<mine>", "config": config, "faults": [{"name": "a", "says": "b < c"}]}
+    html = run_html(record, {})
+    assert html.startswith("<p><b>&lt;mine&gt;</b></p>")
+    assert "no scores: it was not evaluated here" in html
+    assert "<li>a: b &lt; c</li>" in html
+
+
+def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> ProbeMaps:
+    weights = np.full((layers, heads, tokens, tokens), 1 / tokens, dtype=np.float32)
+    described = [[{"entropy": 1.5, "distance": 1.0}] * heads] * layers
+    roles = ("encoder", "decoder", "cross")
+    record = {
+        "source": source,
+        "target": None,
+        "target_from": "translation",
+        "source_tokens": [f"<s{n}>" for n in range(tokens)],
+        "target_tokens": [f"t{n}" for n in range(tokens)],
+        "heads": dict.fromkeys(roles, described),
+    }
+    return ProbeMaps(record, dict.fromkeys(roles, weights))
+
+
+def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
+    html = maps(2, 3, 4)._repr_html_()
+    assert html.count("<svg") == 3 * 2 * 3
+    assert html.count(">layer 1, head 2, entropy 1.50<") == 3
+    assert "&lt;s0&gt;" in html
+    assert re.search(r"<[bs]\d?>(?!a|cross|encoder|decoder)", html.replace("<b>a ", "")) is None
+    assert "The decoder reads its own translation." in html
+    assert repr(maps(2, 3, 4)).startswith("ProbeMaps('a <b> c': encoder [2, 3, 4, 4]")
+
+
+def test_large_maps_are_cut_and_say_what_is_left_out() -> None:
+    html = maps(6, 8, 20)._repr_html_()
+    assert 8 <= html.count("<svg") <= max(8, MOST_CELLS // 400)
+    assert len(html) < 2_000_000
+    assert '4 earlier layers are not drawn; <code>.weights["cross"]</code>' in html or (
+        '5 earlier layers are not drawn; <code>.weights["cross"]</code>' in html
+    )
+    assert html.count("not drawn") == 3
+
+
+def test_completion_offers_the_public_names_alone() -> None:
+    assert dir(h2h) == sorted(h2h.__all__)
+    assert {"load", "run", "plan", "results", "import_checkpoint"} <= set(dir(h2h))
+    assert not [name for name in dir(h2h) if name.startswith("_")]

@@ -1,0 +1,69 @@
+"""Recipes and single choices as cases, with a cache of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headtohead.config.resolve import resolve
+from headtohead.plugins.registry import current
+from headtohead.tools.pitfalls import EVIDENCE, Case, Fact
+from headtohead.tools.pitfalls.targets import recipe_config
+
+SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def recipe(cache: Path) -> Callable[..., Case]:
+    """Make the case of a recipe, with overrides."""
+
+    def make(name: str, *overrides: str) -> Case:
+        return Case(recipe_config(name, current(), overrides), current(), cache)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def variant(cache: Path) -> Callable[..., Case]:
+    """Make the case of a small configuration, given as in an experiment file."""
+
+    def make(**sections: Any) -> Case:
+        raw = {
+            "data": {"dataset": "notebook-en-de", "normalise": "none"},
+            "model": {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32},
+            "train": {"epochs": 1},
+        }
+        for name, section in sections.items():
+            raw[name] = {**raw.get(name, {}), **section} if isinstance(section, dict) else section
+        return Case(resolve(raw, current()), current(), cache)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def facts() -> Callable[[str, Case], list[Fact]]:
+    """Measure one fault."""
+
+    def measure(fault: str, case: Case) -> list[Fact]:
+        return EVIDENCE[fault].of(case)
+
+    return measure
+
+
+@pytest.fixture(scope="session")
+def spanish() -> Path:
+    """Return the real file of English and Spanish pairs, or skip."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    path = Path(os.environ.get("H2H_TEST_DATA", beside)) / SPANISH
+    if not path.is_file():
+        pytest.skip(f"needs {SPANISH}: set H2H_TEST_DATA to the folder that holds it")
+    return path

@@ -1,0 +1,108 @@
+"""What faults do to the data: counted again, in loops, from the sentences themselves."""
+
+from __future__ import annotations
+
+import lzma
+import random
+import re
+
+import pytest
+
+from headtohead_plugins.datasets.notebook_pairs import EN_DE, EN_FR
+
+UNKNOWN = "is"
+
+
+def test_targets_without_a_start_are_counted(recipe, facts) -> None:
+    marked, first, alone = facts("no start, no stop", recipe("architecture-en-de"))
+    targets = [target.split() for _, target in EN_DE]
+    single = [words[0] for words in targets if len(words) == 1]
+    assert marked.numbers == {"targets": len(EN_DE), "targets_with_boundaries": 0}
+    assert first.numbers == {"words": sum(map(len, targets)), "never_predicted": len(EN_DE)}
+    assert alone.numbers == {"one_word_targets": len(single)}
+    assert all(f"'{word}'" in alone.sentence for word in single)
+
+
+def test_with_boundaries_only_their_start_is_never_predicted(variant, facts) -> None:
+    case = variant(data={"split": "nothing-held-out"})
+    marked, first, alone = facts("no start, no stop", case)
+    assert marked.numbers["targets_with_boundaries"] == len(EN_DE)
+    assert first.numbers["never_predicted"] == len(EN_DE)
+    assert first.numbers["words"] == sum(len(target.split()) + 2 for _, target in EN_DE)
+    assert alone.numbers == {"one_word_targets": 0}
+
+
+def test_the_share_of_padding_is_counted(recipe, facts) -> None:
+    (fact,) = facts("fixed padding", recipe("architecture-en-de"))
+    source = sum(len(source.split()) for source, _ in EN_DE)
+    predicted = sum(len(target.split()) - 1 for _, target in EN_DE)
+    assert fact.numbers["source_padding"] == pytest.approx(1 - source / (100 * len(EN_DE)))
+    assert fact.numbers["target_padding"] == pytest.approx(1 - predicted / (99 * len(EN_DE)))
+    assert fact.numbers["source_padding_to_longest"] < 0.6
+    assert "97.1 % of what the encoder computes" in fact.sentence
+
+
+def test_words_that_are_dropped_are_counted(recipe, facts) -> None:
+    (fact,) = facts("words dropped", recipe("scratch-en-fr"))
+    hit = [source for source, _ in EN_FR if UNKNOWN in source.split()]
+    assert fact.numbers == {"words": 1, "sentences": len(EN_FR), "sentences_hit": len(hit)}
+    assert f"('{UNKNOWN}') is dropped silently, in {len(hit)} of 20 sentences" in fact.sentence
+    assert f"'{hit[0]}' reaches the model as 'cat small'" in fact.sentence
+
+
+def test_no_word_is_dropped_where_all_are_known(recipe, facts) -> None:
+    (fact,) = facts("words dropped", recipe("by-hand-en-fr"))
+    assert fact.numbers == {"words": 0, "sentences": 1, "sentences_hit": 0}
+
+
+def test_an_answer_that_is_given_is_counted_as_training_gives_it(recipe, variant, facts) -> None:
+    (fact,) = facts("answer given", recipe("by-hand-en-fr"))
+    assert fact.numbers == {"tokens": 6, "read_where_said": 6, "read_where_said_if_shifted": 0}
+    assert "6 of 6 target tokens" in fact.sentence
+
+
+def test_two_words_on_one_row_are_counted(recipe, facts) -> None:
+    (fact,) = facts("one table, two vocabularies", recipe("slides-en-fr"))
+    assert fact.numbers == {"rows": 5, "source_words": 5, "target_words": 5, "rows_with_two_words": 3}
+    assert "'love = adore'" in fact.sentence
+
+
+def test_a_test_set_that_is_trained_on_is_counted(recipe, variant, facts) -> None:
+    (own,) = facts("nothing held out", recipe("scratch-en-fr"))
+    held, *_ = facts("nothing held out", variant(data={"split": "grouped", "test": 10}))
+    assert own.numbers == {"test": 20, "trained_on": 20}
+    assert held.numbers == {"test": 10, "trained_on": 0}
+
+
+@pytest.fixture(scope="module")
+def rows(spanish) -> list[list[str]]:
+    with lzma.open(spanish, "rt", encoding="utf-8", newline="\n") as file:
+        return [line.rstrip("\n").split("\t") for line in file]
+
+
+@pytest.fixture(scope="module")
+def tatoeba(recipe, spanish):
+    return recipe("tatoeba-en-es", f"data.file={spanish}")
+
+
+def test_a_split_by_rows_leaks_as_a_plain_count_says(tatoeba, rows, facts) -> None:
+    seen, leak = facts("nothing held out", tatoeba)
+    assert seen.numbers == {"test": len(rows), "trained_on": len(rows)}
+    english = [" ".join(re.findall("[a-z]+", row[0].lower())) for row in rows]
+    tenth, shares = len(english) // 10, []
+    for seed in range(1, 6):
+        random.Random(seed).shuffle(english)
+        known = set(english[tenth:])
+        shares.append(sum(text in known for text in english[:tenth]) / tenth)
+    share = sum(shares) / len(shares)
+    assert share == pytest.approx(0.236, abs=0.005)
+    assert leak.numbers["leak_of_row_split"] == pytest.approx(share, abs=0.005)
+
+
+def test_rows_whose_letters_are_destroyed_are_counted(tatoeba, rows, facts) -> None:
+    (fact,) = facts("letters destroyed", tatoeba)
+    spanish = sum(any(letter in row[1] for letter in "ñÑüÜ") for row in rows)
+    assert spanish == 6468
+    assert fact.numbers["rows"] == len(rows) == 123376
+    assert spanish <= fact.numbers["rows_hit"] <= spanish + 30
+    assert "'Enséñamelo.' becomes 'ense amelo'" in fact.sentence

@@ -1,0 +1,135 @@
+"""What faults do to the model: each number beside the one that a sound configuration gives."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+ROWS = {"name": "sinusoidal", "index": "row"}
+
+
+def test_a_deaf_decoder_hears_no_source_and_another_one_does(recipe, variant, facts) -> None:
+    (deaf,) = facts("deaf decoder", recipe("slides-en-fr"))
+    (sound,) = facts("deaf decoder", variant())
+    assert deaf.numbers["largest_change_by_source"] < 1e-12
+    assert deaf.numbers["change_by_target_word"] > 1e-3
+    assert sound.numbers["largest_change_by_source"] > 1e-3
+    assert "the decoder does not hear the source: 100 other sources" in deaf.sentence
+
+
+def test_positions_by_row_are_deaf_to_order_and_hear_the_row(variant, facts) -> None:
+    order, row, most = facts("positions by batch row", variant(positional={**ROWS, "max_len": 16}))
+    assert order.numbers["change_by_order"] < 1e-12
+    assert row.numbers["change_by_row"] > 1e-3
+    assert most.numbers["most_rows"] == 16
+    assert "a batch of 16 sentences is computed and one of 17 is refused" in most.sentence
+
+
+def test_positions_by_time_hear_order_and_no_row(variant, facts) -> None:
+    order, row, most = facts("positions by batch row", variant())
+    assert order.numbers["change_by_order"] > 1e-3
+    assert row.numbers["change_by_row"] < 1e-12
+    assert most.numbers["most_rows"] > 1000
+
+
+def test_the_notebook_refuses_a_batch_of_more_than_128(recipe, facts) -> None:
+    cut = ("model.d_model=16", "model.heads=2", "model.layers=1", "model.d_ff=32")
+    *_, most = facts("positions by batch row", recipe("tatoeba-en-es", *cut))
+    assert most.numbers["most_rows"] == 128
+
+
+def by_hand_attention(x: torch.Tensor) -> torch.Tensor:
+    """Return the notebook's masked self-attention and its residual and norm, one row at a time."""
+    time, width = x.shape
+    rows = []
+    for i in range(time):
+        masked = [[float(x[t, j]) + (-1e9 if j > t else 0.0) for j in range(width)] for t in range(time)]
+        top = max(masked[i])
+        powers = [math.exp(value - top) for value in masked[i]]
+        weights = [power / sum(powers) for power in powers]
+        mixed = [sum(weights[t] * masked[t][j] for t in range(time)) for j in range(width)]
+        summed = [mixed[j] + float(x[i, j]) for j in range(width)]
+        mean = sum(summed) / width
+        spread = math.sqrt(sum((one - mean) ** 2 for one in summed) / width + 1e-5)
+        rows.append([(one - mean) / spread for one in summed])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def test_tokens_before_are_heard_at_a_billionth_as_in_a_computation_by_hand(recipe, facts) -> None:
+    first, later, _ = facts("mask on embeddings", recipe("by-hand-en-fr"))
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    start, before, own = 0.0, 0.0, math.inf
+    for token in range(6):
+        changed = x.clone()
+        changed[token] = torch.randn(6, generator=generator, dtype=torch.float64)
+        moved = (by_hand_attention(changed) - by_hand_attention(x)).abs().amax(-1)
+        start = max(start, float(moved[0]))
+        before = max([before, *(float(one) for one in moved[max(token + 1, 1) :])])
+        own = own if token == 0 else min(own, float(moved[token]))
+    for measured, by_hand in ((first.numbers["row_0"], start), (later.numbers["earlier_tokens"], before)):
+        assert 1e-11 < by_hand < 1e-7
+        assert 1e-11 < measured < 1e-7
+    assert later.numbers["own_token"] > 1e-3
+    assert own > 1e-3
+
+
+def test_a_mask_on_scores_lets_earlier_tokens_through(variant, facts) -> None:
+    first, later, lengths = facts("mask on embeddings", variant())
+    assert first.numbers["row_0"] > 1e-3
+    assert later.numbers["earlier_tokens"] > 1e-3
+    assert lengths.numbers["defined_lengths"] == 11  # one token has no next one to predict
+
+
+def test_the_mask_on_embeddings_is_defined_for_targets_as_long_as_the_model_is_wide(recipe, facts) -> None:
+    *_, lengths = facts("mask on embeddings", recipe("by-hand-en-fr"))
+    assert lengths.numbers == {"d_model": 6, "defined_lengths": 1}
+    assert "of target lengths 1 to 12 it is defined for 6 alone" in lengths.sentence
+
+
+def test_one_pass_over_zeros_of_a_deaf_decoder_says_the_same_of_every_source(recipe, variant, facts) -> None:
+    (deaf,) = facts("not autoregressive", recipe("slides-en-fr"))
+    (sound,) = facts("not autoregressive", variant())
+    assert deaf.numbers == {"words": 4, "sources": 100, "different_translations": 1}
+    assert sound.numbers["different_translations"] > 10
+
+
+def test_padding_that_is_seen_changes_logits_and_hidden_padding_does_not(variant, facts) -> None:
+    (seen,) = facts("padding visible", variant(masking={"encoder": "none"}))
+    (hidden,) = facts("padding visible", variant())
+    assert seen.numbers["change"] > 1e-3
+    assert hidden.numbers["change"] < 1e-12
+
+
+def test_a_future_that_is_seen_changes_earlier_logits(recipe, variant, facts) -> None:
+    (seen,) = facts("future visible", variant(masking={"decoder": "padding"}))
+    (hidden,) = facts("future visible", variant())
+    (second,) = facts("future visible", recipe("slides-en-fr"))
+    assert seen.numbers["change"] > 1e-3
+    assert hidden.numbers["change"] < 1e-12
+    assert second.numbers["change"] > 1e-3
+
+
+def test_a_reference_that_is_read_changes_the_translation(recipe, facts) -> None:
+    (read,) = facts("reference given", recipe("by-hand-en-fr"))
+    assert read.numbers["words"] == 6
+    assert 0 < read.numbers["changed"] <= 6
+
+
+@pytest.mark.parametrize("name", ["slides-en-fr"])
+def test_a_model_that_is_never_trained_guesses(recipe, facts, name) -> None:
+    (fact,) = facts("never trained", recipe(name))
+    assert fact.numbers["guessing"] == pytest.approx(0.2)
+    assert abs(fact.numbers["mean_probability"] - 0.2) < 0.2
+
+
+def test_weights_of_untrained_parts_are_counted_by_hand(recipe, facts) -> None:
+    (fact,) = facts("parts untrained", recipe("by-hand-en-fr"))
+    feed_forward = 6 * 24 + 24 + 24 * 6 + 6
+    cross = 4 * (6 * 6 + 6)
+    words = 6 * 6 + 6
+    rest = (5 + 6) * 6 + 2 * 6 + 4 * (6 * 6 + 6)
+    assert fact.numbers["trained"] == feed_forward + cross + words
+    assert fact.numbers["weights"] == feed_forward + cross + words + rest

@@ -1,0 +1,133 @@
+import math
+
+import pytest
+
+from headtohead.config.resolve import resolve
+from headtohead.planning.costs import DataSizes, Finished, estimate, seconds_of, steps, work
+from headtohead.planning.duration import duration
+from headtohead.planning.power import power_of, typical_sd
+
+SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100, tokens=600)
+
+
+def config(registry, **train):
+    return resolve({"train": train}, registry)
+
+
+def test_steps_follow_from_epochs_and_batch(registry):
+    assert steps(config(registry, epochs=3, batch_tokens=100), SIZES) == 18
+    assert steps(config(registry, epochs=0.01, batch_tokens=100), SIZES) == 1
+    assert steps(config(registry, steps=7), SIZES) == 7
+
+
+def test_work_is_three_forward_passes_over_every_target_token(registry):
+    found = work(config(registry, epochs=2, batch_tokens=100), 1000.0, SIZES)
+    assert found == pytest.approx(3 * 1000.0 * 2 * 100 * 6.0)
+
+
+def test_finished_runs_set_the_pace_by_their_median():
+    finished = [Finished(100.0, 10.0, 1), Finished(100.0, 20.0, 1), Finished(100.0, 50.0, 1)]
+    found = estimate([50.0, 50.0], 1, finished, cores=4)
+    assert found.seconds == pytest.approx(20.0)
+    assert found.words == "20 s (from 3 finished runs, 1 at a time)"
+
+
+def test_stacks_share_the_cores():
+    finished = [Finished(100.0, 10.0, 1)]
+    assert estimate([100.0] * 4, 4, finished, cores=2).seconds == pytest.approx(20.0)
+    assert estimate([100.0] * 4, 4, [Finished(100.0, 10.0, 2)], cores=2).seconds == (pytest.approx(40.0))
+
+
+def test_a_run_without_a_time_is_no_pace():
+    assert estimate([1.0], 1, [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
+
+
+def test_a_member_takes_its_share_of_the_stack():
+    results = {"metrics": {"system/wall_seconds": 12.0}}
+    assert seconds_of(results, {"execution": {"stack": ["a", "b", "c"]}}) == 4.0
+    assert seconds_of(results, {}) == 12.0
+    assert seconds_of({}, {}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 s"), (59, "59 s"), (60, "1 min"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (90000, "1 d 1 h")],
+)
+def test_durations_have_two_units_at_most(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_the_detectable_difference_is_found_with_the_promised_power():
+    """The oracle is a simulation: paired t-tests on differences of that size."""
+    import numpy as np
+    from scipy.special import stdtr
+
+    found = power_of("variant", 4, 6, "test/bleu")
+    draws = np.random.default_rng(1).normal(found.effect, 1.0, size=(40_000, 6))
+    t = draws.mean(1) / (draws.std(1, ddof=1) / math.sqrt(6))
+    p = 2 * stdtr(5, -np.abs(t))
+    assert (p <= 0.05 / 4).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_the_floor_of_the_sign_flip_is_told_with_the_seeds_needed():
+    found = power_of("variant", 11, 6, "test/exact_match", 0.02)
+    assert found.floor == pytest.approx(11 * 2 / 2**6)
+    assert found.seeds_needed == 9
+    assert found.words == (
+        "11 variant contrasts on 6 seeds detect 2.51 sd of the paired difference, for the median "
+        "contrast 0.050 (80% power, Holm at 0.05); sign-flip p after Holm cannot go below 0.34; "
+        "9 seeds are needed for 0.05"
+    )
+
+
+def test_one_seed_gives_no_test():
+    assert power_of("variant", 2, 1, "test/bleu").words == (
+        "2 variant contrasts: one seed gives a difference but no test; use at least 2, better 6"
+    )
+
+
+def test_the_spread_is_that_of_differences_within_seeds():
+    scores = {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 0.0, 2: 1.0, 3: 3.0}, "c": {3: 0.0}}
+    assert typical_sd([("a", "b")], scores) == 0.0
+    assert typical_sd([("a", "c")], scores) is None
+
+
+def test_counts_between_two_widths_are_those_of_the_built_model(registry, monkeypatch):
+    from headtohead.model import counting
+    from headtohead.planning.costs import CostCounter
+
+    configs = [
+        resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": width}}, registry)
+        for width in (3, 17, 5, 40)
+    ]
+    direct = [counting.count(one, 10, 12, 5.0, 6.0) for one in configs]
+    built = []
+    count = counting.count
+    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
+    counter = CostCounter()
+    for config, wanted in zip(configs, direct, strict=True):
+        found = counter.count(config, SIZES)
+        assert (found.total, found.non_embedding, found.attention, found.path) == (
+            wanted.total,
+            wanted.non_embedding,
+            wanted.attention,
+            wanted.path,
+        )
+        assert found.flops_per_token == pytest.approx(wanted.flops_per_token, rel=1e-12)
+    assert len(built) == 2
+
+
+def test_masks_and_training_are_not_counted_anew(registry, monkeypatch):
+    from headtohead.model import counting
+    from headtohead.planning.costs import CostCounter
+
+    built = []
+    count = counting.count
+    monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))
+    counter = CostCounter()
+    small = {"model": {"d_model": 8, "heads": 2, "d_ff": 4}}
+    for change in ({}, {"masking": "causal"}, {"train": {"steps": 3}}, {"model.dropout": 0.5}):
+        counter.count(resolve({"train": {"epochs": 1}} | small | change, registry), SIZES)
+    assert len(built) == 1
+    counter.count(resolve({"train": {"epochs": 1}, "positional": "learned"} | small, registry), SIZES)
+    assert len(built) == 2

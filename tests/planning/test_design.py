@@ -1,0 +1,488 @@
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headtohead.config.loading import load_mapping
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
+
+GRID = """
+baseline: {positional: sinusoidal, attention: split-heads}
+design:
+  - product: {positional: [sinusoidal, rotary, none], attention: [split-heads, single-head]}
+"""
+
+
+def failure(design, text, *overrides):
+    with pytest.raises(HeadToHeadError) as caught:
+        design(text, *overrides)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def slugs(found):
+    return [one.slug for one in found.variants]
+
+
+def factors(found):
+    return [one for one in found.contrasts() if one["kind"] == "factor"]
+
+
+def test_without_a_design_the_baseline_alone_runs(design):
+    found = design("")
+    assert slugs(found) == ["baseline"]
+    assert found.contrasts() == []
+
+
+def test_a_product_holds_every_combination_once(design):
+    found = design(GRID)
+    assert slugs(found) == [
+        "sinusoidal-split-heads",
+        "sinusoidal-single-head",
+        "rotary-split-heads",
+        "rotary-single-head",
+        "none-split-heads",
+        "none-single-head",
+    ]
+    assert found.baseline == "sinusoidal-split-heads"
+    assert found.axes == ("positional", "attention")
+    assert found.variants[3].title == "rotary · single-head"
+    assert found.variants[3].axes == {"positional": "rotary", "attention": "single-head"}
+
+
+def test_one_at_a_time_includes_the_baseline_and_changes_one_axis_each(design):
+    found = design("""
+        design:
+          - one_at_a_time: {positional: [rotary, none], model.d_model: [4]}
+    """)
+    assert slugs(found) == ["sinusoidal-d_model-8", "rotary-d_model-8", "none-d_model-8", "sinusoidal-d_model-4"]
+
+
+def test_zip_sets_values_side_by_side(design):
+    found = design("design: [{zip: {model.d_model: [4, 16], model.heads: [1, 4]}}]")
+    sizes = [(one.config.model.d_model, one.config.model.heads) for one in found.variants]
+    assert sizes == [(8, 2), (4, 1), (16, 4)]
+
+
+def test_the_baseline_is_compared_with_even_where_no_block_holds_it(design):
+    found = design("design: [{product: {positional: [rotary, none]}}]")
+    assert slugs(found) == ["sinusoidal", "rotary", "none"]
+    assert found.baseline == "sinusoidal"
+
+
+def test_blocks_are_joined_and_a_variant_of_both_runs_once(design):
+    found = design("""
+        design:
+          - one_at_a_time: {positional: [rotary]}
+          - product: {positional: [rotary, none]}
+          - zip: {positional: [none], model.d_model: [8]}
+    """)
+    assert slugs(found) == ["sinusoidal-d_model-8", "rotary-d_model-8", "none-d_model-8"]
+
+
+def test_two_spellings_of_one_variant_are_one(design):
+    found = design("""
+        design:
+          - one_at_a_time:
+              masking: [causal]
+          - zip: {masking.encoder: [none], masking.decoder: [causal], masking.cross: [none]}
+    """)
+    assert len(found.variants) == 2
+
+
+def test_values_are_laid_over_base_and_baseline(design):
+    found = design("""
+        baseline: {model: {heads: 1}, positional: rotary}
+        design: [{one_at_a_time: {positional.encoder.theta: [5]}}]
+    """)
+    changed = found.variants[1].config
+    assert changed.model.heads == 1
+    assert changed.positional.encoder.options == {"theta": 5.0}
+    assert changed.positional.decoder.options == {"theta": 10000.0}
+
+
+def test_an_override_changes_what_every_variant_starts_from(design):
+    found = design(GRID, "model.d_model=16")
+    assert {one.config.model.d_model for one in found.variants} == {16}
+
+
+def test_a_wrong_override_names_itself(design):
+    assert failure(design, GRID, "model.d_modle=16") == (
+        "--set model.d_modle=16: unknown field 'd_modle'; did you mean 'd_model'?"
+    )
+    assert failure(design, GRID, "model.d_model=big") == ("--set model.d_model=big: expected a whole number, got 'big'")
+
+
+@pytest.mark.parametrize(
+    ("axis", "values", "parts"),
+    [
+        ("positional", ["{name: rotary, theta: 100}"], ["rotary-theta-100"]),
+        ("masking.decoder", ["causal"], ["masking.decoder-causal"]),
+        ("model.norm", ["post"], ["norm-post"]),
+        ("train.lr", ["1e-4", "2.5e-3"], ["lr-0.0001", "lr-0.0025"]),
+        ("model.bias", ["false"], ["bias-false"]),
+        ("train.clip_norm", ["null", "2"], ["clip_norm-null", "clip_norm-2"]),
+        ("data.vocabulary.min_count", ["2"], ["min_count-2"]),
+        ("data.size", ["300"], ["size-300"]),
+        ("model.fill", ["-1e9"], ["fill-1e9"]),
+        ("train.early_stopping", ["{patience: 2}"], ["early_stopping-metric-valid-loss-patience-2"]),
+        ("positional.theta", ["5"], ["positional.theta-5"]),
+        ("attention.cross", ["single-head"], ["attention.cross-single-head"]),
+    ],
+)
+def test_slugs_name_fields_and_not_families(design, axis, values, parts):
+    base = "baseline: {positional: rotary}\n" if "theta" in axis else ""
+    found = design(f"{base}design: [{{one_at_a_time: {{{axis}: [{', '.join(values)}]}}}}]")
+    assert slugs(found)[1:] == parts
+
+
+def test_variants_whose_names_would_clash_are_told_apart(design):
+    found = design(
+        """
+        design:
+          - one_at_a_time: {model.norm_eps: [1e-5, 0.00001], evaluate.buckets: [[1, 2], [1.2]]}
+    """.replace("[1.2]", "[12]")
+    )
+    assert len(set(slugs(found))) == len(slugs(found)) == 3
+
+
+def test_a_very_long_name_is_cut_and_stays_unique(design):
+    axes = ", ".join(
+        f"{field}: [0.1, 0.2]"
+        for field in (
+            "model.dropout_embedding",
+            "model.dropout_attention",
+            "model.dropout_ffn",
+            "model.dropout_residual",
+            "train.label_smoothing",
+            "train.weight_decay",
+            "model.norm_eps",
+        )
+    )
+    found = design(f"design: [{{product: {{{axes}}}}}]")
+    assert len(found.variants) == 2**7 + 1
+    assert len(set(slugs(found))) == len(found.variants)
+    assert max(map(len, slugs(found))) <= 120 + 9
+
+
+def test_an_exclusion_takes_its_reason_along(design):
+    found = design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
+    assert "none-single-head" not in slugs(found)
+    assert found.notes == ()
+    assert [one.to_json() for one in found.excluded] == [
+        {
+            "axes": {"positional": "none", "attention": "single-head"},
+            "slug": "none-single-head",
+            "title": "none · single-head",
+            "reason": "why",
+            "source": "exclude",
+        }
+    ]
+
+
+def test_an_exclusion_by_name_holds_whatever_the_options(design):
+    found = design("""
+        design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 5}]}}]
+        exclude: [{when: {positional: rotary}, reason: why}]
+    """)
+    assert slugs(found) == ["sinusoidal"]
+
+
+def test_an_exclusion_with_options_holds_for_those_alone(design):
+    found = design("""
+        design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 5}]}}]
+        exclude: [{when: {positional: {name: rotary, theta: 5}}, reason: why}]
+    """)
+    assert slugs(found) == ["sinusoidal", "rotary"]
+
+
+def test_an_exclusion_that_matches_nothing_is_said(design):
+    found = design(GRID + "exclude: [{when: {positional: alibi}, reason: why}]")
+    assert found.notes == ("x.yaml:11: exclude[0]: no variant matches, nothing is left out",)
+
+
+def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
+    found = design("""
+        design: [{product: {model.tied: [none, all], data.vocabulary.shared: [false, true]}}]
+    """)
+    assert [(one.slug, one.source) for one in found.excluded] == [("tied-all-shared-false", "undefined")]
+    assert "set data.vocabulary.shared: true" in found.excluded[0].reason
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "design: [{product: {maskin: [causal]}}]",
+            "x.yaml:7: design[0].product.maskin: unknown axis 'maskin'; did you mean 'masking'?",
+        ),
+        (
+            "design:\n  - product:\n      masking:\n        - causal\n        - casual\n",
+            "x.yaml:11: design[0].product.masking[1]: unknown masking 'casual'; did you mean 'causal'?",
+        ),
+        (
+            "design: [{product: {model.d_modle: [1]}}]",
+            "x.yaml:7: design[0].product.model.d_modle[0]: unknown field 'd_modle'; did you mean 'd_model'?",
+        ),
+        (
+            "design: [{product: {model.d_model: [8, x]}}]",
+            "x.yaml:7: design[0].product.model.d_model[1]: expected a whole number, got 'x'",
+        ),
+        (
+            "design: [{product: {model: [{}]}}]",
+            "x.yaml:7: design[0].product.model: an axis is a family or one field, such as model.…; got 'model'",
+        ),
+        (
+            "design: [{product: {train.micro_batch: [1, 2]}}]",
+            "x.yaml:7: design[0].product.train.micro_batch: 'train.micro_batch' does not change a "
+            "result and cannot be an axis",
+        ),
+        (
+            "design: [{product: {train.device: [cpu, cuda]}}]",
+            "x.yaml:7: design[0].product.train.device[0]: the device is not a field of an "
+            "experiment; remove 'device' and type h2h run --device cpu",
+        ),
+        (
+            "design: [{product: {positional: []}}]",
+            "x.yaml:7: design[0].product.positional: an axis needs at least one value",
+        ),
+        (
+            "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
+            "x.yaml:7: design[0].zip: zip needs lists of equal length; model.d_model has 2, model.heads has 1",
+        ),
+        (
+            "design: [{}]",
+            "x.yaml:7: design[0]: a block has one of product, one_at_a_time, zip or path, got none of them",
+        ),
+        (
+            "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
+            "x.yaml:7: design[0]: a block has one of product, one_at_a_time, zip or path, got product and zip",
+        ),
+        (
+            "exclude: [{when: {positional: sinusoidal}, reason: why}]",
+            "x.yaml:7: exclude[0]: this leaves out the baseline, which every variant is compared with",
+        ),
+        (
+            "exclude: [{when: {positional: rotery}, reason: why}]",
+            "x.yaml:7: exclude[0].when.positional: unknown positional 'rotery'; did you mean 'rotary'?",
+        ),
+        ("exclude: [{when: {}, reason: why}]", "x.yaml:7: exclude[0].when: expected axis values, got none"),
+        (
+            "design: [{product: {match: [parameter]}}]",
+            "x.yaml:7: design[0].product.match[0]: expected one of none, parameters, flops, got "
+            "'parameter'; did you mean 'parameters'?",
+        ),
+    ],
+)
+def test_every_fault_of_a_design_is_one_line_with_its_place(design, text, message):
+    assert failure(design, text) == message
+
+
+def test_an_unknown_axis_of_an_exclusion_suggests_the_nearest(design):
+    assert "unknown axis 'positionl'; did you mean 'positional'?" in failure(
+        design, GRID + "exclude: [{when: {positionl: none}, reason: why}]"
+    )
+
+
+def test_every_variant_is_contrasted_with_the_baseline(design):
+    found = design(GRID)
+    plain = [one for one in found.contrasts() if one["kind"] == "variant"]
+    assert [one["variant"] for one in plain] == slugs(found)[1:]
+    assert {one["baseline"] for one in plain} == {"sinusoidal-split-heads"}
+
+
+def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
+    found = factors(design(GRID))
+    assert [(one["axis"], one["value"], one["against"]) for one in found] == [
+        ("positional", "rotary", "sinusoidal"),
+        ("positional", "none", "sinusoidal"),
+        ("attention", "single-head", "split-heads"),
+    ]
+    assert found[0]["pairs"] == [
+        ["rotary-split-heads", "sinusoidal-split-heads"],
+        ["rotary-single-head", "sinusoidal-single-head"],
+    ]
+
+
+def test_an_incomplete_pair_is_left_out_and_counted(design):
+    found = factors(design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]"))
+    none = next(one for one in found if one["value"] == "none")
+    assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
+    assert none["pairs_missing"] == 1
+
+
+def test_a_pair_whose_baseline_side_is_excluded_is_left_out(design):
+    when = "{positional: sinusoidal, attention: single-head}"
+    found = factors(design(GRID + f"exclude: [{{when: {when}, reason: why}}]"))
+    none = next(one for one in found if one["value"] == "none")
+    assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
+    assert none["pairs_missing"] == 1
+
+
+def test_a_variant_that_turns_out_undefined_leaves_its_pairs(design):
+    def undefined(config):
+        chosen = config.positional.encoder.name, config.attention.encoder.name
+        return "no meaning" if chosen == ("none", "single-head") else None
+
+    found = design(GRID, undefined=undefined)
+    none = next(one for one in factors(found) if one["value"] == "none")
+    assert none["pairs_missing"] == 1
+    assert found.excluded[-1].source == "undefined"
+
+
+def test_a_single_axis_has_no_contrast_beyond_its_variants(design):
+    assert factors(design("design: [{product: {positional: [sinusoidal, rotary]}}]")) == []
+
+
+def test_two_spellings_of_one_value_are_no_contrast(design):
+    found = factors(
+        design("""
+        design:
+          - product:
+              positional: [sinusoidal, {name: sinusoidal}, rotary]
+              attention: [split-heads, single-head]
+    """)
+    )
+    assert [one["name"] for one in found] == ["positional: rotary − sinusoidal", "attention: single-head − split-heads"]
+    assert len(found[1]["pairs"]) == 2
+
+
+def test_an_arm_is_contrasted_within_itself(design):
+    found = factors(
+        design("""
+        baseline: {positional: sinusoidal, attention: split-heads}
+        design:
+          - product:
+              positional: [sinusoidal, rotary]
+              attention: [split-heads, single-head]
+          - product:
+              positional: [sinusoidal, rotary]
+              attention: [split-heads, single-head]
+              match: [parameters]
+    """)
+    )
+    assert [one["name"] for one in found] == [
+        "positional: rotary − sinusoidal",
+        "attention: single-head − split-heads",
+        "positional: rotary − sinusoidal (match parameters)",
+        "attention: single-head − split-heads (match parameters)",
+        "match: parameters − none",
+    ]
+    assert found[3]["given"] == {"match": "parameters"}
+    assert found[3]["pairs"][0] == [
+        "sinusoidal-single-head-match-parameters",
+        "sinusoidal-split-heads-match-parameters",
+    ]
+
+
+def test_an_axis_held_at_the_value_of_the_baseline_is_no_arm(design):
+    found = factors(
+        design("""
+        design:
+          - product:
+              positional: [sinusoidal, rotary]
+              attention: [split-heads, single-head]
+              model.norm: [pre]
+    """)
+    )
+    assert [one["given"] for one in found] == [{}, {}]
+    assert found[0]["name"] == "positional: rotary − sinusoidal"
+
+
+def test_an_arm_is_contrasted_with_the_block_that_it_departs_from(design):
+    found = factors(
+        design("""
+        match: parameters
+        design:
+          - product: {positional: [sinusoidal, rotary], attention: [split-heads, single-head]}
+          - product: {positional: [sinusoidal, rotary], match: [none]}
+    """)
+    )
+    assert found[-1]["name"] == "match: none − parameters"
+    assert found[-1]["pairs"] == [
+        ["sinusoidal-split-heads-match-none", "sinusoidal-split-heads-match-parameters"],
+        ["rotary-split-heads-match-none", "rotary-split-heads-match-parameters"],
+    ]
+    assert len(found) == 3
+
+
+AXES = {
+    "positional": ["sinusoidal", "rotary", "none", "learned", "alibi"],
+    "attention": ["split-heads", "single-head", "independent-heads"],
+    "model.d_model": [8, 16, 24],
+    "model.norm": ["pre", "post"],
+    "train.lr": [1e-3, 1e-4, 3e-4],
+}
+
+
+@st.composite
+def blocks(draw):
+    kind = draw(st.sampled_from(["product", "one_at_a_time", "zip"]))
+    names = draw(st.lists(st.sampled_from(list(AXES)), min_size=1, max_size=3, unique=True))
+    size = draw(st.integers(1, 2))
+    values = {
+        name: draw(
+            st.lists(
+                st.sampled_from(AXES[name]),
+                min_size=size if kind == "zip" else 1,
+                max_size=size if kind == "zip" else 3,
+                unique=True,
+            )
+        )
+        for name in names
+    }
+    return {kind: values}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(blocks(), max_size=3))
+def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
+    base = {"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2}}
+    content = {"question": "q", "base": base, "design": given_blocks}
+    found = expand(load_mapping(content, "x"), registry)
+
+    start = {
+        "positional": "sinusoidal",
+        "attention": "split-heads",
+        "model.d_model": 8,
+        "model.norm": "pre",
+        "train.lr": 1e-3,
+    }
+    wanted = {tuple(start.values())}
+    for block in given_blocks:
+        for changes in naive_block(block):
+            wanted.add(tuple((start | changes).values()))
+    assert len(found.variants) == len(wanted)
+    assert len({one.slug for one in found.variants}) == len(wanted)
+    assert found.baseline == found.variants[0].slug
+    assert all(set(one.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for one in found.variants)
+    for one in found.variants:
+        actual = {
+            "positional": one.config.positional.decoder.name,
+            "attention": one.config.attention.decoder.name,
+            "model.d_model": one.config.model.d_model,
+            "model.norm": one.config.model.norm,
+            "train.lr": one.config.train.lr,
+        }
+        assert tuple(actual.values()) in wanted
+        assert {axis: actual[axis] for axis in found.axes} == dict(one.axes)
+    for contrast in found.contrasts():
+        for left, right in contrast.get("pairs", []):
+            ours, theirs = found.variant(left).axes, found.variant(right).axes
+            assert [axis for axis in ours if ours[axis] != theirs[axis]] == [contrast["axis"]]
+
+
+def naive_block(block):
+    ((kind, values),) = block.items()
+    if kind == "product":
+        for combination in itertools.product(*values.values()):
+            yield dict(zip(values, combination, strict=True))
+    elif kind == "zip":
+        for combination in zip(*values.values(), strict=True):
+            yield dict(zip(values, combination, strict=True))
+    else:
+        for name, listed in values.items():
+            for value in listed:
+                yield {name: value}

@@ -1,0 +1,177 @@
+import itertools
+
+import pytest
+import torch
+
+from headtohead.config.identity import canonical
+from headtohead.config.resolve import resolve
+from headtohead.planning.design import Variant
+from headtohead.planning.equality import LONGEST, equal_variants
+from headtohead.plugins.hookspecs import hookimpl
+from headtohead.plugins.masking import Masking
+from headtohead.plugins.registry import load_registry
+
+LENGTHS = {"source": 7, "target": 9}
+
+
+class Window(Masking):
+    """Nearest three keys at most, padding among them."""
+
+    def keep(self, role, query_positions, key_positions, lengths):
+        near = query_positions[:, None] - key_positions[None, :]
+        return ((near >= 0) & (near < 9)).unsqueeze(0)
+
+
+class ReadsOnePad(Masking):
+    """Causal, and the last live query sees the pad behind it."""
+
+    def keep(self, role, query_positions, key_positions, lengths):
+        causal = key_positions[None, :] <= query_positions[:, None]
+        peeks = (query_positions[None, :, None] == lengths[:, None, None] - 1) & (
+            key_positions[None, None, :] == lengths[:, None, None]
+        )
+        return causal.unsqueeze(0) | peeks
+
+
+class PadsSeeEverything(Masking):
+    """Causal for live queries; rows of padding keep all keys."""
+
+    def keep(self, role, query_positions, key_positions, lengths):
+        causal = key_positions[None, None, :] <= query_positions[None, :, None]
+        return causal | (query_positions[None, :, None] >= lengths[:, None, None])
+
+
+class Planted:
+    @hookimpl
+    def register_maskings(self):
+        return {"last-nine": Window, "reads-one-pad": ReadsOnePad, "pads-see-all": PadsSeeEverything}
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return load_registry(objects=[Planted()])
+
+
+def equals(registry, *maskings, longest=LENGTHS, **raw):
+    variants = [
+        Variant(
+            f"v{number}",
+            f"v{number}",
+            {},
+            resolve({"train": {"epochs": 1}, "masking": "padding-causal"} | raw | one, registry),
+        )
+        for number, one in enumerate(maskings)
+    ]
+    identities = {one.slug: canonical(one.config, "f", registry) for one in variants}
+    found = equal_variants(variants, "v0", identities, longest, registry)
+    return {slug: one.to for slug, one in found.items()}
+
+
+def test_causal_equals_padding_causal_in_the_decoder(registry):
+    assert equals(registry, {}, {"masking.decoder": "causal"}) == {"v1": "v0"}
+
+
+def test_the_reason_names_the_masks_and_the_lengths(registry):
+    config = resolve({"train": {"epochs": 1}}, registry)
+    other = resolve({"train": {"epochs": 1}, "masking.decoder": "causal"}, registry)
+    variants = [Variant("a", "a", {}, config), Variant("b", "b", {}, other)]
+    identities = {one.slug: canonical(one.config, "f", registry) for one in variants}
+    found = equal_variants(variants, "b", identities, LENGTHS, registry)
+    assert found["a"].to == "b"
+    assert found["a"].reason == (
+        "masking.decoder 'padding-causal' and 'causal' keep the same keys for every live query at "
+        "all lengths up to 9 when padding stands on the right"
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"masking": "causal"},
+        {"masking": "padding"},
+        {"masking": "none"},
+        {"masking.encoder": "none"},
+        {"masking.cross": "none"},
+        {"masking.decoder": "padding"},
+    ],
+)
+def test_masks_that_let_padding_or_the_future_in_are_not_equal(registry, other):
+    assert equals(registry, {}, other) == {}
+
+
+def test_a_difference_beside_the_masks_keeps_variants_apart(registry):
+    assert equals(registry, {}, {"masking.decoder": "causal", "model.d_ff": 64}) == {}
+
+
+def test_equality_is_found_beneath_a_shared_bare_mask(registry):
+    maskings = [{"masking": "causal"}, {"masking": "causal", "masking.decoder": "padding-causal"}]
+    assert equals(registry, *maskings) == {"v1": "v0"}
+
+
+def test_a_window_equals_causal_as_far_as_it_reaches(planted):
+    window = {"masking.decoder": "last-nine"}
+    assert equals(planted, {"masking.decoder": "causal"}, window) == {"v1": "v0"}
+    longer = {"source": 7, "target": 10}
+    assert equals(planted, {"masking.decoder": "causal"}, window, longest=longer) == {}
+
+
+def test_a_mask_that_reads_one_pad_is_not_equal(planted):
+    assert equals(planted, {"masking.decoder": "causal"}, {"masking.decoder": "reads-one-pad"}) == {}
+
+
+def test_rows_of_padding_may_differ_where_nobody_reads_them(planted):
+    maskings = [{"masking.decoder": "causal"}, {"masking.decoder": "pads-see-all"}]
+    assert equals(planted, *maskings) == {"v1": "v0"}
+
+
+def test_rows_of_padding_must_not_differ_where_cross_attention_reads_them(planted):
+    maskings = [
+        {"masking.encoder": "causal", "masking.cross": "none"},
+        {"masking.encoder": "pads-see-all", "masking.cross": "none"},
+    ]
+    assert equals(planted, *maskings) == {}
+    closed = [one | {"masking.cross": "padding"} for one in maskings]
+    assert equals(planted, *closed) == {"v1": "v0"}
+
+
+def test_any_target_query_is_live_in_cross_attention_however_short_the_source(planted):
+    maskings = [{"masking.cross": "causal"}, {"masking.cross": "pads-see-all"}]
+    assert equals(planted, *maskings) == {}
+
+
+def test_beyond_the_longest_compared_length_nothing_is_called_equal(registry):
+    longest = {"source": LONGEST + 1, "target": 9}
+    assert equals(registry, {}, {"masking.decoder": "causal"}, longest=longest) == {}
+
+
+def test_the_same_configuration_twice_is_one(registry):
+    assert equals(registry, {}, {}) == {"v1": "v0"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2))
+)
+@pytest.mark.parametrize(("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")])
+def test_the_verdict_agrees_with_the_model_itself(registry, one, other, role, cross):
+    """The oracle is the model: equal variants, and only they, give equal live logits."""
+    from headtohead.model.transformer import Transformer
+
+    assert one != other
+    masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
+    if cross == "decoder":
+        masks["cross"] = "causal"
+    maskings = [{"masking": masks | {role: mask}} for mask in (one, other)]
+    sizes = {"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, "dropout": 0.0}
+    small = {"model": sizes | {"cross": cross}}
+    verdict = bool(equals(registry, *maskings, **small))
+
+    source = torch.tensor([[[4, 5, 3, 0], [6, 4, 5, 3]]])
+    target = torch.tensor([[[2, 5, 4, 0, 0], [2, 6, 5, 4, 3]]])
+    lengths = (torch.tensor([[3, 4]]), torch.tensor([[3, 5]]))
+    outputs = []
+    for masking in maskings:
+        raw = {"train": {"epochs": 1}} | small | masking
+        model = Transformer(resolve(raw, registry), [1], 8, 8)
+        logits = model.double().eval()(source, lengths[0], target, lengths[1])
+        outputs.append(torch.cat([logits[0, 0, :3], logits[0, 1]]))
+    assert torch.allclose(*outputs, atol=1e-12, rtol=0) == verdict

@@ -1,0 +1,242 @@
+import json
+import random
+from typing import Annotated
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+
+from headtohead.config import identity
+from headtohead.config.identity import canonical, identity_fields, key_of, run_key
+from headtohead.config.resolve import resolve
+from headtohead.schema.config import HashIfChanged, ModelConfig, NotHashed, RunConfig, Section, SetsDefaults
+
+FINGERPRINT = "f" * 64
+
+# Frozen: a key that changes here makes every result of every user unfindable. Where a change is
+# meant (a default is another now), say so in the changelog and write the new keys down.
+GOLDEN = {
+    "default": ({"train": {"epochs": 1}}, "9fca84ff8e558bc9eb5d996d821dfad3a40b82d32c04716ea870bc869b22e1e9"),
+    "every family": (
+        {
+            "train": {"steps": 100, "lr": 1e-4, "schedule": "constant"},
+            "positional": {"name": "learned", "max_length": 64},
+            "attention": {"name": "grouped-query", "kv_heads": 1},
+            "masking": "causal",
+        },
+        "26e7dfec88ebeb671603d8461095bf7685a62c37783de99e8de12e51b66b805a",
+    ),
+    "sections": (
+        {
+            "train": {"epochs": 2.5, "early_stopping": {"patience": 2}, "clip_norm": None},
+            "model": {"d_model": 64, "layers": 3, "norm": "post", "fill": "additive"},
+            "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
+            "evaluate": {"alone": False, "buckets": [4, 8]},
+        },
+        "1e76e206368330e7d3933ca852071351f814bccaf0e938f44e70b77ff94244c3",
+    ),
+}
+
+
+@pytest.fixture
+def key(registry):
+    def key(seed=1, fingerprint=FINGERPRINT, **raw):
+        config = resolve({"train": {"epochs": 1}} | raw, registry)
+        return run_key(config, seed, fingerprint, registry)
+
+    return key
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_keys_stay_what_they_were(name, registry):
+    raw, wanted = GOLDEN[name]
+    assert run_key(resolve(raw, registry), 1, FINGERPRINT, registry) == wanted
+
+
+def test_a_key_is_a_full_sha256(key):
+    assert len(key()) == 64
+    assert set(key()) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({}, {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}),
+        ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2, "decoder_layers": 2}}),
+        (
+            {"model": {"dropout": 0.3}},
+            {
+                "model": {
+                    "dropout_embedding": 0.3,
+                    "dropout_attention": 0.3,
+                    "dropout_ffn": 0.3,
+                    "dropout_residual": 0.3,
+                }
+            },
+        ),
+        ({"model": {"norm": "post"}}, {"model": {"norm": "post", "final_norm": False}}),
+        ({}, {"data": {"split": "iid", "normalise": "none"}}),
+        (
+            {"positional": "rotary"},
+            {
+                "positional": {
+                    "encoder": {"name": "rotary", "theta": 10000},
+                    "decoder": {"name": "rotary", "theta": 1e4},
+                    "cross": "none",
+                }
+            },
+        ),
+        ({"masking": "causal"}, {"masking.encoder": "none", "masking.cross": "none", "masking.decoder": "causal"}),
+        ({"model": {"dropout": 0}}, {"model": {"dropout": 0.0}}),
+        ({"train": {"epochs": 2}}, {"train": {"epochs": 2.0}}),
+        ({}, {"evaluate": {"decode": "greedy", "beam": None}}),
+        ({"train": {"epochs": 1}}, {"train": {"epochs": 1, "length_buckets": "coarse"}}),
+        (
+            {"evaluate": {"decode": "beam"}},
+            {"evaluate": {"decode": "beam", "beam": {"size": 4, "length_penalty": 0.6}}},
+        ),
+    ],
+)
+def test_two_spellings_of_one_configuration_have_one_key(key, one, other):
+    assert key(**one) == key(**other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": {"d_model": 64}},
+        {"model": {"final_norm": False}},
+        {"train": {"epochs": 2}},
+        {"train": {"steps": 1}},
+        {"positional": {"name": "rotary", "theta": 1}},
+        {"positional.cross": "sinusoidal"},
+        {"masking.decoder": "causal"},
+        {"data": {"size": 500}},
+        {"data": {"seed": 2}},
+        {"evaluate": {"alone": False}},
+        {"evaluate": {"decode": "beam"}},
+        {"train": {"epochs": 1, "length_buckets": "exact"}},
+        {"train": {"epochs": 1, "precision": "float64"}},
+        {"seed": 2},
+        {"fingerprint": "0" * 64},
+    ],
+)
+def test_whatever_changes_a_result_changes_the_key(key, change):
+    assert key(**change) != key()
+
+
+@pytest.mark.parametrize("runtime", [{"micro_batch": 4}, {"checkpoint_seconds": 1}])
+def test_runtime_fields_are_not_part_of_the_key(key, runtime):
+    assert key(train={"epochs": 1} | runtime) == key()
+
+
+class Old(Section):
+    width: int = 8
+
+
+class Grown(Section):
+    width: int = 8
+    window: Annotated[int, HashIfChanged(0)] = Field(3)
+
+
+def test_a_field_added_later_with_its_neutral_value_keeps_old_keys():
+    assert identity_fields(Grown(window=0)) == identity_fields(Old())
+
+
+def test_a_field_added_later_with_another_value_changes_the_key():
+    assert identity_fields(Grown()) == {"width": 8, "window": 3}
+
+
+def test_false_is_not_mistaken_for_a_neutral_zero():
+    class Mixed(Section):
+        window: Annotated[int | bool, HashIfChanged(0)] = 0
+
+    assert identity_fields(Mixed(window=False)) == {"window": False}
+
+
+def test_a_changed_default_changes_the_key(registry, monkeypatch):
+    class Wider(ModelConfig):
+        d_ff: int = Field(1024, ge=1)
+
+    config = resolve({"train": {"epochs": 1}}, registry)
+    wider = config.model_copy(update={"model": Wider(**config.model.model_dump(exclude={"d_ff"}))})
+    before, after = (run_key(one, 1, FINGERPRINT, registry) for one in (config, wider))
+    assert before != after
+
+
+def test_defaults_are_written_out_in_the_identity(registry):
+    identity = canonical(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
+    assert identity["config"]["model"]["d_ff"] == 512
+    assert identity["config"]["train"]["betas"] == [0.9, 0.98]
+    assert identity["config"]["data"]["options"]["size"] == 6000
+
+
+def test_every_field_of_the_schema_counts_unless_it_is_marked(registry):
+    counted = canonical(resolve({"train": {"epochs": 1}}, registry), "", registry)["config"]
+    for section, info in RunConfig.model_fields.items():
+        fields = getattr(info.annotation, "model_fields", {})
+        for name, field in fields.items():
+            marks = any(isinstance(mark, NotHashed | SetsDefaults | HashIfChanged) for mark in field.metadata)
+            assert (name in counted[section]) is not marks, f"{section}.{name}"
+
+
+def test_options_of_a_plugin_may_be_runtime_or_neutral():
+    from headtohead.plugins.entry import Options
+    from headtohead.plugins.positional import Positional
+
+    class GrownOptions(Options):
+        theta: float = 1.0
+        path: Annotated[str, NotHashed()] = "here"
+        later: Annotated[int, HashIfChanged(0)] = 0
+
+    assert identity._options(GrownOptions, {"theta": 2.0, "path": "there", "later": 0}) == {"theta": 2.0}
+    assert identity._options(GrownOptions, {"theta": 2.0, "path": "x", "later": 1}) == {"theta": 2.0, "later": 1}
+    assert Positional.Options is Options
+
+
+def test_the_order_of_fields_does_not_matter(registry):
+    known = canonical(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
+    assert key_of(shuffled(known, random.Random(1)), 3) == key_of(known, 3)
+
+
+raws = st.fixed_dictionaries(
+    {
+        "positional": st.sampled_from(["none", "rotary", "sinusoidal", "alibi"]),
+        "masking": st.sampled_from(["none", "padding", "causal", "padding-causal"]),
+        "model": st.fixed_dictionaries(
+            {
+                "d_model": st.sampled_from([8, 16]),
+                "norm": st.sampled_from(["pre", "post"]),
+                "dropout": st.sampled_from([0.0, 0.1]),
+            }
+        ),
+        "train": st.fixed_dictionaries({"steps": st.integers(1, 3)}),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(one=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
+def test_keys_are_equal_exactly_where_configuration_and_seed_are(registry, one, other, seeds):
+    keys = [
+        run_key(resolve(raw, registry), seed, FINGERPRINT, registry)
+        for raw, seed in zip((one, other), seeds, strict=True)
+    ]
+    assert (keys[0] == keys[1]) == ((one, seeds[0]) == (other, seeds[1]))
+
+
+@settings(max_examples=30, deadline=None)
+@given(raw=raws)
+def test_a_stored_configuration_gives_its_key_again(registry, raw):
+    config = resolve(raw, registry)
+    stored = RunConfig.model_validate_json(json.dumps(json.loads(config.model_dump_json())))
+    assert run_key(stored, 1, FINGERPRINT, registry) == run_key(config, 1, FINGERPRINT, registry)
+
+
+def shuffled(value, dice):
+    if isinstance(value, dict):
+        items = [(name, shuffled(one, dice)) for name, one in value.items()]
+        dice.shuffle(items)
+        return dict(items)
+    return value

@@ -1,0 +1,46 @@
+"""A plan says what a test beyond the lengths of training cannot show as it is set."""
+
+from __future__ import annotations
+
+
+def length_notes(found):
+    return [note for note in found.notes if "max_length" in note or "bucket" in note]
+
+
+def plan_of(load, registry, cache, tmp_path, *overrides):
+    from headtohead.planning.planner import make_plan
+
+    text = """
+question: q
+base:
+  data: {dataset: reverse, split: length, longest: 6, size: 600}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 16}
+  train: {epochs: 1}
+"""
+    return make_plan(load(text, *overrides), registry, tmp_path / "runs", cache)
+
+
+def test_references_that_cannot_be_written_are_counted(load, registry, cache, tmp_path):
+    """Up to 10 words are written, 1.5 times 6 and <eos>; 2, 20 and 10 times 50 are tested."""
+    notes = length_notes(plan_of(load, registry, cache, tmp_path))
+    assert notes == [
+        "100 of 522 test references are longer than the 10 words a translation may have: set evaluate.max_length: 12",
+        "training ends at sources of 6 tokens, inside a bucket of evaluate.buckets: give a bound "
+        "at 6 to tell lengths that were trained on from others",
+    ]
+
+
+def test_nothing_is_said_where_both_are_set(load, registry, cache, tmp_path):
+    sound = plan_of(load, registry, cache, tmp_path, "evaluate.max_length=12", "evaluate.buckets=[3,6,9,12]")
+    assert length_notes(sound) == []
+
+
+def test_nothing_is_said_of_a_split_of_equal_lengths(load, registry, cache, tmp_path):
+    assert length_notes(plan_of(load, registry, cache, tmp_path, "data.split=iid")) == []
+
+
+def test_nothing_is_said_where_nothing_is_translated(load, registry, cache, tmp_path):
+    notes = length_notes(plan_of(load, registry, cache, tmp_path, "evaluate.decode=none"))
+    assert [note.split(":")[0] for note in notes] == [
+        "training ends at sources of 6 tokens, inside a bucket of evaluate.buckets"
+    ]

@@ -1,0 +1,197 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.config.loading import load_file, load_mapping
+from headtohead.errors import HeadToHeadError
+
+
+def failure(load, text, *overrides, seeds=None):
+    with pytest.raises(HeadToHeadError) as caught:
+        load(text, *overrides, seeds=seeds)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("question: q\nsed: 3\n", "x.yaml:2: sed: unknown field 'sed'; did you mean 'seeds'?"),
+        ("base: {}\n", "x.yaml:1: field 'question' is missing"),
+        ("question: 3\n", "x.yaml:1: question: expected text, got 3"),
+        ("question: q\nbase: [1]\n", "x.yaml:2: base: expected a mapping, got [1]"),
+        (
+            "question: q\nmatch: flop\n",
+            "x.yaml:2: match: expected 'none', 'parameters' or 'flops', got 'flop'; did you mean 'flops'?",
+        ),
+        (
+            "question: q\ndesign:\n  - prodct: {}\n",
+            "x.yaml:3: design[0].prodct: unknown field 'prodct'; did you mean 'product'?",
+        ),
+        (
+            "question: q\ndesign:\n  - product:\n      positional: rotary\n",
+            "x.yaml:4: design[0].product.positional: expected a list, got 'rotary'",
+        ),
+        (
+            "question: q\nmetrics:\n  primry: x\n",
+            "x.yaml:3: metrics.primry: unknown field 'primry'; did you mean 'primary'?",
+        ),
+        ("question: q\nexclude:\n  - when: {a: 1}\n", "x.yaml:3: exclude[0]: field 'reason' is missing"),
+        ("question: q\nprobes: [{source: 3}]\n", "x.yaml:2: probes[0].source: expected text, got 3"),
+        ("question: q\nseeds: many\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got 'many'"),
+        ("question: q\nseeds: true\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got True"),
+        ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: seed 1 stands twice; each is one replicate"),
+        ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: seeds are whole numbers from 1 to 1,000,000, got 0"),
+        ("question: q\nseeds: 0\n", "x.yaml:2: seeds: at least one seed is needed, got 0"),
+        ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
+        ("", "x.yaml: the file is empty; it needs at least 'question'"),
+        ("# only a comment\n", "x.yaml: the file is empty; it needs at least 'question'"),
+        ("- a\n", "x.yaml:1: expected fields such as 'question: …', got ['a']"),
+        ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: expected the node content, but found '<stream end>'"),
+        ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: found character '\\t' that cannot start any token"),
+        ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: key 'model' stands twice, first on line 3"),
+        ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got 1"),
+        (
+            "question: !!python/name:os.system x\n",
+            "x.yaml:1: question: tag 'tag:yaml.org,2002:python/name:os.system' is not allowed here",
+        ),
+        ("question: q\nbase: &a {model: *a}\n", "x.yaml:2: base.model: an alias contains itself"),
+    ],
+)
+def test_every_fault_of_a_file_is_one_line_with_its_place(load, text, message):
+    assert failure(load, text) == message
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(HeadToHeadError, match=r"experiment file '.*nope\.yaml' does not exist"):
+        load_file(tmp_path / "nope.yaml")
+
+
+def test_a_folder_is_not_read_as_a_file(tmp_path):
+    with pytest.raises(HeadToHeadError, match=r"cannot read '.*': Is a directory"):
+        load_file(tmp_path)
+
+
+def test_a_file_that_is_not_utf8_says_where(tmp_path):
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))
+    with pytest.raises(HeadToHeadError) as caught:
+        load_file(path)
+    assert str(caught.value) == (f"{path}:2: not UTF-8 text (byte 0xe9); save the file as UTF-8")
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path):
+    path = tmp_path / "bom.yaml"
+    path.write_bytes(b"\xef\xbb\xbfquestion: q\n")
+    assert load_file(path).file.question == "q"
+
+
+def test_the_experiment_is_named_after_its_file(tmp_path):
+    path = tmp_path / "do heads (really) matter.yaml"
+    path.write_text("question: q\n")
+    assert load_file(path).name == "do-heads-really-matter"
+
+
+def test_a_name_without_letters_is_refused(tmp_path):
+    path = tmp_path / "¿?.yaml"
+    path.write_text("question: q\n")
+    with pytest.raises(HeadToHeadError, match="has no letters to name the experiment by"):
+        load_file(path)
+
+
+def test_numbers_are_those_of_yaml_1_2(load):
+    loaded = load("""
+        question: q
+        base: {a: 1e-3, b: 1E5, c: .5, d: 010, e: no, f: 2020-01-01, g: 1:30, h: -inf, i: "7"}
+    """)
+    assert loaded.file.base == {
+        "a": 1e-3,
+        "b": 1e5,
+        "c": 0.5,
+        "d": 10,
+        "e": "no",
+        "f": "2020-01-01",
+        "g": "1:30",
+        "h": "-inf",
+        "i": "7",
+    }
+
+
+def test_anchors_and_merge_keys_are_understood(load):
+    loaded = load("""
+        question: q
+        base:
+          model: &small {d_model: 8, heads: 2}
+          train: {<<: *small, heads: 4}
+    """)
+    assert loaded.file.base["train"] == {"d_model": 8, "heads": 4}
+
+
+def test_a_number_of_seeds_counts_from_one(load):
+    assert load("question: q\nseeds: 3").seeds == (1, 2, 3)
+    assert load("question: q\nseeds: [7, 2]").seeds == (7, 2)
+    assert load("question: q").seeds == (1, 2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("given_seeds", "seeds"), [("4", (1, 2, 3, 4)), ("2,5", (2, 5)), ("[9]", (9,)), (2, (1, 2)), ([3, 1], (3, 1))]
+)
+def test_the_option_replaces_the_seeds_of_the_file(load, given_seeds, seeds):
+    assert load("question: q\nseeds: 6", seeds=given_seeds).seeds == seeds
+
+
+@pytest.mark.parametrize("wrong", ["x", "1,x", "1.5", "true", "{}"])
+def test_wrong_seeds_on_the_command_line_are_refused(load, wrong):
+    message = failure(load, "question: q", seeds=wrong)
+    assert message == f"--seeds {wrong}: expected a number of seeds, or a list such as 1,2,5"
+
+
+def test_an_override_without_a_value_is_refused(load):
+    message = failure(load, "question: q", "model.d_model")
+    assert message == "--set model.d_model: expected path=value, such as model.d_model=64"
+
+
+def test_an_override_is_parsed_as_yaml(load):
+    loaded = load("question: q", "train.lr=1e-4", "model.norm=post", "train.betas=[0.9, 0.99]")
+    assert [one.value for one in loaded.overrides] == [1e-4, "post", [0.9, 0.99]]
+    assert loaded.overrides[0].path == ("train", "lr")
+
+
+def test_an_experiment_from_python_is_checked_like_a_file():
+    with pytest.raises(HeadToHeadError, match=r"study\.yaml:2: sed: unknown field 'sed'"):
+        load_mapping({"question": "q", "sed": 3}, "study")
+    assert load_mapping({"question": "q", "seeds": 2}, "study").seeds == (1, 2)
+
+
+def test_what_yaml_has_no_word_for_is_refused_from_python():
+    with pytest.raises(HeadToHeadError, match="an experiment holds numbers, texts, lists and"):
+        load_mapping({"question": object()}, "study")
+
+
+def test_texts_that_look_like_numbers_stay_texts_from_python():
+    content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
+    assert load_mapping(content, "study").file.base == content["base"]
+
+
+def test_a_number_of_thousands_of_digits_is_refused(load):
+    message = failure(load, f"question: q\nseeds: {'9' * 5000}")
+    assert message == "x.yaml:2: seeds: a number of 5000 characters is too long"
+
+
+def test_nesting_without_end_is_refused(load):
+    assert failure(load, "question: q\nbase: " + "[" * 5000).endswith("nested too deeply")
+
+
+@given(st.text(max_size=40))
+def test_no_text_escapes_as_another_exception(text):
+    from pathlib import Path
+
+    from headtohead.config.loading import load_text
+
+    message = ""
+    try:
+        load_text(text, Path("x.yaml"))
+    except HeadToHeadError as error:
+        message = str(error)
+    assert "\n" not in message

@@ -1,0 +1,98 @@
+import pytest
+
+from headtohead.errors import HeadToHeadError
+
+ARMS = """
+baseline: {positional: sinusoidal, attention: split-heads}
+design:
+  - product:
+      attention: [split-heads, independent-heads]
+      match: [none, parameters]
+"""
+
+
+def by_slug(plan):
+    return {one.slug: one for one in plan.variants}
+
+
+@pytest.mark.parametrize("match", ["parameters", "flops"])
+def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
+    found = by_slug(
+        plan(f"""
+        match: {match}
+        design: [{{product: {{attention: [split-heads, independent-heads]}}}}]
+    """)
+    )
+    split, independent = found["split-heads"], found["independent-heads"]
+    measured = {
+        "parameters": (split.counts.non_embedding, independent.counts.non_embedding),
+        "flops": (split.counts.flops_per_token, independent.counts.flops_per_token),
+    }[match]
+    assert measured[0] == pytest.approx(measured[1], rel=0.01)
+    assert split.d_ff_asked == 16 < split.config.model.d_ff
+    assert independent.config.model.d_ff == 16
+
+
+def test_matching_is_told_in_the_notes_with_both_widths(plan):
+    found = plan("""
+        match: parameters
+        design: [{product: {attention: [split-heads, independent-heads]}}]
+    """)
+    width = by_slug(found)["split-heads"].config.model.d_ff
+    assert f"match: parameters widened d_ff of split-heads from 16 to {width}" in found.notes
+
+
+def test_both_counts_reach_the_record(plan):
+    found = plan("""
+        match: parameters
+        design: [{product: {attention: [split-heads, independent-heads]}}]
+    """).to_experiment_json()
+    split, independent = found["variants"]
+    assert split["d_ff_asked"] == 16 < split["d_ff"] == split["config"]["model"]["d_ff"]
+    assert split["parameters"]["non_embedding"] == pytest.approx(independent["parameters"]["non_embedding"], rel=0.01)
+
+
+def test_without_match_nothing_is_widened(plan):
+    found = plan("design: [{product: {attention: [split-heads, independent-heads]}}]")
+    assert {one.config.model.d_ff for one in found.variants} == {16}
+
+
+def test_a_widened_variant_has_another_key(plan):
+    text = "design: [{{product: {{attention: [split-heads, independent-heads]}}}}]\nmatch: {}"
+    plain, matched = (
+        {run.variant: run.key for run in plan(text.format(match), seeds=1).runs} for match in ("none", "parameters")
+    )
+    assert plain["split-heads"] != matched["split-heads"]
+    assert plain["independent-heads"] == matched["independent-heads"]
+
+
+def test_an_arm_is_matched_beside_the_unmatched_variants(plan):
+    found = by_slug(plan(ARMS))
+    plain = found["split-heads-match-none"]
+    arm = found["split-heads-match-parameters"]
+    largest = found["independent-heads-match-none"]
+    assert plain.config.model.d_ff == 16
+    assert arm.counts.non_embedding == pytest.approx(largest.counts.non_embedding, rel=0.01)
+
+
+def test_the_largest_variant_of_an_arm_is_trained_once(plan):
+    found = plan(ARMS, seeds=2)
+    equal = by_slug(found)["independent-heads-match-parameters"].equal
+    assert equal.to == "independent-heads-match-none"
+    assert equal.reason == "the two configurations are the same"
+    assert len(found.runs) == 3 * 2
+
+
+def test_a_match_that_whole_numbers_cannot_meet_is_said(plan):
+    found = plan(
+        "match: parameters\ndesign: [{product: {model.bias: [true, false]}}]", "model.d_model=4", "model.d_ff=1"
+    )
+    assert found.notes[0] == ("match: parameters cannot be met for bias-false: 328 against 322 with d_ff 5")
+
+
+def test_matching_and_d_ff_as_an_axis_contradict(plan):
+    with pytest.raises(HeadToHeadError) as caught:
+        plan("match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]")
+    assert str(caught.value) == (
+        "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; use match: none"
+    )

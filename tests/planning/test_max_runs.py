@@ -1,0 +1,143 @@
+"""A design is counted before it is expanded; too many runs are refused in one line."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headtohead.cli import plan, run
+from headtohead.config.loading import MAX_RUNS, load_text, seed_list
+from headtohead.config.source_location import Place, Source
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import expand
+from headtohead.plugins.registry import current
+
+BASE = "question: q\nbase: {data: {size: 400}, model: {layers: 1}, train: {epochs: 1}}\n"
+WIDTHS, RATES = [4 * one for one in range(1, 1000)], [one / 1e5 for one in range(1, 1000)]
+MILLION = f"design: [{{product: {{model.d_model: {WIDTHS}, train.lr: {RATES}}}}}]\n"
+
+
+def load(text, **options):
+    return load_text(BASE + text, Path("x.yaml"), **options)
+
+
+def refusal(text, **options):
+    with pytest.raises(HeadToHeadError) as error:
+        load(text, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_a_million_variants_are_refused_in_one_line():
+    assert refusal(MILLION) == (
+        "x.yaml: 998,001 variants × 6 seeds are 5,988,006 runs, more than the limit of 100,000; "
+        "vary fewer values, or raise the limit: --max-runs 5988006"
+    )
+
+
+def test_the_plan_answers_within_two_seconds_of_processor_time(tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text(BASE + MILLION)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-m", "headtohead.cli", "plan", str(file)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"h2h: {file}: 998,001 variants × 6 seeds are 5,988,006 runs")
+    assert len(done.stderr.splitlines()) == 1
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here, command):
+    text = BASE + "design: [{product: {model.d_model: [4, 8]}}]\nseeds: 3\n"
+    (tmp_path / "x.yaml").write_text(text)
+    done = h2h_here(tmp_path, command, "x.yaml", "--max-runs", "5")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "h2h: x.yaml: 2 variants × 3 seeds are 6 runs, more than the limit of 5; vary fewer "
+        "values, or raise the limit: --max-runs 6\n",
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_too_many_seeds_are_refused_before_they_are_listed():
+    started = time.process_time()
+    assert refusal("seeds: 1000000000").startswith("x.yaml: 1 variant × 1,000,000,000 seeds are 1,000,000,000 runs")
+    assert refusal("", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
+    assert len(load("seeds: 100000").seeds) == MAX_RUNS
+    assert len(seed_list(list(range(1, 100_001)), Place(Source("x.yaml")))) == MAX_RUNS
+    assert time.process_time() - started < 2
+
+
+def test_the_sweep_counts_too():
+    text = (
+        f"design: [{{product: {{model.d_model: {WIDTHS[:99]}}}}}]\nseeds: 3\n"
+        f"tune: {{train.lr: {RATES[:99]}, model.dropout: [0, 0.1, 0.2]}}\ntune_seeds: 4\n"
+    )
+    runs = 99 * 3 + 99 * (99 * 3) * 4
+    assert runs > MAX_RUNS
+    assert refusal(text) == (
+        f"x.yaml: 99 variants × 3 seeds, tuned with 297 settings × 4 seeds, are {runs:,} runs, "
+        f"more than the limit of 100,000; vary fewer values, or raise the limit: --max-runs {runs}"
+    )
+
+
+def test_blocks_add_up_and_the_limit_itself_is_allowed():
+    blocks = [
+        "product: {model.d_model: [4, 8, 12], model.heads: [1, 2]}",
+        "one_at_a_time: {train.lr: [0.1, 0.2], model.dropout: [0.5]}",
+        "zip: {model.d_ff: [1, 2, 3, 4], train.weight_decay: [1, 2, 3, 4]}",
+    ]
+    counts = [len(list(itertools.product(range(3), range(2)))), 2 + 1, 4]
+    for chosen in ([0], [1], [2], [0, 1, 2]):
+        text = f"design: [{', '.join(f'{{{blocks[one]}}}' for one in chosen)}]\nseeds: 5\n"
+        runs = 5 * sum(counts[one] for one in chosen)
+        assert load(text, max_runs=runs).max_runs == runs
+        assert f"are {runs} runs, more than the limit of {runs - 1};" in refusal(text, max_runs=runs - 1)
+
+
+def test_the_points_of_a_path_count():
+    text = """
+question: q
+base: {data: {size: 400}, train: {epochs: 1}}
+design:
+  - path:
+      from: {model: {norm: post, activation: gelu, bias: false}, train: {lr: 0.1}}
+      to: {model: {norm: pre, activation: relu, bias: true}, train: {lr: 0.2}}
+seeds: 5
+"""
+
+    def points(**options):
+        return len(expand(load_text(text, Path("x.yaml"), **options), current()).variants)
+
+    runs = 5 * points()
+    assert runs > 5 * 4
+    assert 5 * points(max_runs=runs) == runs
+    with pytest.raises(HeadToHeadError, match=f"variants × 5 seeds are {runs} runs, more than"):
+        points(max_runs=runs - 1)
+
+
+def test_the_limit_of_the_commands_is_the_limit_of_the_interface():
+    for command in (run.command, plan.command):
+        (option,) = [one for one in command.params if one.name == "max_runs"]
+        assert option.default == MAX_RUNS
+
+
+def test_the_data_of_a_large_design_is_its_baselines(tmp_path, h2h_here):
+    (tmp_path / "x.yaml").write_text(BASE + MILLION)
+    done = h2h_here(tmp_path, "data", "stats", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    assert "toy-grammar" in done.stdout

@@ -1,0 +1,34 @@
+"""A metric that no run will have is refused before anything is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from headtohead.config.loading import load_text
+from headtohead.errors import HeadToHeadError
+from headtohead.schema.config import MEASURED
+
+
+@pytest.mark.parametrize("line", ["primary: test/blue", "report: [valid/loss, test/blue]"])
+def test_an_unknown_metric_is_one_line_with_the_nearest_name(line: str) -> None:
+    text = f"question: Which?\nmetrics: {{{line}}}\n"
+    wanted = r"x\.yaml:2: metrics\..*unknown metric 'test/blue'; did you mean 'test/bleu'\?"
+    with pytest.raises(HeadToHeadError, match=wanted):
+        load_text(text, Path("x.yaml"))
+
+
+def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
+    """The list and the results of a real run agree."""
+    import json
+
+    from headtohead import api
+
+    file = tmp_path / "one.yaml"
+    file.write_text(
+        "question: Which?\nseeds: 1\nbase:\n  data: {dataset: toy-grammar, size: 200}\n"
+        "  model: {d_model: 8, heads: 1, layers: 1, d_ff: 8}\n  train: {steps: 4}\n"
+    )
+    api.run(file, runs=tmp_path / "runs", reports=tmp_path / "reports", tracking=False)
+    results = next((tmp_path / "runs").glob("*/*/results.json"))
+    measured = set(json.loads(results.read_text())["metrics"]) - {"train/lr"}
+    assert measured == set(MEASURED)

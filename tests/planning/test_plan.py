@@ -1,0 +1,465 @@
+import json
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.design import Design
+from headtohead.planning.planner import make_plan
+from headtohead.planning.stacking import processors
+from headtohead.plugins.registry import load_registry
+
+PAIR = "design: [{product: {positional: [sinusoidal, rotary]}}]\n"
+
+
+def states(plan):
+    return {(run.variant, run.seed): run.state for run in plan.runs}
+
+
+def test_an_empty_runs_folder_leaves_everything_to_do(plan):
+    found = plan(PAIR, seeds=2)
+    assert set(states(found).values()) == {"MISSING"}
+    assert [[run.seed for run in stack] for stack in found.stacks] == [[1, 2], [1, 2]]
+    assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].key[:8]}"
+
+
+def test_the_plan_is_the_record_of_the_experiment(plan):
+    found = plan(PAIR, seeds=2)
+    record = json.loads(json.dumps(found.to_experiment_json("h2h run x.yaml")))
+    assert record["format"] == 1
+    assert record["baseline"] == "sinusoidal"
+    assert record["axes"] == ["positional"]
+    assert record["seeds"] == [1, 2]
+    assert [one["slug"] for one in record["variants"]] == ["sinusoidal", "rotary"]
+    assert [(one["variant"], one["seed"]) for one in record["runs"]] == [
+        ("sinusoidal", 1),
+        ("sinusoidal", 2),
+        ("rotary", 1),
+        ("rotary", 2),
+    ]
+    assert record["data"]["fingerprint"] == found.data.fingerprint
+    assert record["text"].startswith("\nquestion: q")
+    assert len(record["probes"]) == 2
+
+
+def test_a_finished_run_is_not_run_again_and_an_added_seed_is(plan, record):
+    for run in plan(PAIR, seeds=2).runs:
+        record(plan(PAIR, seeds=2), run)
+    found = plan(PAIR, seeds=3)
+    assert [(run.variant, run.seed) for run in found.remaining] == [("sinusoidal", 3), ("rotary", 3)]
+
+
+def test_an_added_axis_value_runs_alone(plan, record):
+    first = plan(PAIR, seeds=1)
+    for run in first.runs:
+        record(first, run)
+    found = plan("design: [{product: {positional: [sinusoidal, rotary, none]}}]", seeds=1)
+    assert [run.variant for run in found.remaining] == ["none"]
+
+
+def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
+    first = plan(PAIR, seeds=1)
+    for run in first.runs:
+        record(first, run)
+    found = plan(
+        """
+        design: [{product: {positional: [sinusoidal, rotary], model.norm: [pre, post]}}]
+    """,
+        seeds=1,
+    )
+    assert [run.variant for run in found.remaining] == ["sinusoidal-norm-post", "rotary-norm-post"]
+    kept = next(run for run in found.runs if run.variant == "rotary-norm-pre")
+    assert kept.directory == first.runs[1].directory
+    assert kept.reused_from is None
+
+
+@pytest.mark.parametrize(
+    ("state", "again"),
+    [
+        ("DONE", False),
+        ("DIVERGED", False),
+        ("FAILED", False),
+        ("OOM", False),
+        ("TIMEOUT", False),
+        ("KILLED", True),
+        ("PLANNED", True),
+        ("RUNNING", False),
+        ("LEASED", False),
+    ],
+)
+def test_what_the_same_command_starts_again(plan, record, state, again):
+    first = plan(seeds=1)
+    record(first, first.runs[0], state)
+    assert bool(plan(seeds=1).remaining) is again
+
+
+def test_a_run_whose_process_is_gone_is_interrupted(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], "RUNNING", gone=True)
+    found = plan(seeds=1)
+    assert found.runs[0].state == "INTERRUPTED"
+    assert len(found.remaining) == 1
+
+
+def test_a_result_of_another_experiment_is_reused_and_said(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], experiment="earlier")
+    found = plan(seeds=1)
+    run = found.runs[0]
+    assert (run.state, run.reused_from) == ("DONE", f"earlier/{run.directory}")
+    assert found.remaining == []
+    assert "1 run is reused from other experiments" in found.notes
+    assert found.to_experiment_json()["runs"][0]["reused_from"] == run.reused_from
+
+
+def test_an_unfinished_run_of_another_experiment_is_not_reused(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], "RUNNING", experiment="earlier")
+    assert plan(seeds=1).runs[0].state == "MISSING"
+
+
+def test_the_own_run_goes_before_that_of_another_experiment(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], experiment="earlier")
+    record(first, first.runs[0], "FAILED", reason="why")
+    run = plan(seeds=1).runs[0]
+    assert (run.state, run.reason, run.reused_from) == ("FAILED", "why", None)
+
+
+def test_fresh_takes_nothing_for_done(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0])
+    assert plan(seeds=1, fresh=True).runs[0].state == "MISSING"
+
+
+def test_a_directory_with_the_start_of_the_key_alone_is_no_hit(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], changes={"key": first.runs[0].key[:8] + "0" * 56})
+    assert plan(seeds=1).runs[0].state == "MISSING"
+
+
+def test_equal_keys_with_unequal_configurations_are_an_error(plan, record):
+    first = plan(seeds=1)
+    config = first.variants[0].config.model_dump(mode="json")
+    config["model"]["d_model"] = 9
+    folder = record(first, first.runs[0], changes={"config": config})
+    with pytest.raises(HeadToHeadError) as caught:
+        plan(seeds=1)
+    assert str(caught.value) == (
+        f"{folder / 'run.json'} has the key of the planned run but another model.d_model; it was "
+        "changed by hand or damaged, move its directory away"
+    )
+
+
+def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
+    first = plan(seeds=3)
+    config = first.variants[0].config.model_dump(mode="json")
+    config["train"]["lr"] = 0.5
+    for run, changes in zip(first.runs, (None, None, {"config": config}), strict=True):
+        record(first, run, changes=changes)
+    with pytest.raises(HeadToHeadError, match=r"s3-.*another train.lr"):
+        plan(seeds=3)
+
+
+def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(plan, record):
+    first = plan(seeds=2)
+    record(first, first.runs[0])
+    record(first, first.runs[1], changes={"data": {"fingerprint": "0" * 64}})
+    with pytest.raises(HeadToHeadError, match=r"s2-.*another data.fingerprint"):
+        plan(seeds=2)
+
+
+def test_the_next_plan_sees_what_has_changed_since(plan, record):
+    first = plan(seeds=2)
+    for run in first.runs:
+        folder = record(first, run, metrics={"test/exact_match": 0.5})
+    assert plan(seeds=2).remaining == []
+    (folder / "status.json").write_text(json.dumps({"state": "FAILED", "reason": "why"}))
+    second = plan(seeds=2).runs[1]
+    assert (second.state, second.reason) == ("FAILED", "why")
+
+
+def test_runtime_fields_may_differ_on_a_hit(plan, record):
+    first = plan(seeds=1)
+    config = first.variants[0].config.model_dump(mode="json")
+    config["train"]["micro_batch"] = 4
+    record(first, first.runs[0], changes={"config": config})
+    assert plan(seeds=1).runs[0].state == "DONE"
+
+
+def test_a_damaged_record_is_one_line(plan, record):
+    first = plan(seeds=1)
+    folder = record(first, first.runs[0])
+    (folder / "run.json").write_text("{")
+    with pytest.raises(HeadToHeadError, match=r"cannot read '.*run\.json'.*move its directory away"):
+        plan(seeds=1)
+
+
+def test_a_directory_without_a_record_is_no_run(plan, record):
+    first = plan(seeds=1)
+    folder = record(first, first.runs[0])
+    (folder / "run.json").unlink()
+    assert plan(seeds=1).runs[0].state == "MISSING"
+
+
+def test_a_file_in_place_of_the_runs_folder_is_named(plan, tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(HeadToHeadError, match=r"runs folder '.*runs' is not a folder; name another"):
+        plan(seeds=1)
+
+
+def test_a_changed_plugin_makes_finished_runs_stale(plan, record, registry):
+    from headtohead.config.versions import plugins_record
+
+    first = plan(seeds=1)
+    used = plugins_record(first.variants[0].config, registry)
+    for one in used:
+        if one["name"] == "split-heads":
+            one["source_sha256"] = "0" * 64
+    record(first, first.runs[0], changes={"plugins": used})
+    found = plan(seeds=1)
+    assert found.runs[0].stale == ("attention 'split-heads' has changed",)
+    assert found.remaining == []
+    assert "1 finished run is STALE: attention 'split-heads' has changed; --fresh trains anew" in found.notes
+
+
+def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, record, registry):
+    from headtohead.config.versions import plugins_record
+
+    design = "design: [{one_at_a_time: {positional: [{name: randomised, of: alibi}, shape]}}]"
+    first = plan(design, seeds=1)
+    for variant, inner in zip(first.variants[1:], ("alibi", "sinusoidal"), strict=True):
+        used = plugins_record(variant.config, registry)
+        assert inner in {one["name"] for one in used}
+        for one in used:
+            if one["name"] == inner:
+                one["source_sha256"] = "0" * 64
+        (run,) = [run for run in first.runs if run.variant == variant.slug]
+        record(first, run, changes={"plugins": used})
+    assert {run.variant: run.stale for run in plan(design, seeds=1).runs if run.stale} == {
+        first.variants[1].slug: ("positional 'alibi' has changed",),
+        first.variants[2].slug: ("positional 'sinusoidal' has changed",),
+    }
+
+
+def test_who_is_blind_to_the_order_of_the_source_is_said_of_every_variant(plan):
+    """Not who has no encoding, but whom nothing tells places: no style and no mask either."""
+    found = plan(
+        """
+design:
+  - product:
+      positional: [sinusoidal, none, {encoder: none, decoder: sinusoidal, cross: none}]
+      attention: [split-heads, random, {encoder: split-heads, decoder: random, cross: split-heads}]
+  - zip:
+      positional: [none, none]
+      masking: [{encoder: causal, decoder: causal, cross: none}, {name: window, width: 2}]
+""",
+        seeds=1,
+    )
+    blind = {one.slug for one in found.variants if one.to_json()["blind_to_order"]}
+    assert {slug.removesuffix("-padding-causal") for slug in blind} == {
+        "none-split-heads",
+        "none-sinusoidal-none-split-heads",
+        "none-split-heads-random-split-heads",
+        "none-sinusoidal-none-split-heads-random-split-heads",
+    }
+
+
+def test_another_code_version_makes_finished_runs_stale(plan, record):
+    first = plan(seeds=1)
+    record(first, first.runs[0], changes={"versions": {"headtohead": "0.0.1"}})
+    (item,) = plan(seeds=1).runs[0].stale
+    assert item.startswith("headtohead 0.0.1, now ")
+
+
+def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
+    found = plan("design: [{product: {model.heads: [2, 3]}}]")
+    assert [one.slug for one in found.variants] == ["heads-2"]
+    (refused,) = found.design.excluded
+    assert (refused.slug, refused.source) == ("heads-3", "undefined")
+    assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
+
+
+def test_heads_that_do_not_divide_the_width_of_the_baseline_are_an_error(plan):
+    with pytest.raises(HeadToHeadError) as caught:
+        plan("", "model.heads=3")
+    assert str(caught.value) == ("x.yaml:3: base: split-heads needs d_model to be a multiple of heads, got 8 and 3")
+
+
+def test_data_longer_than_a_learned_table_is_refused(plan):
+    found = plan("design: [{one_at_a_time: {positional: [{name: learned, max_length: 5}]}}]")
+    (refused,) = found.design.excluded
+    assert "is longer than the 5 places of learned" in refused.reason
+
+
+def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp_path):
+    from headtohead.planning.compatibility import undefined_reason
+
+    registry = load_registry(objects=[short_table()])
+    config = resolved(registry, {"positional": "short"})
+    assert undefined_reason(config, {"source": 4, "target": 3}, registry) is None
+    assert undefined_reason(config, {"source": 5, "target": 3}, registry) == (
+        "a source of 5 tokens is longer than the 4 places of short; take sentences of at most 4 tokens"
+    )
+
+
+def test_a_plugin_that_raises_while_asked_is_named_with_its_distribution(load, cache, tmp_path):
+    from headtohead.planning.compatibility import undefined_reason
+
+    registry = load_registry(objects=[short_table(broken=True)])
+    config = resolved(registry, {"positional": "short"})
+    with pytest.raises(HeadToHeadError) as caught:
+        undefined_reason(config, {}, registry)
+    assert str(caught.value) == (
+        "plugin 'short_table.<locals>.Planted' (python): undefined_for of positional 'short' "
+        "raised ZeroDivisionError: division by zero"
+    )
+
+
+def test_the_null_pair_is_trained_once(plan):
+    found = plan("design: [{product: {masking.decoder: [padding-causal, causal]}}]", seeds=2)
+    assert [run.variant for run in found.runs] == ["masking.decoder-padding-causal"] * 2
+    causal = found.by_slug["masking.decoder-causal"]
+    assert causal.equal.to == "masking.decoder-padding-causal"
+    assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.equal.to)
+    record = found.to_experiment_json()["variants"][1]
+    assert record["equal_to"] == "masking.decoder-padding-causal"
+    assert "keep the same keys" in record["equal_reason"]
+
+
+def test_pairs_equal_by_construction_are_no_test(plan):
+    found = plan("design: [{one_at_a_time: {masking.decoder: [causal], positional: [none]}}]")
+    assert [(one.family, one.contrasts) for one in found.power] == [("variant", 1)]
+
+
+def test_variants_may_differ_in_their_data(plan):
+    found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
+    assert len({one.fingerprint for one in found.variants}) == 2
+    assert found.data_of("size-300").record["counts"]["train"] < 300
+    assert "2 different data sets; the baseline's is described" in found.notes
+
+
+def test_the_time_of_finished_runs_predicts_the_rest(plan, record):
+    first = plan(PAIR, seeds=2)
+    for run in first.runs[:2]:
+        record(first, run, metrics={"system/wall_seconds": 10.0})
+    found = plan(PAIR, seeds=2)
+    at_once = min(2, processors("cpu"))
+    assert found.estimate.basis == f"from 2 finished runs, {at_once} at a time"
+    assert found.estimate.seconds == pytest.approx(20.0 / at_once, rel=0.01)
+
+
+def test_before_any_run_the_estimate_calls_itself_rough(plan):
+    assert plan(seeds=1).estimate.basis.startswith("rough: no finished run yet")
+
+
+def test_finished_runs_put_the_detectable_difference_into_the_metric(plan, record):
+    first = plan(PAIR, seeds=3)
+    assert first.power[0].difference is None
+    scores = {
+        ("sinusoidal", 1): 0.5,
+        ("sinusoidal", 2): 0.5,
+        ("sinusoidal", 3): 0.5,
+        ("rotary", 1): 0.6,
+        ("rotary", 2): 0.7,
+        ("rotary", 3): 0.8,
+    }
+    for run in first.runs:
+        record(first, run, metrics={"test/exact_match": scores[run.variant, run.seed]})
+    (power,) = plan(PAIR, seeds=3).power
+    assert power.sd == pytest.approx(0.1)
+    assert power.difference == pytest.approx(power.effect * 0.1)
+
+
+def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, record):
+    """Independent heads have the most parameters: matching them widens nothing."""
+    design = """
+    baseline: {attention: split-heads}
+    design:
+      - product: {attention: [split-heads, independent-heads]}
+      - product: {attention: [split-heads, independent-heads], match: [none]}
+    match: parameters
+    """
+    first = plan(design, seeds=3)
+    scores = {
+        (False, "parameters"): [0.5, 0.5, 0.5],
+        (False, "none"): [0.1, 0.2, 0.3],
+        (True, "parameters"): [0.9, 0.8, 0.6],
+    }
+    assert len(first.runs) == 9
+    for run in first.runs:
+        axes = first.by_slug[run.variant].variant.axes
+        of_seeds = scores[axes["attention"] == "independent-heads", axes["match"]]
+        record(first, run, metrics={"test/exact_match": of_seeds[run.seed - 1]})
+    found = plan(design, seeds=3)
+    (factor,) = (one for one in found.power if one.family == "factor")
+    assert factor.contrasts == 1
+    assert factor.sd == pytest.approx(0.1)  # of -0.4, -0.3 and -0.2; half of it with the equal pair
+
+
+def test_the_record_of_an_experiment_holds_no_power_of_an_earlier_time(plan):
+    found = plan(PAIR, seeds=3)
+    assert found.power
+    assert not any("contrast" in note for note in found.to_experiment_json()["notes"])
+
+
+def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(plan):
+    found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
+    assert [dict(one) for one in found.probes] == [
+        {"source": "the cat sleeps", "target": None},
+        {"source": "a dog", "target": "un chien"},
+    ]
+    default = plan(seeds=1)
+    assert {one["source"] for one in default.probes} <= set(default.data.splits["test"].source_text)
+
+
+def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch):
+    from headtohead.storage import existing
+
+    first = plan(PAIR, seeds=5)
+    for run in first.runs:
+        record(first, run)
+    seen = []
+    read = existing.read_json
+    monkeypatch.setattr(existing, "read_json", lambda path, *parse: seen.append(path) or read(path, *parse))
+    plan(PAIR, seeds=5)
+    assert len(seen) == len(set(seen)) == 2 * len(first.runs)
+
+
+def test_a_design_knows_its_variants_by_name(design):
+    found = design(PAIR)
+    assert isinstance(found, Design)
+    assert found.variant("rotary").axes == {"positional": "rotary"}
+
+
+def test_a_plan_is_made_without_touching_the_runs_folder(load, registry, cache, tmp_path):
+    make_plan(load("question: q\nbase: {train: {epochs: 1}, data: {size: 400}}"), registry, tmp_path / "runs", cache)
+    assert not (tmp_path / "runs").exists()
+
+
+def resolved(registry, raw):
+    from headtohead.config.resolve import resolve
+
+    return resolve({"train": {"epochs": 1}} | raw, registry)
+
+
+def short_table(broken=False):
+    from headtohead.plugins.hookspecs import hookimpl
+    from headtohead.plugins.positional import Positional
+
+    class Short(Positional):
+        """Four positions."""
+
+        @classmethod
+        def limit(cls, options):
+            return 4
+
+        @classmethod
+        def undefined_for(cls, options, setting):
+            return str(1 / 0) if broken else None
+
+    class Planted:
+        @hookimpl
+        def register_positionals(self):
+            return {"short": Short}
+
+    return Planted()

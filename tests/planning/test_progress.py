@@ -1,0 +1,99 @@
+import json
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+from headtohead.storage.leases import Lease
+from headtohead.storage.progress import find_experiment, read_progress
+
+
+@pytest.fixture
+def study(tmp_path):
+    """An experiment of one variant with the given runs, by seed: status and metric lines.
+
+    Runs that are RUNNING are leased by this process, unless they are ``gone``.
+    """
+
+    def study(runs, name="study", gone=False):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        planned = []
+        for seed, (status, lines) in runs.items():
+            directory = f"v-s{seed}-00000000"
+            planned.append({"variant": "v", "seed": seed, "directory": directory})
+            (folder / directory).mkdir()
+            if status is not None:
+                (folder / directory / "status.json").write_text(json.dumps(status))
+                if status["state"] == "RUNNING" and not gone:
+                    leases.enter_context(Lease(folder / directory))
+            (folder / directory / "metrics.jsonl").write_text("".join(lines))
+        content = {"name": name, "question": "q", "runs": planned, "variants": [{"slug": "v", "equal_to": None}]}
+        (folder / "experiment.json").write_text(json.dumps(content))
+        return folder
+
+    with ExitStack() as leases:
+        yield study
+
+
+def line(step, moment):
+    return json.dumps({"step": step, "time": moment, "values": {}}) + "\n"
+
+
+def test_the_pace_of_the_last_lines_tells_the_time_left(study):
+    status = {"state": "RUNNING", "step": 5, "steps": 100}
+    (run,) = read_progress(study({1: (status, [line(10, 50.0), line(20, 70.0)])})).runs
+    assert (run.step, run.steps) == (20, 100)
+    assert run.seconds_left == pytest.approx(160.0)
+
+
+def test_a_torn_last_line_is_ignored(study):
+    status = {"state": "RUNNING", "step": 0, "steps": 100}
+    lines = [line(10, 50.0), line(20, 70.0), '{"step": 30, "ti']
+    (run,) = read_progress(study({1: (status, lines)})).runs
+    assert run.step == 20
+
+
+def test_before_two_lines_the_start_tells_the_time_left(study):
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 100))
+    status = {"state": "RUNNING", "step": 50, "steps": 100, "started": started}
+    (run,) = read_progress(study({1: (status, [])})).runs
+    assert run.seconds_left == pytest.approx(100.0, abs=5.0)
+
+
+def test_a_run_that_does_not_train_has_no_time_left(study):
+    status = {"state": "DONE", "step": 100, "steps": 100}
+    (run,) = read_progress(study({1: (status, [line(1, 1.0), line(100, 9.0)])})).runs
+    assert (run.state, run.seconds_left) == ("DONE", None)
+
+
+def test_a_dead_process_does_not_run_for_ever(study):
+    status = {"state": "RUNNING", "step": 5, "steps": 100}
+    (run,) = read_progress(study({1: (status, [])}, gone=True)).runs
+    assert (run.state, run.seconds_left) == ("INTERRUPTED", None)
+
+
+def test_a_run_without_a_status_is_planned(study):
+    (run,) = read_progress(study({1: (None, [])})).runs
+    assert run.state == "PLANNED"
+
+
+def test_an_experiment_is_found_by_file_name_or_folder(study, tmp_path):
+    from pathlib import Path
+
+    folder = study({})
+    root = tmp_path / "runs"
+    for named in (Path("experiments/study.yaml"), Path("study"), folder):
+        assert find_experiment(named, root) == folder
+
+
+def test_an_experiment_without_runs_suggests_the_nearest(study, tmp_path):
+    from pathlib import Path
+
+    study({})
+    with pytest.raises(HeadToHeadError) as caught:
+        find_experiment(Path("experiments/studi.yaml"), tmp_path / "runs")
+    assert str(caught.value) == (f"no runs of 'studi' in '{tmp_path / 'runs'}'; did you mean 'study'?")
+    with pytest.raises(HeadToHeadError, match="; start with h2h run"):
+        find_experiment(Path("x.yaml"), tmp_path / "nowhere")

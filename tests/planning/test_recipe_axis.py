@@ -1,0 +1,62 @@
+"""The recipe as an axis: what lies beneath base, with fields that belong to it alone."""
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+
+BESIDE = """
+baseline: {recipe: scratch-en-fr}
+design:
+  - one_at_a_time:
+      recipe:
+        - {name: scratch-en-fr, positional: learned, train.lr: 0.5}
+        - by-hand-en-fr
+"""
+
+
+def test_base_is_laid_over_every_recipe_and_their_own_fields_over_base(design):
+    found = design(BESIDE)
+    configs = {one.slug: one.config for one in found.variants}
+    assert list(configs) == ["scratch-en-fr", "scratch-en-fr-positional-learned-lr-0.5", "by-hand-en-fr"]
+    assert found.baseline == "scratch-en-fr"
+    assert found.axes == ("recipe",)
+    first, changed, by_hand = configs.values()
+    assert {one.model.d_model for one in configs.values()} == {8}  # base over the recipes
+    assert first.model.vocabulary_rows == changed.model.vocabulary_rows == 5000
+    assert (first.model.fill, by_hand.model.decoder_feed_forward) == ("-1e9", "after-each")
+    assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
+    assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
+    assert by_hand.model.vocabulary_rows is None  # nothing of the baseline's recipe stays
+
+
+def test_what_differs_from_the_name_is_in_the_title(design):
+    titles = [one.title for one in design(BESIDE).variants]
+    assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
+
+
+def test_the_same_recipe_twice_is_one_variant(design):
+    found = design("baseline: {recipe: scratch-en-fr}\ndesign: [{one_at_a_time: {recipe: [scratch-en-fr]}}]\n")
+    assert [one.slug for one in found.variants] == ["scratch-en-fr"]
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("scratch-en-rf", "did you mean 'scratch-en-fr'?"),
+        ("3", "expected the name of a recipe, or a mapping with 'name' and fields, got 3"),
+        ("{name: scratch-en-fr, model.d_modle: 4}", "did you mean 'd_model'?"),
+    ],
+)
+def test_a_wrong_recipe_is_named_with_its_place(design, value, said):
+    with pytest.raises(HeadToHeadError) as caught:
+        design(f"baseline: {{recipe: scratch-en-fr}}\ndesign: [{{one_at_a_time: {{recipe: [{value}]}}}}]\n")
+    assert said in str(caught.value)
+    assert "design[0].one_at_a_time.recipe[0]" in str(caught.value)
+
+
+def test_faults_stand_in_the_plan_and_in_the_record_of_its_variants(plan):
+    made = plan("baseline: {masking: causal}\n")
+    (variant,) = made.to_experiment_json()["variants"]
+    assert [fault["name"] for fault in variant["faults"]] == ["padding visible"]
+    sound = plan("")
+    assert sound.to_experiment_json()["variants"][0]["faults"] == []

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from headtohead.config.reference import TABLES, filled, main, table
+from headtohead.schema import config
+
+PAGE = Path(__file__).parents[2] / "docs" / "experiment-file.md"
+
+
+def test_the_reference_page_is_what_the_schema_says():
+    text = PAGE.read_text(encoding="utf-8")
+    assert filled(text) == text, "run: python -m headtohead.config.reference"
+
+
+def test_every_section_of_the_schema_has_its_table():
+    sections = {
+        one
+        for one in vars(config).values()
+        if isinstance(one, type) and issubclass(one, config.Section) and one is not config.Section
+    }
+    made_of_names = {config.EntryConfig, config.PerRole, config.RunConfig}
+    assert sections - made_of_names == set(TABLES.values())
+
+
+def test_every_field_says_what_it_means():
+    for name, model in TABLES.items():
+        for field, info in model.model_fields.items():
+            assert info.description, f"{name}.{field}"
+
+
+def test_a_changed_schema_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text(encoding="utf-8").replace("| `d_model` |", "| `width` |"))
+    assert main([str(page), "--check"]) == 1
+    assert main([str(page)]) == 0
+    assert main([str(page), "--check"]) == 0
+    assert page.read_text() == PAGE.read_text()
+
+
+def test_a_page_without_a_marker_is_refused():
+    with pytest.raises(ValueError, match="the page has no marker '<!-- table: file -->'"):
+        filled("nothing")
+
+
+def test_a_row_tells_limits_default_and_choices():
+    class Small(BaseModel):
+        width: int = config.Field(3, ge=1, lt=9, description="how wide")
+
+    assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
+
+
+def test_the_examples_of_the_page_are_designs(load, registry):
+    import re
+
+    from headtohead.planning.design import expand
+
+    texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    designs = [expand(load(text), registry) for text in texts]
+    assert [[one.slug for one in found.variants] for found in designs] == [
+        ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
+        ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
+        ["none", "alibi"],
+    ]
+
+
+@pytest.mark.parametrize("path", sorted((PAGE.parents[1] / "experiments").glob("*.yaml")), ids=str)
+def test_every_experiment_that_ships_is_a_design(path, registry):
+    from headtohead.config.loading import load_file
+    from headtohead.planning.design import expand
+
+    assert expand(load_file(path), registry).contrasts()

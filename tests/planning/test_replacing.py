@@ -1,0 +1,191 @@
+"""Overrides never replace the results of an experiment; further seeds and variants are added."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from headtohead.config.loading import load_text
+from headtohead.errors import HeadToHeadError
+from headtohead.planning.replacing import refuse_replacing
+
+TWO = "design: [{product: {positional: [sinusoidal, alibi]}}]\n"
+THREE = "design: [{product: {positional: [sinusoidal, alibi, rotary]}}]\n"
+TUNED = TWO + "tune: {train.lr: [0.003, 0.001]}\n"
+
+
+@pytest.fixture
+def study(plan, record, registry):
+    """Write a study of two variants and three seeds; plan it otherwise, and refuse or not."""
+
+    def execute(found, state="DONE"):
+        found.directory.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(found.to_experiment_json())
+        (found.directory / "experiment.json").write_text(text)
+        for run in found.runs:
+            if not (found.directory / run.directory).exists():
+                record(found, run, state=state, metrics={"valid/loss": 1.0})
+
+    def done(text=TWO, state="DONE"):
+        first = plan(text, seeds=3)
+        if first.tuning:
+            execute(first.tuning.plan)
+            first = plan(text, seeds=3)
+        execute(first, state)
+
+    def again(*overrides, text=TWO, seeds=None, **options):
+        found = plan(text, *overrides, seeds=seeds, **options)
+        refuse_replacing(found, registry)
+        return found
+
+    again.done = done
+    return again
+
+
+def refusal(study, *overrides, **options):
+    with pytest.raises(HeadToHeadError) as error:
+        study(*overrides, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "typed", "lost"),
+    [
+        (["train.epochs=2"], {"seeds": 3}, "--set train.epochs=2 --seeds 3", 6),
+        (["train.epochs=2"], {"seeds": 1}, "--set train.epochs=2 --seeds 1", 6),
+        (
+            ["model.d_model=4", "train.checkpoint_seconds=5"],
+            {"seeds": 6},
+            "--set model.d_model=4 --set train.checkpoint_seconds=5 --seeds 6",
+            6,
+        ),
+        ([], {"seeds": 1}, "--seeds 1", 4),
+        ([], {"seeds": [1, 2, 4, 5]}, "--seeds '[1, 2, 4, 5]'", 2),
+        (["data.seed=2"], {"seeds": 3, "fresh": True}, "--set data.seed=2 --seeds 3", 6),
+    ],
+)
+def test_overrides_that_leave_results_out_are_refused_with_what_to_type(study, overrides, options, typed, lost):
+    study.done()
+    assert refusal(study, *overrides, **options) == (
+        f"experiment 'x' has 6 finished or running runs, and with {typed} the report would leave "
+        f"out {lost} of them; add --name LABEL (name= in Python), which runs this as experiment "
+        "'x-LABEL', or write the change into the file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "seeds"),
+    [
+        ([], 3),
+        ([], 8),
+        ([], [3, 2, 1]),
+        ([], [9, 3, 2, 1]),
+        (["train.epochs=1"], 3),
+        (["model.d_model=8", "train.epochs=1.0"], 4),
+        (["train.checkpoint_seconds=5", "train.micro_batch=2", "train.backend=eager"], 3),
+    ],
+)
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_same_runs_and_further_seeds_are_allowed(study, overrides, seeds, fresh):
+    study.done()
+    found = study(*overrides, seeds=seeds, fresh=fresh)
+    assert sum(run.is_done for run in found.runs) == (0 if fresh else 6)
+
+
+def test_further_variants_of_the_file_are_allowed_with_further_seeds(study):
+    study.done()
+    found = study(text=THREE, seeds=4)
+    assert (len(found.runs), sum(run.is_done for run in found.runs)) == (12, 6)
+
+
+def test_an_edited_file_replaces_the_study_without_options_and_with_those_that_change_nothing(
+    study, plan, load, registry
+):
+    study.done(text=THREE + "seeds: 3\n")
+    edited = TWO + "seeds: 3\n"
+    study(text=edited)
+    study("train.checkpoint_seconds=5", text=edited)
+    assert "leave out 3 of them" in refusal(study, "model.d_ff=16", text=edited, seeds=3)
+
+
+@pytest.mark.parametrize(
+    ("state", "protected"),
+    [
+        ("DONE", True),
+        ("DIVERGED", True),
+        ("RUNNING", True),
+        ("LEASED", True),
+        ("FAILED", False),
+        ("PLANNED", False),
+        ("KILLED", False),
+    ],
+)
+def test_results_and_live_runs_are_protected_and_nothing_else(study, state, protected):
+    study.done(state=state)
+    if protected:
+        assert "leave out 4 of them" in refusal(study, seeds=1)
+    else:
+        study(seeds=1)
+
+
+def test_a_run_whose_process_is_gone_is_not_running(study, record, plan):
+    study.done(state="RUNNING")
+    shutil.rmtree(plan(TWO, seeds=3).directory / ".leases")
+    study(seeds=1)
+
+
+def test_a_name_of_its_own_reuses_what_is_equal_and_replaces_nothing(study, plan, load):
+    study.done()
+    found = study("train.epochs=1", seeds=1, label="quick")
+    assert (found.name, found.directory.name) == ("x-quick", "x-quick")
+    assert [run.reused_from.partition("/")[0] for run in found.runs] == ["x", "x"]
+    assert found.to_experiment_json()["command"] == ("h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick")
+
+
+@pytest.mark.parametrize("label", ["", "a/b", "..", "../x", "a b", "-a", "a.", "é"])
+def test_a_label_is_part_of_a_folders_name(label):
+    with pytest.raises(HeadToHeadError, match="cannot be part of an experiment's name; use letter"):
+        load_text("question: q", Path("x.yaml"), label=label)
+
+
+def test_the_label_of_sweeps_is_taken():
+    with pytest.raises(HeadToHeadError, match="--name tuning: 'x-tuning' is the name of the sweep"):
+        load_text("question: q", Path("x.yaml"), label="tuning")
+
+
+# -- experiments with a sweep ------------------------------------------------------------------
+
+
+def test_a_tuned_study_takes_further_seeds_with_the_same_sweep(study):
+    study.done(text=TUNED)
+    found = study(text=TUNED, seeds=8)
+    assert found.tuning.is_done
+    assert (len(found.runs), sum(run.is_done for run in found.runs)) == (16, 6)
+    study(text=TUNED, seeds=8, fresh=True)
+
+
+def test_a_tuned_study_takes_further_variants(study):
+    study.done(text=TUNED)
+    found = study(text=TUNED.replace(TWO, THREE), seeds=3)
+    assert not found.tuning.is_done
+    assert "leave out 4 of them" in refusal(study, text=TUNED.replace(TWO, THREE), seeds=1)
+
+
+def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):
+    study.done(text=TUNED, state="PLANNED")
+    assert refusal(study, "model.d_ff=8", text=TUNED, seeds=3).startswith(
+        "experiment 'x-tuning' has 8 finished or running runs, and with --set model.d_ff=8 --seeds "
+        "3 the report would leave out 8 of them; add --name LABEL"
+    )
+
+
+def test_the_seeds_of_a_sweep_are_none_that_a_study_can_have(study, load):
+    first, second = (study(text=TUNED, seeds=number).tuning.plan for number in (1, 8))
+    assert first.design.seeds == second.design.seeds
+    assert [run.key for run in first.runs] == [run.key for run in second.runs]
+    with pytest.raises(HeadToHeadError, match="seeds are whole numbers from 1 to 1,000,000, got"):
+        load("question: q", seeds=[1, first.design.seeds[0]])

@@ -1,0 +1,285 @@
+from typing import ClassVar
+
+import pytest
+
+from headtohead.config.resolve import resolve
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.registry import load_registry
+
+TRAIN = {"train": {"epochs": 1}}
+
+
+@pytest.fixture
+def resolved(registry):
+    def resolved(**raw):
+        return resolve(TRAIN | raw, registry)
+
+    return resolved
+
+
+def names(per_role):
+    return [per_role.role(role).name for role in ("encoder", "decoder", "cross")]
+
+
+def failure(registry, **raw):
+    with pytest.raises(HeadToHeadError) as caught:
+        resolve(TRAIN | raw, registry)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix("configuration: ")
+
+
+def test_a_configuration_without_families_is_the_standard_transformer(resolved):
+    config = resolved()
+    assert names(config.positional) == ["sinusoidal", "sinusoidal", "none"]
+    assert names(config.attention) == ["split-heads"] * 3
+    assert names(config.masking) == ["padding", "padding-causal", "padding"]
+
+
+@pytest.mark.parametrize(
+    ("given", "roles"),
+    [
+        ({"positional": "rotary"}, ["rotary", "rotary", "none"]),
+        ({"positional": {"name": "rotary"}}, ["rotary", "rotary", "none"]),
+        ({"positional": {"encoder": "none"}}, ["none", "sinusoidal", "none"]),
+        ({"positional": {"cross": "rotary"}}, ["sinusoidal", "sinusoidal", "rotary"]),
+        ({"positional.decoder": "rotary"}, ["sinusoidal", "rotary", "none"]),
+        ({"positional.decoder": {"name": "rotary", "theta": 5}}, ["sinusoidal", "rotary", "none"]),
+        ({"positional": {"decoder": {"name": "alibi"}}}, ["sinusoidal", "alibi", "none"]),
+    ],
+)
+def test_every_spelling_of_a_position_reaches_its_roles(resolved, given, roles):
+    assert names(resolved(**given).positional) == roles
+
+
+@pytest.mark.parametrize(
+    ("masking", "roles"),
+    [
+        ("causal", ["none", "causal", "none"]),
+        ("padding", ["padding", "padding", "padding"]),
+        ("none", ["none", "none", "none"]),
+        ("padding-causal", ["padding", "padding-causal", "padding"]),
+    ],
+)
+def test_a_bare_mask_means_what_the_catalogue_says(resolved, masking, roles):
+    assert names(resolved(masking=masking).masking) == roles
+
+
+def test_a_dotted_key_acts_after_the_bare_name_whatever_its_order(resolved):
+    config = resolved(**{"masking.decoder": "causal", "masking": "padding"})
+    assert names(config.masking) == ["padding", "causal", "padding"]
+
+
+def test_options_are_filled_with_every_default(resolved):
+    config = resolved(positional={"name": "learned", "max_length": 9})
+    assert config.positional.encoder.options == {"max_length": 9, "std": 0.02}
+    assert resolved(positional="learned").positional.decoder.options == {"max_length": 128, "std": 0.02}
+
+
+def test_an_option_is_set_in_every_role_that_has_it(resolved):
+    config = resolved(**{"positional": "rotary", "positional.theta": 7})
+    assert config.positional.encoder.options == config.positional.decoder.options == {"theta": 7.0}
+    assert config.positional.cross.options == {}
+
+
+def test_an_option_of_one_role_leaves_the_others(resolved):
+    config = resolved(**{"positional": "rotary", "positional.encoder.theta": 7})
+    assert config.positional.encoder.options == {"theta": 7.0}
+    assert config.positional.decoder.options == {"theta": 10000.0}
+
+
+def test_a_new_name_forgets_the_options_of_the_old_one(resolved):
+    config = resolved(**{"positional": {"name": "rotary", "theta": 7}, "positional.decoder": "rotary"})
+    assert config.positional.decoder.options == {"theta": 10000.0}
+
+
+def test_dataset_options_stand_beside_the_dataset(resolved):
+    data = resolved(data={"dataset": "toy-grammar", "size": 100, "limit": 50}).data
+    assert data.options["size"] == 100
+    assert data.limit == 50
+    assert data.split == "iid"
+    assert data.normalise == "none"
+
+
+def test_a_dataset_is_named_before_its_options_whatever_the_order(resolved):
+    data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
+    assert data.options["pair"] == "eng-fra"
+
+
+def test_another_dataset_forgets_the_options_of_the_first(resolved):
+    data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
+    assert "size" not in data.options
+
+
+def test_a_dataset_option_named_like_a_field_is_reached_under_options(resolved):
+    data = resolved(data={"seed": 2, "options": {"seed": 3}}).data
+    assert (data.seed, data.options["seed"]) == (2, 3)
+
+
+def test_what_layers_dropout_and_norm_decide_is_written_out(resolved):
+    model = resolved(model={"layers": 3, "decoder_layers": 1, "dropout": 0.2, "dropout_ffn": 0, "norm": "post"}).model
+    assert (model.encoder_layers, model.decoder_layers) == (3, 1)
+    assert (model.dropout_ffn, model.dropout_residual) == (0.0, 0.2)
+    assert model.final_norm is False
+    assert resolved().model.final_norm is True
+
+
+def test_steps_laid_over_epochs_replace_them(resolved):
+    train = resolved(**{"train": {"epochs": 2}, "train.steps": 9}).train
+    assert (train.steps, train.epochs) == (9, None)
+
+
+def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
+    on = resolved(train={"epochs": 1, "early_stopping": {"patience": 2}}).train.early_stopping
+    assert (on.metric, on.patience) == ("valid/loss", 2)
+    off = resolved(**{"train": {"epochs": 1, "early_stopping": {}}, "train.early_stopping": None})
+    assert off.train.early_stopping is None
+
+
+def test_the_unquoted_fill_is_read_as_its_name(resolved):
+    assert resolved(model={"fill": -1e9}).model.fill == "-1e9"
+
+
+def test_a_recipe_lies_beneath_the_base():
+    from headtohead.plugins.recipe import Recipe
+
+    class Small(Recipe):
+        """A small start."""
+
+        config: ClassVar = {"model": {"d_model": 8, "heads": 4}, "positional": "rotary", "train": {"steps": 3}}
+
+    registry = planted("register_recipes", {"small": Small})
+    config = resolve({"recipe": "small", "model": {"heads": 2}}, registry)
+    assert (config.model.d_model, config.model.heads) == (8, 2)
+    assert names(config.positional) == ["rotary", "rotary", "none"]
+    assert config.train.steps == 3
+
+
+def test_a_fault_in_a_recipe_names_the_recipe():
+    from headtohead.plugins.recipe import Recipe
+
+    class Broken(Recipe):
+        """A misspelt start."""
+
+        config: ClassVar = {"model": {"d_modle": 8}}
+
+    registry = planted("register_recipes", {"broken": Broken})
+    with pytest.raises(HeadToHeadError) as caught:
+        resolve({"recipe": "broken"}, registry)
+    assert str(caught.value) == ("recipe 'broken': model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?")
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"modl": {}}, "modl: unknown field 'modl'; did you mean 'model'?"),
+        ({"positional": "rotery"}, "positional: unknown positional 'rotery'; did you mean 'rotary'?"),
+        (
+            {"positional": {"encoder": "rotery"}},
+            "positional.encoder: unknown positional 'rotery'; did you mean 'rotary'?",
+        ),
+        ({"masking.decoder": "casual"}, "masking.decoder: unknown masking 'casual'; did you mean 'causal'?"),
+        ({"positional": {"name": "rotary", "thta": 3}}, "positional.thta: unknown field 'thta'; did you mean 'theta'?"),
+        ({"positional": {"name": "rotary", "theta": "big"}}, "positional.theta: expected a number, got 'big'"),
+        (
+            {"positional": {"encoder": {"name": "rotary", "theta": -1}}},
+            "positional.encoder.theta: must be greater than 0, got -1",
+        ),
+        (
+            {"positional.encodr": "rotary"},
+            "positional.encodr: unknown role or option 'encodr'; did you mean 'encoder'?",
+        ),
+        ({"positional.encoder.theta": 3}, "positional.encoder.theta: unknown field 'theta'"),
+        (
+            {"positional": None},
+            "positional: expected a name, a mapping with 'name', or a mapping of encoder, decoder "
+            "and cross, got nothing",
+        ),
+        (
+            {"positional": {"encoder": None}},
+            "positional.encoder: expected a name, or a mapping with 'name' and options, got nothing",
+        ),
+        ({"model": {"d_modle": 3}}, "model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?"),
+        ({"model.d_modle": 3}, "model.d_modle: unknown field 'd_modle'; did you mean 'd_model'?"),
+        ({"model": {"d_model": "abc"}}, "model.d_model: expected a whole number, got 'abc'"),
+        ({"model": {"d_model": "64"}}, "model.d_model: expected a whole number, got '64'"),
+        ({"model": {"d_model": 64.0}}, "model.d_model: expected a whole number, got 64.0"),
+        ({"model": {"d_model": True}}, "model.d_model: expected a whole number, got true"),
+        ({"model": {"d_model": 0}}, "model.d_model: must be at least 1, got 0"),
+        ({"model": {"d_model": None}}, "model.d_model: expected a whole number, got nothing"),
+        ({"model": {"bias": 1}}, "model.bias: expected true or false, got 1"),
+        ({"model": {"dropout": 1.0}}, "model.dropout: must be less than 1, got 1.0"),
+        ({"model": {"norm": "pst"}}, "model.norm: expected 'pre' or 'post', got 'pst'; did you mean 'post'?"),
+        ({"model": 3}, "model: expected a mapping, got 3"),
+        ({"model.d_model.x": 3}, "model.d_model.x: 'd_model' has no fields of its own, got 'x'"),
+        ({"train": {"lr": float("inf")}}, "train.lr: expected a finite number, got inf"),
+        ({"train": {"betas": [0.9]}}, "train.betas: expected 2 values, got [0.9]"),
+        ({"train": {"betas": [0.9, 0.98, 1]}}, "train.betas: expected 2 values, got [0.9, 0.98, 1]"),
+        ({"train": {"epochs": 1, "steps": 2}}, "train: epochs and steps are both given; keep one of them"),
+        ({"train": {}}, "train: give epochs or steps; neither is set"),
+        (
+            {"train": {"epochs": 1, "early_stopping": {"patiance": 1}}},
+            "train.early_stopping.patiance: unknown field 'patiance'; did you mean 'patience'?",
+        ),
+        ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping: expected a mapping, got 5"),
+        (
+            {"train": {"epochs": 1, "device": "cpu"}},
+            "train.device: the device is not a field of an experiment; remove 'device' and type h2h run --device cpu",
+        ),
+        ({"model": {"tied": "all"}}, "model.tied: tied 'all' needs one vocabulary; set data.vocabulary.shared: true"),
+        (
+            {"data": {"dataset": "toy-gramar"}},
+            "data.dataset: unknown dataset 'toy-gramar'; did you mean 'toy-grammar'?",
+        ),
+        ({"data": {"dataset": 3}}, "data.dataset: expected the name of a dataset, got 3"),
+        ({"data": {"sise": 3}}, "data.sise: unknown field 'sise' of dataset 'toy-grammar'; did you mean 'size'?"),
+        ({"data": {"size": "x"}}, "data.size: expected a whole number, got 'x'"),
+        ({"data": {"split": "ii"}}, "data.split: dataset 'toy-grammar' has no split 'ii'; did you mean 'iid'?"),
+        ({"data": {"test": 10.5}}, "data.test: expected a fraction below 1 or a whole number of pairs, got 10.5"),
+        (
+            {"data": {"vocabulary": {"min": 2}}},
+            "data.vocabulary.min: unknown field 'min'; known: ids, max_size, min_count, shared, unknown",
+        ),
+        (
+            {"evaluate": {"beam": {"size": 3}}},
+            "evaluate.beam: a beam is searched with evaluate.decode: beam, got decode 'greedy'; set "
+            "that, or leave evaluate.beam out",
+        ),
+        ({"evaluate": {"decode": "beam", "beam": {"width": 3}}}, "evaluate.beam.width: unknown field 'width'"),
+        ({"evaluate": {"decode": "beam", "beam": {"size": 0}}}, "evaluate.beam.size: must be at least 1, got 0"),
+        (
+            {"evaluate": {"decode": "beam", "beam": {"length_penalty": -1}}},
+            "evaluate.beam.length_penalty: must be at least 0, got -1",
+        ),
+        ({"recipe": "unheard-of"}, "recipe: unknown recipe 'unheard-of'"),
+        ({"recipe": 3}, "recipe: expected the name of a recipe, got 3"),
+    ],
+)
+def test_every_wrong_value_is_one_line_with_its_field(registry, raw, message):
+    assert failure(registry, **raw).startswith(message)
+
+
+def test_a_fault_is_found_on_its_line_of_the_file(design):
+    with pytest.raises(HeadToHeadError) as caught:
+        design("""
+            baseline:
+              positional: rotary
+              model:
+                d_model: x
+        """)
+    assert str(caught.value) == "x.yaml:11: baseline.model.d_model: expected a whole number, got 'x'"
+
+
+def planted(hook, entries):
+    """Return a registry with one more plugin, made of one hook."""
+    from types import ModuleType
+
+    from headtohead.plugins.hookspecs import hookimpl
+
+    module = ModuleType("planted")
+
+    def implementation():
+        return entries
+
+    implementation.__name__ = hook
+    setattr(module, hook, hookimpl(implementation))
+    return load_registry(objects=[module])

@@ -1,0 +1,168 @@
+"""Which runs train together."""
+
+import pytest
+
+from headtohead import files
+from headtohead.config.resolve import resolve
+from headtohead.model.counting import training_bytes
+from headtohead.model.members import shape
+from headtohead.planning import stacking
+from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, machine, remembered
+from headtohead.plugins.registry import current
+
+WIDE = """
+design:
+- product:
+    positional: [sinusoidal, alibi]
+    attention: [split-heads, single-head]
+    train.lr: [0.001, 0.003]
+"""
+
+
+@pytest.fixture
+def wide(plan):
+    return plan(WIDE, seeds=3)
+
+
+def sizes_of(stacks):
+    return sorted(len(stack) for stack in stacks)
+
+
+PLENTY = 2**40
+
+
+def arranged(plan, workers, most=None, memory=PLENTY):
+    shapes = {shape(one.config, current()) for one in plan.variants}
+    sizes = {} if most is None else {digest(one): most for one in shapes}
+    return arrange(plan, plan.runs, workers, "cpu", sizes, memory)
+
+
+def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
+    stacks = arranged(wide, workers=1)
+    assert sizes_of(stacks) == [12, 12]
+    for stack in stacks:
+        configs = [wide.by_slug[run.variant].config for run in stack]
+        assert len({one.attention.model_dump_json() for one in configs}) == 1
+        assert len({run.variant for run in stack}) == 4
+
+
+def test_every_run_is_in_one_stack(wide):
+    for workers in (1, 2, 3, 5, 40):
+        for most in (1, 4, 7, None):
+            stacks = arranged(wide, workers, most)
+            keys = [run.key for stack in stacks for run in stack]
+            assert sorted(keys) == sorted(run.key for run in wide.runs)
+            assert max(map(len, stacks)) <= (most or 99)
+            assert len(stacks) >= min(workers, len(keys))
+
+
+def test_members_that_are_updated_alike_stand_side_by_side(wide):
+    for stack in arranged(wide, workers=1):
+        rates = [wide.by_slug[run.variant].config.train.lr for run in stack]
+        assert rates == sorted(rates)
+
+
+@pytest.mark.parametrize(
+    ("workers", "most", "expected"),
+    [
+        (2, None, [12, 12]),
+        (3, None, [6, 6, 12]),
+        (4, None, [6] * 4),
+        (2, 5, [4] * 6),
+        (8, 12, [3] * 8),
+        (5, 8, [4, 4, 4, 6, 6]),
+        (100, 12, [1] * 24),
+    ],
+)
+def test_no_process_stands_idle_while_there_are_runs(wide, workers, most, expected):
+    assert sizes_of(arranged(wide, workers, most)) == expected
+
+
+@pytest.mark.parametrize(("seeds", "variants"), [(2, 2), (12, 1)])
+def test_a_variant_whose_runs_fill_a_stack_has_its_own(plan, seeds, variants):
+    sizes = "model.d_model=48", "model.d_ff=96", "train.batch_tokens=512"
+    found = plan("design:\n- product: {positional: [sinusoidal, alibi]}\n", *sizes, seeds=seeds)
+    stacks = arranged(found, workers=1)
+    assert {len({run.variant for run in stack}) for stack in stacks} == {variants}
+    assert sum(map(len, stacks)) == 2 * seeds
+    assert len(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == 1
+
+
+def test_a_model_that_is_busy_alone_is_not_stacked(plan):
+    large = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
+    found = plan("", *large, "train.batch_tokens=4096", seeds=4)
+    assert sizes_of(arranged(found, workers=2)) == [1] * 4
+
+
+def test_members_that_would_be_slower_together_are_left_apart(plan):
+    # Each of 15 million numbers: two of them were measured to go slower than two processes.
+    found = plan(
+        "", "model.d_model=128", "model.d_ff=512", "model.layers=2", "model.heads=4", "train.batch_tokens=2048", seeds=8
+    )
+    assert sizes_of(arranged(found, workers=2)) == [1] * 8
+    assert sizes_of(arranged(found, workers=2, most=2)) == [2] * 4
+
+
+def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
+    assert remembered(tmp_path, "cpu") == {}
+    files.write_json(tmp_path / "stack-sizes.json", {machine("cpu"): {"a": 4}, "other": {"a": 9}})
+    assert remembered(tmp_path, "cpu") == {"a": 4}
+    (tmp_path / "stack-sizes.json").write_text('{"torn')
+    assert remembered(tmp_path, "cpu") == {}
+
+
+def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
+    tokens = {"train": {"steps": 1, "batch_tokens": 100}}
+    few, many = (resolve({**tokens, "model": {"vocabulary_rows": rows}}, current()) for rows in (None, 5000))
+    assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
+
+
+LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
+
+
+def test_a_stack_is_no_larger_than_fits_into_a_gpu(plan):
+    """128 members of 44 million weights would be 90 GB before the first activation."""
+    found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
+    weights = found.variants[0].counts.total * 16
+    assert 128 * weights > 80e9
+    assert sizes_of(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == [128]
+    for memory in (16 * 2**30, 80 * 2**30):
+        largest = max(sizes_of(arrange(found, found.runs, 1, "cuda", {}, memory)))
+        assert largest * weights < memory
+        assert largest > 0.3 * memory / (weights + 2**30), "most of the memory is used"
+
+
+def test_a_size_that_was_measured_is_cut_where_processes_share_the_memory(plan):
+    found = plan("", "model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096", seeds=16)
+    assert sizes_of(arranged(found, 1, most=16)) == [16]
+    small = sizes_of(arranged(found, 1, most=16, memory=2**30))
+    assert 1 < max(small) < 16
+    assert sizes_of(arranged(found, 1, most=16, memory=2**20)) == [1] * 16
+
+
+@pytest.mark.parametrize("pad_to", [20, 100])
+@pytest.mark.parametrize(
+    "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"]
+)
+def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monkeypatch):
+    """A stack that the rough bound lets through is one that the trace lets through."""
+    batch = ("train.batch_size=32", f"train.pad_to={pad_to}")
+    found = plan(f"baseline: {choice}", "model.d_model=32", *batch, seeds=2)
+    run = found.runs[0]
+    traced = []
+
+    def trace(*given):
+        traced.append(training_bytes(*given))
+        return traced[-1]
+
+    monkeypatch.setattr(stacking, "training_bytes", trace)
+    assert stacking._fitting(found, run, 2, PROCESS) == 1
+    (one,) = traced
+    traced.clear()
+    low, high = PROCESS, PLENTY
+    while high - low > 2**10:  # the least memory that needs no trace
+        middle = (low + high) // 2
+        traced.clear()
+        stacking._fitting(found, run, 1, middle)
+        low, high = (middle, high) if traced else (low, middle)
+    assert FILLED * (high - PROCESS) >= one

@@ -1,0 +1,152 @@
+"""A sweep before the experiment: what it tries, what it refuses, what it chooses."""
+
+import pytest
+
+from headtohead.errors import HeadToHeadError
+
+SWEEP = """
+design: [{product: {positional: [sinusoidal, alibi]}}]
+tune: {train.lr: [0.003, 0.001], model.dropout: [0, 0.2]}
+"""
+
+
+@pytest.fixture
+def finish(record):
+    """Give every run of a sweep a validation loss, by variant and setting."""
+
+    def finish(sweep, loss):
+        for run in sweep.runs:
+            config = sweep.by_slug[run.variant].config
+            value = loss(config.positional.encoder.name, config.train.lr, config.model.dropout_residual, run.seed)
+            record(sweep, run, metrics={"valid/loss": value})
+
+    return finish
+
+
+def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
+    found = plan(SWEEP, seeds=3)
+    sweep = found.tuning.plan
+    assert sweep.name == "x-tuning"
+    assert [one.name for one in found.tuning.settings] == [
+        "lr 0.003, dropout 0",
+        "lr 0.003, dropout 0.2",
+        "lr 0.001, dropout 0",
+        "lr 0.001, dropout 0.2",
+    ]
+    assert len(sweep.variants) == 2 * 4
+    assert sweep.design.seeds == (1_000_001, 1_000_002)
+    assert {run.seed for run in sweep.runs}.isdisjoint(found.design.seeds)
+    config = sweep.by_slug["alibi-lr-0.001-dropout-0.2"].config
+    assert (config.positional.encoder.name, config.train.lr) == ("alibi", 0.001)
+    assert config.model.dropout_attention == config.model.dropout_residual == 0.2
+    assert config.model.d_model == found.by_slug["alibi"].config.model.d_model
+
+
+@pytest.mark.parametrize(
+    ("tune", "expected"),
+    [
+        ("model.fill: [-1e9, -inf]", ["-1e9", "-inf"]),
+        ("model.fill: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
+        ("model.fill: [-1e9]", ["-1e9"]),
+        ("train.clip_norm: [2, null, 1.0]", [2.0, None, 1.0]),
+        ("train.lr: [1.0e-3, 0.01, 0.001]", [0.001, 0.01]),
+    ],
+)
+def test_every_value_is_tried_once_in_the_order_of_the_file_however_it_is_written(plan, tune, expected):
+    found = plan(f"tune: {{{tune}}}", seeds=1).tuning
+    section, _, name = tune.partition(":")[0].partition(".")
+    assert [one.values[f"{section}.{name}"] for one in found.settings] == expected
+    configs = [one.config for one in found.plan.variants]
+    assert [getattr(getattr(one, section), name) for one in configs] == expected
+
+
+def test_the_whole_sweep_is_of_one_shape(plan):
+    sweep = plan(SWEEP, seeds=3).tuning.plan
+    assert sum(len(stack) for stack in sweep.stacks) == 16
+    assert {len(stack) for stack in sweep.stacks} == {16 // len(sweep.stacks)}
+
+
+def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finish):
+    best = {"sinusoidal": (0.003, 0.2), "alibi": (0.001, 0.0)}
+
+    def loss(name, lr, dropout, seed):
+        return 1.0 if (lr, dropout) == best[name] else 1.5 + 0.01 * (seed - 1_000_000)
+
+    finish(plan(SWEEP, seeds=3).tuning.plan, loss)
+    found = plan(SWEEP, seeds=3)
+    assert found.tuning.is_done
+    for name, (lr, dropout) in best.items():
+        config = found.by_slug[name].config
+        assert (config.train.lr, config.model.dropout_residual) == (lr, dropout)
+    record = found.to_experiment_json()["tuning"]
+    assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
+    assert record["seeds"] == [1_000_001, 1_000_002]
+    means = [one["mean"] for one in record["variants"]["alibi"]["tried"]]
+    assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
+
+
+def test_a_seed_that_is_lucky_alone_does_not_choose(plan, finish):
+    def loss(name, lr, dropout, seed):
+        if (lr, dropout) == (0.003, 0.0):
+            return 0.5 if seed == 1_000_001 else 3.0
+        return 1.0 if (lr, dropout) == (0.001, 0.2) else 2.0
+
+    finish(plan(SWEEP, seeds=3).tuning.plan, loss)
+    config = plan(SWEEP, seeds=3).by_slug["sinusoidal"].config
+    assert (config.train.lr, config.model.dropout_residual) == (0.001, 0.2)
+
+
+def test_nothing_is_chosen_before_the_last_run_has_a_result(plan, record):
+    first = plan(SWEEP, seeds=3)
+    sweep = first.tuning.plan
+    for run in sweep.runs[:-1]:
+        record(sweep, run, metrics={"valid/loss": 1.0})
+    found = plan(SWEEP, seeds=3)
+    assert not found.tuning.is_done
+    assert len(found.tuning.plan.remaining) == 1
+    assert [run.key for run in found.runs] == [run.key for run in first.runs]
+
+
+def test_a_setting_that_diverged_is_never_chosen(plan, record):
+    sweep = plan(SWEEP, seeds=3).tuning.plan
+    for run in sweep.runs:
+        if "lr-0.003" in run.variant and run.seed == 1_000_002:
+            record(sweep, run, state="DIVERGED")
+        else:
+            loss = 0.1 if "lr-0.003" in run.variant else 2.0
+            record(sweep, run, metrics={"valid/loss": loss})
+    found = plan(SWEEP, seeds=3)
+    assert found.by_slug["alibi"].config.train.lr == 0.001
+
+
+def test_a_best_value_at_the_edge_is_told(plan, finish):
+    text = "tune: {train.lr: [0.001, 0.002, 0.003]}"
+    finish(plan(text, seeds=1).tuning.plan, lambda name, lr, dropout, seed: lr)
+    assert plan(text, seeds=1).tuning.at_the_edge("baseline") == ["train.lr"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]: expected a number, got 'fast'"),
+        ("tune: {train.steps: [1]}", "tune.train.steps: 'train.steps' cannot be tuned; fields "),
+        ("tune: {train.lr: []}", "tune.train.lr: an axis needs at least one value"),
+        ("tune: {}", "tune: a sweep needs at least one field, such as train.lr: [0.001, 0.003]"),
+        (
+            "design: [{product: {train.lr: [0.1, 0.2]}}]\ntune: {train.lr: [0.1]}",
+            "tune.train.lr: 'train.lr' is an axis of the design; it is compared",
+        ),
+        ("tune: {train.lr: [0.1]}\ntune_seeds: 0", "tune_seeds: "),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line_with_its_place(plan, text, said):
+    with pytest.raises(HeadToHeadError) as error:
+        plan(text, seeds=1)
+    assert said in str(error.value)
+    assert str(error.value).startswith("x.yaml:")
+
+
+def test_an_experiment_without_a_sweep_says_so(plan):
+    found = plan(seeds=1)
+    assert found.tuning is None
+    assert found.to_experiment_json()["tuning"] is None

@@ -1,0 +1,149 @@
+"""Packages written by the command and installed as their READMEs say, without a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headtohead.plugins.registry import current
+from headtohead.tools.plugin_template import FAMILIES, write_package
+
+Completed = subprocess.CompletedProcess[str]
+
+
+EACH = """
+import contextlib, io, json, os
+from pathlib import Path
+import pytest
+from click.testing import CliRunner
+from headtohead.cli import main
+
+def ended_with(words):
+    if words[0] == "pytest":
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            code = pytest.main(words[1:])
+        return int(code), said.getvalue(), ""
+    done = CliRunner().invoke(main, words, prog_name="h2h")
+    return done.exit_code, done.stdout, done.stderr
+
+place = Path.cwd()
+ended = []
+for folder, words in json.loads((place / "given.json").read_text()):
+    os.chdir(folder)
+    ended.append(ended_with(words))
+(place / "ended.json").write_text(json.dumps(ended))
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A Python that sees headtohead and has the written packages installed."""
+
+    python: Path
+    packages: dict[str, Path]
+
+    def call(self, folder: Path, *arguments: str) -> Completed:
+        """Run Python in a folder."""
+        return subprocess.run(
+            [self.python, *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+            env=os.environ | {"H2H_CACHE": str(folder / "cache")},
+        )
+
+    def h2h(self, folder: Path, *arguments: str) -> Completed:
+        """Run the command line in a folder."""
+        return self.call(folder, "-m", "headtohead.cli", *arguments)
+
+    def each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
+        """Run a command in the package of each family, all in one process, which loads once.
+
+        It is one of pytest where the first word says so, else one of h2h.
+        """
+        given = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
+        folder = next(iter(self.packages.values())).parent
+        (folder / "given.json").write_text(json.dumps(given))
+        done = self.call(folder, "-c", EACH)
+        assert done.returncode == 0, done.stderr
+        ended = json.loads((folder / "ended.json").read_text())
+        return {family: Completed(words, *end) for (family, words), end in zip(commands.items(), ended, strict=True)}
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """A package of each family, installed as editable."""
+    folder = tmp_path_factory.mktemp("scaffold")
+    packages = {family: folder / f"my-{family}" for family in FAMILIES}
+    for family, package in packages.items():
+        write_package(family, package.name, package, current())
+    python = environment(folder / "environment")
+    editable = [word for package in packages.values() for word in ("-e", str(package))]
+    done = pip(python, "--no-build-isolation", *editable)
+    assert done.returncode == 0, done.stderr
+    return Installation(python, packages)
+
+
+def environment(folder: Path) -> Path:
+    """Make an environment that sees the packages of this one, and return its Python."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    site = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    ours = sysconfig.get_path("purelib")
+    # Not a bare path: .pth files of what is installed there as editable have to be read too.
+    (Path(site) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
+    return python
+
+
+@pytest.fixture
+def make_environment() -> Callable[[Path], Path]:
+    """The function that makes an environment."""
+    return environment
+
+
+def pip(python: Path, *arguments: str) -> Completed:
+    """Install with the pip of this environment into another, without a network."""
+    return subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(python),
+            "--disable-pip-version-check",
+            "install",
+            "--quiet",
+            "--no-index",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+
+
+Invoke = Callable[..., Completed]
+
+
+@pytest.fixture
+def h2h(tmp_path: Path, h2h_here: Invoke) -> Invoke:
+    """Run the command line of this environment in an empty folder."""
+    return partial(h2h_here, tmp_path)

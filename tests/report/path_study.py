@@ -1,0 +1,146 @@
+"""Path experiments as run directories: a real plan, and scores that a function makes up.
+
+The function gets the choices that a point has as the end has them, and the seed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import headtohead
+from headtohead.config.loading import load_mapping
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.entry import Setting
+from headtohead.plugins.registry import Registry, current, load_registry
+from headtohead.schema.config import RunConfig
+from headtohead_plugins.positional.sinusoidal import Sinusoidal
+
+BASE: dict[str, Any] = {
+    "positional": "choosy",
+    "data": {"dataset": "toy-grammar", "size": 120},
+    "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0, "final_norm": False},
+    "train": {"epochs": 1, "batch_tokens": 256},
+}
+ENDS: dict[str, tuple[Any, Any]] = {
+    "model.norm": ("pre", "post"),
+    "model.activation": ("relu", "gelu"),
+    "model.bias": (True, False),
+    "train.lr": (1e-3, 2e-3),
+    "train.label_smoothing": (0.0, 0.1),
+    "model.init": ("xavier", "torch"),
+    "masking.decoder": ("padding-causal", "causal"),
+}
+"""Choices, each with both of its values; the last cannot make a difference."""
+
+Score = Callable[[frozenset[str], int], float | None]
+
+
+@dataclass
+class PathStudy:
+    """What is walked and what comes out; ``undefined`` gets the applied choices."""
+
+    names: tuple[str, ...]
+    score: Score
+    seeds: tuple[int, ...] = (1, 2, 3)
+    orders: int = 8
+    primary: str = "valid/token_accuracy"
+    undefined: Callable[[frozenset[str]], bool] | None = None
+    name: str = "walked"
+    states: dict[tuple[str, int], str] = field(default_factory=dict)
+
+
+def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
+    """Write the experiment and its runs under ``root``; return its folder."""
+    loaded = load_mapping(_file(study), study.name)
+    with _registry(study) as registry:
+        plan = make_plan(loaded, registry, root, cache)
+    folder = root / study.name
+    record = json.loads(json.dumps(plan.to_experiment_json(), allow_nan=False))
+    folder.mkdir(parents=True)
+    (folder / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
+    start = record["variants"][0]["axes"]
+    applied = {
+        one["slug"]: frozenset(n for n, value in one["axes"].items() if value != start[n]) for one in record["variants"]
+    }
+    for run in record["runs"]:
+        _write_run(folder / run["directory"], run, study, applied[run["variant"]])
+    return folder
+
+
+def _file(study: PathStudy) -> dict[str, Any]:
+    return {
+        "question": "What accounts for the distance?",
+        "base": BASE,
+        "design": [
+            {
+                "path": {
+                    "from": {name: ENDS[name][0] for name in study.names},
+                    "to": {name: ENDS[name][1] for name in study.names},
+                    "orders": study.orders,
+                }
+            }
+        ],
+        "seeds": list(study.seeds),
+        "metrics": {"primary": study.primary, "report": ["valid/loss"]},
+    }
+
+
+@contextmanager
+def _registry(study: PathStudy) -> Iterator[Registry]:
+    """Register, for a while, a positional that calls undefined what the study says."""
+
+    class Choosy(Sinusoidal):
+        @classmethod
+        def undefined_for(cls, options: Any, setting: Setting) -> str | None:
+            applied = frozenset(name for name in study.names if _value(setting.config, name) == ENDS[name][1])
+            refused = study.undefined is not None and study.undefined(applied)
+            return "these do not go together" if refused else None
+
+    class Plugin:
+        @headtohead.hookimpl
+        def register_positionals(self) -> dict[str, type[Sinusoidal]]:
+            return {"choosy": Choosy}
+
+    before = current()
+    _current = load_registry(objects=[Plugin()])
+    try:
+        yield current()
+    finally:
+        _current = before
+
+
+def _value(config: RunConfig, name: str) -> Any:
+    section, field_name = name.split(".")
+    value = getattr(getattr(config, section), field_name)
+    return value.name if section == "masking" else value
+
+
+def _write_run(folder: Path, run: dict[str, Any], study: PathStudy, applied: frozenset[str]) -> None:
+    folder.mkdir()
+    state = study.states.get((run["variant"], run["seed"]), "DONE")
+    _dump(
+        folder / "run.json",
+        {
+            "key": run["key"],
+            "data": {"fingerprint": "ab" * 32},
+            "versions": {"torch": "2"},
+            "execution": {"stack": [run["key"]], "device": "cpu", "dtype": "float32"},
+        },
+    )
+    _dump(folder / "status.json", {"state": state, "reason": None, "step": 10, "steps": 10})
+    if state != "DONE":
+        return
+    score = study.score(applied, run["seed"])
+    metrics = {"system/wall_seconds": 1.0, "system/tokens_per_second": 1000.0, "valid/loss": 1.0}
+    if score is not None:
+        metrics[study.primary] = score
+    _dump(folder / "results.json", {"metrics": metrics, "buckets": []})
+
+
+def _dump(path: Path, content: Any) -> None:
+    path.write_text(json.dumps(content), encoding="utf-8")

@@ -1,0 +1,238 @@
+import json
+
+import pytest
+
+from headtohead.analysis.study import analyse
+from headtohead.report.answer import answer
+from headtohead.report.facts import facts
+from headtohead.storage.frames import load_frames
+
+
+def answered(folder, **options):
+    return answer(analyse(load_frames(folder), **options))
+
+
+@pytest.fixture
+def study(made, tmp_path):
+    def write(**changes):
+        return made.write_study(tmp_path, made.Study(maps=False, **changes))
+
+    return write
+
+
+def test_the_quickstart_is_answered_axis_by_axis_in_one_sentence(quickstart):
+    text = answered(quickstart)
+    assert text.startswith("Positional rotary is better than sinusoidal by 0.031 exact match (95 %")
+    assert "; positional none is worse than sinusoidal by 0.447 exact match (95 % interval 0.4" in text
+    assert ("; attention independent-heads against split-heads: no difference detected (could have seen ≥ 0.0") in text
+    assert text.endswith(".")
+    assert ". " not in text
+
+
+def test_sizes_and_intervals_are_positive_whichever_way_the_difference_points(quickstart):
+    text = answered(quickstart)
+    assert "by −" not in text
+    assert "interval −" not in text
+
+
+def test_without_factors_variants_are_compared_with_the_baseline(study):
+    text = answered(study(one_at_a_time=True))
+    assert text.startswith("Against the baseline, positional rotary is better by 0.030")
+    assert "positional none is worse by 0.4" in text
+    assert "split-heads" not in text  # what a variant shares with the baseline is not repeated
+
+
+def test_a_study_that_is_not_finished_says_so_and_ranks_nothing(made, tmp_path):
+    slugs = [
+        f"{p}-{a}-{m}"
+        for p in ("sinusoidal", "rotary", "none")
+        for a in ("split-heads", "independent-heads")
+        for m in ("padding-causal", "causal")
+    ]
+    states = {(slug, 6): "PLANNED" for slug in slugs}
+    folder = made.write_study(tmp_path, made.Study(states=states, maps=False))
+    text = answered(folder)
+    assert text.startswith("No answer yet: 60 of 72 runs have come to a result")
+    partial = answered(folder, allow_partial=True)
+    assert partial.startswith("On the seeds that have finished, positional rotary is better")
+
+
+def test_a_factor_that_cannot_be_judged_is_named_and_not_passed_over(study):
+    text = answered(study(states={("rotary-split-heads-causal", 1): "DIVERGED"}))
+    assert text.startswith("Positional none is worse than sinusoidal")
+    assert text.endswith(
+        "not ranked: positional rotary against sinusoidal, attention independent-heads against "
+        "split-heads, masking causal against padding-causal "
+        "(rotary · split-heads · causal: 1 diverged of 6 seeds)."
+    )
+
+
+def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path):
+    study = made.Study(
+        axes={"masking.decoder": ["padding-causal", "causal"]}, maps=False, equal_to={"causal": "padding-causal"}
+    )
+    text = answered(made.write_study(tmp_path, study))
+    assert text == "No difference is possible: all variants are equal by construction."
+
+
+def test_one_seed_is_not_a_verdict(study):
+    text = answered(study(seeds=(1,)))
+    assert "better" not in text
+    assert "worse" not in text
+    assert "too few seeds for a test" in text
+
+
+def test_one_variant_has_nothing_to_be_compared_with(study):
+    text = answered(study(axes={"positional": ["sinusoidal"]}))
+    assert text.startswith("One variant, nothing to compare it with: exact match 0.9")
+
+
+def test_an_effect_that_turns_round_in_some_settings_says_so(study):
+    def score(axes, seed):
+        gain = -0.1 if axes["attention"] == "independent-heads" else 0.3
+        return (
+            0.5
+            + (gain if axes["positional"] == "rotary" else 0.0)
+            + 0.003 * seed * (1 + (axes["positional"] == "rotary"))
+        )
+
+    text = answered(
+        study(
+            axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "independent-heads"]},
+            score=score,
+        )
+    )
+    assert "is better than sinusoidal by 0.111" in text
+    assert "though not in every setting (−0.089 to +0.311)" in text
+
+
+QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
+
+
+def crossing(gains, noise=0.001):
+    """Return scores in which qk-norm gains by learning rate, with noise that has no mean."""
+
+    def score(axes, seed):
+        gain = gains[axes["train.lr"]] if axes["attention"] == "qk-norm" else 0.0
+        wobble = noise * (-1) ** seed * (1 + 0.1 * seed) * (axes["attention"] == "qk-norm")
+        return 0.5 + 0.004 * seed + gain + wobble
+
+    return score
+
+
+def test_a_factor_with_a_better_variant_is_not_said_to_make_no_difference(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
+    clause = text.split("; ")[0]
+    assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average (co")
+    assert "−0.024 to +0.024 exact match in single settings" in clause
+    assert "qk-norm · 0.003 is better than the baseline by 0.024 exact match (95 % int" in clause
+    assert "no difference" not in clause
+
+
+def test_a_factor_whose_range_turns_is_not_said_to_make_no_difference(made, tmp_path):
+    axes = {"train.lr": [0.002, 0.003, 0.001], "attention": ["split-heads", "qk-norm"]}
+    folder = made.write_study(
+        tmp_path,
+        made.Study(
+            axes=axes, seeds=range(4), maps=False, score=crossing({0.002: 0.0, 0.003: 0.1, 0.001: -0.1}, noise=0.002)
+        ),
+    )
+    text = answered(folder)
+    (clause,) = (one for one in text.split("; ") if "qk-norm against split-heads" in one)
+    assert "inconclusive on average (could have seen ≥ 0.0" in clause
+    assert clause.rstrip(".").endswith("−0.100 to +0.100 exact match in single settings")
+
+
+def test_settings_that_cancel_in_every_seed_are_not_said_to_score_the_same(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.25, 0.001: -0.25}, noise=0.0)))
+    assert text.startswith("Attention qk-norm against split-heads: equal on average, −0.250 to +0")
+    assert "scores the same" not in text
+
+
+def test_a_factor_without_a_difference_in_any_setting_is_said_to_have_none(study):
+    text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
+    assert text.startswith("Attention qk-norm against split-heads: no difference detected (could h")
+
+
+def test_factors_with_differing_settings_are_counted_apart(study):
+    def score(axes, seed):
+        gain = crossing({0.003: 0.1, 0.001: -0.1})(axes, seed)
+        return gain - int(axes["positional"]) * 0.05 * (1 + 0.001 * seed)
+
+    text = answered(study(axes={"positional": list(range(7)), **QK}, score=score))
+    assert (
+        "of the rest, 1 smaller difference detected, 1 contrast inconclusive on average, with "
+        "differences in single settings"
+    ) in text
+
+
+def test_many_contrasts_are_counted_and_the_largest_are_told(study):
+    text = answered(
+        study(
+            axes={"train.lr": [round(k / 100, 2) for k in range(1, 13)]},
+            one_at_a_time=True,
+            score=lambda axes, seed: 0.5 + axes["train.lr"] * (1 + 0.001 * seed),
+        )
+    )
+    assert text.count(" is better by ") == 5
+    assert "0.12 is better by" in text
+    assert "of the rest, 6 smaller differences detected" in text
+
+
+def test_a_lower_primary_metric_is_better(study):
+    text = answered(study(primary="test/loss", axes={"positional": ["sinusoidal", "none"]}))
+    assert "positional none is worse than sinusoidal by 0.4" in text.lower()
+    assert "loss (95 % interval" in text
+
+
+def test_variants_outside_the_factorial_are_answered_beside_the_axes(made, tmp_path):
+    axes = {"positional": ["sinusoidal", "rotary", "none"], "attention": ["split-heads", "single"]}
+    folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
+    file = folder / "experiment.json"
+    record = json.loads(file.read_text())
+    record["contrasts"] = [
+        {**c, "given": {"match": "none"}} if c["kind"] == "factor" else c
+        for c in record["contrasts"]
+        if c["kind"] == "variant" or c["value"] == "rotary"
+    ]
+    file.write_text(json.dumps(record))
+    text = answered(folder)
+    assert text.startswith("Positional rotary (match none) is better than sinusoidal by 0.026")
+    assert "none · split-heads is worse than the baseline by 0.4" in text
+    assert "none · single is worse than the baseline by 0.4" in text
+    assert "rotary · split-heads" not in text
+
+
+def test_no_factor_contrast_means_no_word_of_axes(study):
+    assert "axis" not in answered(study(one_at_a_time=True))
+
+
+def test_a_baseline_that_diverged_leaves_no_answer_and_the_reason(study):
+    text = answered(study(states={("sinusoidal-split-heads-padding-causal", 4): "DIVERGED"}))
+    assert text.startswith("No answer: not ranked: ")
+    assert "sinusoidal · split-heads · padding-causal: 1 diverged of 6 seeds" in text
+
+
+def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
+    one = made.Study(
+        axes={"recipe": ["here", "there"]}, config=lambda axes: {"data": {"dataset": axes["recipe"]}}, maps=False
+    )
+    text = answer(analyse(load_frames(made.write_study(tmp_path, one))))
+    opening = "Each variant has a data set of its own, so none is ranked; exact match of each by itself: "
+    assert text.startswith(opening)
+    scores = text.removeprefix(opening).rstrip(".").split("; ")
+    assert len(scores) == 2
+    assert all("95 % interval" in score for score in scores)
+
+
+@pytest.mark.parametrize(("score", "said"), [(0.0, True), (0.01, False)])
+def test_a_study_that_nobody_scored_in_says_so(tmp_path, made, score, said):
+    folder = made.write_study(tmp_path)
+    paths = sorted(folder.glob("*/results.json"))
+    for number, path in enumerate(paths):
+        results = json.loads(path.read_text())
+        results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
+        path.write_text(json.dumps(results))
+    told = [one for one in facts(analyse(load_frames(folder))) if "there is, 0.000" in one]
+    assert bool(told) is said
+    assert not said or told[0].startswith("Every run has the worst exact match there is, 0.000: ")

@@ -1,0 +1,175 @@
+"""The report of an experiment with claims: theirs, ours, what differs, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from headtohead.report import write_report
+
+CLAIM = {
+    "variant": "rotary",
+    "against": "sinusoidal",
+    "metric": "test/exact_match",
+    "against_metric": None,
+    "lengths": None,
+    "against_lengths": None,
+    "expect": "higher",
+    "by": 0.0,
+    "margin": None,
+    "limit": None,
+}
+PUBLISHED = {
+    "source": "A. Author <2018>, table 3",
+    "setup": {
+        "data": "WMT 2014",
+        "test": "newstest2013",
+        "pairs": 4500000,
+        "steps": 900,
+        "seeds": 6,
+        "vocabulary": "37000 units",
+        "parameters": 65000000,
+        "decoding": "beam 4",
+        "train.batch_tokens": 2048,
+        "train.lr": 0.0001,
+    },
+    "differences": ["The paper averages | checkpoints."],
+    "claims": [
+        CLAIM
+        | {
+            "says": "Rotary is *far* better.",
+            "published": {"variant": 25.8, "against": 12.5, "where": "BLEU, table 3"},
+        },
+        CLAIM
+        | {
+            "says": "None is better.",
+            "variant": "none",
+            "published": {"variant": None, "against": None, "where": "no value"},
+        },
+        CLAIM
+        | {
+            "says": "None stays under a third.",
+            "variant": "none",
+            "against": None,
+            "expect": "at-most",
+            "limit": 1 / 3,
+            "published": {"variant": 1 / 3, "against": None, "where": "a theorem"},
+        },
+        CLAIM
+        | {
+            "says": "At length nine both are equal.",
+            "expect": "equal",
+            "margin": 0.001,
+            "lengths": [9, 11],
+            "published": {"variant": 1.0, "against": 1.0, "where": "figure 2"},
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def report(made, tmp_path_factory):
+    study = made.Study(
+        name="claims",
+        axes={"positional": ["sinusoidal", "rotary", "none"]},
+        score=planted,
+        one_at_a_time=True,
+        maps=False,
+    )
+    folder = made.write_study(tmp_path_factory.mktemp("runs"), study)
+    content = json.loads((folder / "experiment.json").read_text())
+    content["published"] = PUBLISHED
+    (folder / "experiment.json").write_text(json.dumps(content))
+    return write_report(folder, tmp_path_factory.mktemp("reports"))
+
+
+def planted(axes, seed):
+    """0.5, and 0.4 more or 0.3 less, with differences between seeds that no variant shares."""
+    level = {"rotary": (0.9, 7), "sinusoidal": (0.5, 5), "none": (0.2, 3)}
+    mean, step = level[axes["positional"]]
+    return mean + 0.002 * (seed * step % 11)
+
+
+def rows(report):
+    text = report.markdown.read_text(encoding="utf-8")
+    section = text.split("## Published and measured here")[1].split("## Variants")[0]
+    return [line for line in section.splitlines() if line.startswith("| ")]
+
+
+def test_every_claim_prints_both_sides_the_interval_and_its_verdict(report):
+    claims = [row for row in rows(report) if "**" in row]
+    verdicts = [re.search(r"\*\*(.*?)\*\*", row)[1] for row in claims]
+    assert verdicts == ["agrees", "disagrees", "agrees", "disagrees"]
+    first = claims[0]
+    assert r"Rotary is \*far\* better. (rotary against sinusoidal)" in first
+    assert "| 25.8 against 12.5 |" in first
+    assert "| +13.3 |" in first
+    assert re.search(r"\| 0\.9\d+ against 0\.5\d+ \|", first)
+    assert re.search(r"\| \+0\.\d+ \(0\.\d+ to 0\.\d+\) \| higher \|", first)
+    assert "| no value |" in claims[1]
+    assert "at most 0.333333" in claims[2]
+    assert "(rotary, 9 to 11 tokens against sinusoidal, 9 to 11 tokens)" in claims[3]
+
+
+def test_every_difference_of_set_up_is_printed_and_what_is_alike_is_named(report):
+    table = {row.split("|")[1].strip(): row for row in rows(report) if "**" not in row}
+    assert "| WMT 2014 | toy-grammar, English to French, split iid |" in table["data"]
+    assert "| 4.50 M | 4500 |" in table["pairs"]
+    assert "| newstest2013 | 250 pairs |" in table["test"]
+    assert "| 37000 units | 104 source, 117 target, word tokens |" in table["vocabulary"]
+    assert "| 65.0 M | 48213 |" in table["parameters"]
+    assert "| beam 4 | greedy |" in table["decoding"]
+    assert r"| 0.0001 | 0.003 |" in table["train.lr"]
+    assert not {"steps", "seeds", "train.batch\\_tokens"} & set(table)
+    text = report.markdown.read_text(encoding="utf-8")
+    assert r"- As published: steps, seeds, train.batch\_tokens." in text
+    assert r"- The paper averages \| checkpoints." in text
+
+
+def test_the_sum_stands_near_the_answer_on_page_and_in_markdown(report):
+    text = report.markdown.read_text(encoding="utf-8")
+    told = "Of 4 published claims, 2 agree, 2 disagree."
+    assert text.index(report.answer) < text.index(told) < text.index("## Published")
+    page = report.html.read_text(encoding="utf-8")
+    assert told in page
+    assert "A. Author &lt;2018&gt;" in page
+    assert page.count('<span class="verdict better">agrees</span>') == 2
+    assert page.count('<span class="verdict worse">disagrees</span>') == 2
+
+
+def test_the_level_of_the_interval_is_shared_among_the_tested_claims(report):
+    """Three of the four are tested; the bound is not."""
+    text = report.markdown.read_text(encoding="utf-8")
+    assert "The interval is the 98.33 % interval of the difference" in text
+
+
+def test_a_report_without_claims_speaks_of_none(quickstart, tmp_path):
+    paths = write_report(quickstart, tmp_path)
+    assert "Published" not in paths.markdown.read_text(encoding="utf-8")
+    assert "#published" not in paths.html.read_text(encoding="utf-8")
+
+
+def test_a_contrast_of_a_claim_and_a_table_prints_one_sensitivity(made, tmp_path):
+    """As vaswani-label-smoothing: one variant contrast, and two claims that are tested."""
+    noise = {"sinusoidal": [0.0] * 6, "rotary": [0.004, -0.006, 0.009, -0.003, 0.005, -0.008]}
+    study = made.Study(
+        name="smoothing",
+        axes={"positional": ["sinusoidal", "rotary"]},
+        one_at_a_time=True,
+        maps=False,
+        score=lambda axes, seed: 0.5 + noise[axes["positional"]][seed - 1],
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    content = json.loads((folder / "experiment.json").read_text())
+    claim = {"says": "Rotary is better.", "published": {"variant": 25.8, "against": 25.3, "where": "row D"}}
+    content["published"] = PUBLISHED | {"claims": [CLAIM | claim, CLAIM | claim]}
+    (folder / "experiment.json").write_text(json.dumps(content))
+    report = write_report(folder, tmp_path / "reports")
+    for file in (report.markdown, report.html):
+        text = re.sub(r"<svg.*?</svg>", "", file.read_text(encoding="utf-8"), flags=re.DOTALL)
+        found = re.findall(r"(?:could have seen ≥|a difference of|here) (\d[\d.]*\d)", text)
+        assert len(found) >= 2  # in the answer and in the table
+        assert len(set(found)) == 1
+    assert report.markdown.read_text(encoding="utf-8").count("**cannot tell**") == 2

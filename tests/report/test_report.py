@@ -1,0 +1,480 @@
+import csv
+import html.parser
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headtohead.errors import HeadToHeadError
+from headtohead.report import write_report
+
+NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+SVG_VOID = {"use", "path", "rect"}
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: elements in order, and text outside scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.scripts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        elif self.open and self.open[-1] != "style":
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def report(quickstart, tmp_path_factory):
+    return write_report(quickstart, tmp_path_factory.mktemp("reports"))
+
+
+@pytest.fixture(scope="module")
+def page(report):
+    return Page(report.html.read_text(encoding="utf-8"))
+
+
+def words(page: Page) -> str:
+    return re.sub(r"\s+", " ", page.text)
+
+
+def test_a_report_is_a_page_a_markdown_file_a_table_and_figures(report):
+    names = sorted(str(path.relative_to(report.folder)) for path in report.folder.rglob("*.*"))
+    assert names == [
+        "figures/attention.svg",
+        "figures/contrasts.svg",
+        "figures/cost.svg",
+        "figures/curves.svg",
+        "figures/interactions.svg",
+        "figures/lengths.svg",
+        "figures/scores.svg",
+        "index.html",
+        "report.md",
+        "results.csv",
+    ]
+
+
+def test_the_page_is_well_formed_and_asks_no_server_for_anything(report, page):
+    assert page.open == []
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "xlink:href", "action", "data"):
+            target = attributes.get(name)
+            if target and not target.startswith(("#", "data:")):
+                assert (tag, target) == ("a", "results.csv")
+    text = report.html.read_text(encoding="utf-8")
+    assert not re.search(r"@import|url\((?!#)|url\(['\"]?http", text)
+    assert report.html.stat().st_size < 5_000_000
+
+
+def test_the_answer_stands_before_every_table(page, report):
+    text = words(page)
+    assert text.index(report.answer) < text.index("Axis by axis") < text.index("How to repeat it")
+    tags = [tag for tag, _ in page.elements]
+    assert tags.index("h1") < tags.index("svg") < tags.index("table")
+
+
+def test_costs_stand_beside_every_score(page, report):
+    tables = re.findall(r"<thead>.*?</thead>", report.html.read_text(encoding="utf-8"), re.DOTALL)
+    scores = [head for head in tables if "exact match</th>" in head or "test/bleu" in head]
+    plain = [re.sub(r"<[^>]+>", " ", head) for head in scores if "verdict" not in head]
+    plain += [re.sub(r"<[^>]+>", " ", head) for head in scores if "Holm" in head and "axis" not in head]
+    assert len(plain) == 2
+    for head in plain:
+        for column in ("parameters", "FLOPs", "tokens", "memory", "time"):
+            assert column in head
+
+
+def test_every_variant_has_its_line_with_mean_interval_and_verdict(page, quickstart):
+    text = words(page)
+    experiment = json.loads((quickstart / "experiment.json").read_text())
+    for variant in experiment["variants"]:
+        scores = [
+            json.loads((quickstart / run["directory"] / "results.json").read_text())["metrics"]
+            for run in experiment["runs"]
+            if run["variant"] == variant["slug"]
+        ]
+        mean = sum(score["test/exact_match"] for score in scores) / 6
+        assert f"{variant['title']} {mean:.3f}" in text or f"{variant['title']}{mean:.3f}" in text
+
+
+def test_batched_and_lonely_scores_stand_side_by_side(page):
+    text = words(page)
+    assert "Batched and one sentence at a time" in text
+    assert "stays under the ceiling" in text
+    assert "All 4 variants that are told no order of the source stay under the ceiling of 0.530" in text
+
+
+def test_maps_travel_inside_the_page_to_a_byte(page, quickstart):
+    import base64
+
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    maps = json.loads(page.scripts[0])
+    assert len(maps["variants"]) == 12
+    assert maps["roles"] == ["encoder", "decoder", "cross"]
+    found = next(v for v in maps["variants"] if v["title"] == "rotary · split-heads · causal")
+    stored = load_file(next(quickstart.glob("rotary-split-heads-causal-s1-*")) / "attention" / "maps.safetensors")[
+        "1/decoder"
+    ]
+    entry = found["probes"][1]["roles"]["decoder"]
+    level = np.frombuffer(base64.b64decode(entry["bytes"]), dtype=np.uint8)
+    shown = level.reshape(entry["shape"]) / 255 * entry["scale"]
+    assert np.abs(shown - stored).max() < 0.5 / 255 + 1e-6
+
+
+def test_layers_and_heads_are_numbered_from_0_and_each_page_says_so_once(report):
+    text = report.html.read_text(encoding="utf-8")
+    markdown = report.markdown.read_text(encoding="utf-8")
+    chosen = json.loads(Page(text).scripts[0])["open"]
+    assert (chosen["layer"], chosen["head"]) < (2, 4)
+    for written in (text, markdown):
+        assert written.count("Layers and heads are numbered from 0.") == 1
+        assert f"layer {chosen['layer']}, head {chosen['head']}" in written
+    assert 'word + " " + index;' in text
+
+
+def test_maps_show_without_scripts(report):
+    text = report.html.read_text(encoding="utf-8")
+    panels = re.findall(r'<div class="panel">.*?</svg></div>', text, re.DOTALL)
+    assert len(panels) == 12
+    assert all("<title>chat → " in panel for panel in panels)
+
+
+def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
+    from headtohead.analysis.study import analyse
+    from headtohead.report.translations import samples
+    from headtohead.storage.frames import load_frames
+
+    chosen = samples(analyse(load_frames(quickstart)))
+    assert len(chosen) == 8
+    for sample in chosen:
+        slugs = [slug for output in sample.outputs for slug in output.slugs]
+        assert sorted(slugs) == sorted(load_frames(quickstart).variants)
+        assert len({output.hypothesis for output in sample.outputs}) == len(sample.outputs)
+        assert any(output.exact for output in sample.outputs)
+        assert any(not output.exact for output in sample.outputs)
+
+
+def test_the_table_of_runs_holds_every_run(report):
+    with report.csv.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 72
+    assert {row["state"] for row in rows} == {"DONE"}
+    assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
+
+
+def test_markdown_says_what_the_page_says(report, page):
+    text = report.markdown.read_text(encoding="utf-8")
+    assert report.answer.replace("|", "\\|") in text.replace("\\", "")
+    for linked in re.findall(r"\]\(([^)]+)\)", text):
+        assert (report.folder / linked).is_file()
+    for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        counts = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(counts) == 1, block
+
+
+def test_figures_are_valid_by_themselves(report):
+    for figure in (report.folder / "figures").iterdir():
+        ET.fromstring(figure.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def again(quickstart, tmp_path_factory):
+    """The same report by the command, where an earlier one has left a picture: folder and words."""
+    from headtohead.cli.report import command
+
+    folder = tmp_path_factory.mktemp("reports") / "quickstart"
+    stale = folder / "figures" / "old.svg"
+    stale.parent.mkdir(parents=True)
+    stale.write_text("<svg/>")
+    runs, reports = str(quickstart.parent), str(folder.parent)
+    result = CliRunner().invoke(command, ["quickstart", "--runs", runs, "--reports", reports])
+    assert result.exit_code == 0, result.output
+    return folder, result.output
+
+
+def test_a_report_written_twice_has_the_same_bytes(report, again):
+    folder, _ = again
+    for path in report.folder.rglob("*.*"):
+        assert path.read_bytes() == (folder / path.relative_to(report.folder)).read_bytes()
+
+
+def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
+    folder, _ = again
+    assert (folder / "figures" / "scores.svg").is_file()
+    assert not (folder / "figures" / "old.svg").exists()
+
+
+def test_text_from_data_never_becomes_markup(made, tmp_path):
+    study = made.Study(
+        name="nasty",
+        seeds=(1, 2),
+        axes={"positional": ["sinusoidal", NASTY.replace("/", "")], "attention": ["a", "b"]},
+        sentences=[(f"{NASTY}{i}", f"le {NASTY} {i}") for i in range(8)],
+        question=NASTY,
+        data={"notes": [NASTY], "citation": NASTY, "licence": NASTY},
+        excluded=[{"axes": {"positional": NASTY, "attention": "z"}, "slug": "x", "reason": NASTY, "source": "exclude"}],
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    paths = write_report(folder, tmp_path / "reports")
+    page = Page(paths.html.read_text(encoding="utf-8"))
+    assert page.open == []
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert "alert" not in page.scripts[1]
+    assert json.loads(page.scripts[0])["probes"][0].startswith(NASTY)
+    assert NASTY in page.text
+    for figure in (paths.folder / "figures").iterdir():
+        root = ET.fromstring(figure.read_text(encoding="utf-8"))
+        assert not [e for e in root.iter() if e.tag.endswith("script")]
+    markdown = paths.markdown.read_text(encoding="utf-8")
+    assert "<script" not in markdown
+    for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
+
+
+@pytest.fixture(scope="module")
+def incomplete(messy, tmp_path_factory):
+    return write_report(messy, tmp_path_factory.mktemp("reports"))
+
+
+def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplete):
+    text = words(Page(incomplete.html.read_text(encoding="utf-8")))
+    assert "Incomplete: 2 of 11 variants are incomplete (57 of 60 runs have a result)" in text
+    assert text.index("Incomplete: ") < text.index("gainst the baseline, ")
+    assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
+
+
+def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
+    paths = write_report(messy, tmp_path, allow_partial=True)
+    text = words(Page(paths.html.read_text(encoding="utf-8")))
+    assert "Partial: 2 of 11 variants are incomplete" in text
+    assert text.index("Partial: ") < text.index("On the seeds that have finished")
+    assert "Partial: " in paths.markdown.read_text(encoding="utf-8")
+
+
+def test_failures_exclusions_reuse_and_equals_are_all_told(incomplete):
+    page = words(Page(incomplete.html.read_text(encoding="utf-8")))
+    markdown = incomplete.markdown.read_text(encoding="utf-8").replace("\\", "")
+    for text in (page, markdown):
+        assert "ValueError: table of 64 positions is too short" in text
+        assert "loss became NaN at step 300" in text
+        assert "not asked" in text
+        assert "earlier/none-split-heads-padding-causal-s1-" in text
+        assert (
+            "sinusoidal · split-heads · causal equals sinusoidal · split-heads · "
+            "padding-causal by construction: with right padding a causal decoder never sees "
+            "a pad; it was trained once."
+        ) in text
+
+
+def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
+    study = made.Study(
+        seeds=(1, 2),
+        maps=False,
+        axes={"positional": ["sinusoidal", "none"]},
+        data={"split": "row", "leaky": True, "leak": 0.317},
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
+    assert text.count("LEAKY") == 2
+    assert ("LEAKY split: 31.7 % of the test pairs have a source sentence that is also in the training set") in text
+    assert "source or target" not in text
+    assert text.index("LEAKY") < text.index("How to repeat it")
+
+
+def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
+    study = made.Study(
+        axes={"train.target": ["next", "same"]},
+        maps=False,
+        config=lambda axes: {"train": {"target": axes["train.target"]}},
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    text = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
+    assert 'title="losses do not compare: predicted tokens differ"' in text
+
+
+def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tmp_path):
+    study = made.Study(
+        axes={"train.label_smoothing": [0.0, 0.1]},
+        maps=False,
+        seeds=(1, 2),
+        config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    text = write_report(folder, tmp_path / "reports").markdown.read_text(encoding="utf-8")
+    assert "losses do not compare" not in text
+    table = text.split("### Further metrics")[1].splitlines()
+    row = next(line for line in table if line.startswith("| 0.1 |"))
+    losses = [json.loads((run / "results.json").read_text())["metrics"]["valid/loss"] for run in folder.glob("0.1-s*")]
+    assert row.split("|")[2].split()[0] == f"{sum(losses) / 2:.3f}"
+
+
+def test_code_that_changed_between_runs_is_stale(made, tmp_path):
+    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    folder = made.write_study(tmp_path / "runs", study)
+    record = next(folder.glob("none-s2-*")) / "run.json"
+    content = json.loads(record.read_text())
+    content["plugins"][0]["source_sha256"] = "ef" * 32
+    content["versions"]["torch"] = "2.14.0"
+    record.write_text(json.dumps(content))
+    text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
+    assert "STALE: positional none changed its source between runs" in text
+    assert "Runs differ in torch: 2.13.0, 2.14.0." in text
+
+
+def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path):
+    study = made.Study(
+        axes={"model.d_model": [32, 64, 128]},
+        seeds=(1, 2, 3),
+        maps=False,
+        one_at_a_time=True,
+        data={"bag_of_words_ceiling": None},
+    )
+    folder = made.write_study(tmp_path / "runs", study)
+    paths = write_report(folder, tmp_path / "reports")
+    text = words(Page(paths.html.read_text(encoding="utf-8")))
+    assert "Attention maps" not in text
+    assert "Axis by axis" not in text
+    assert "3 seeds: even a single sign-flip test cannot reach 0.05" in text
+
+
+def test_a_study_of_which_nothing_has_run_reports(made, tmp_path):
+    axes = {"positional": ["sinusoidal", "none"]}
+    states = {(slug, seed): "PLANNED" for slug in axes["positional"] for seed in (1, 2)}
+    folder = made.write_study(tmp_path / "runs", made.Study(seeds=(1, 2), axes=axes, states=states))
+    for allow_partial in (False, True):
+        paths = write_report(folder, tmp_path / "reports", allow_partial=allow_partial)
+        assert paths.answer.startswith("No answer yet: 0 of 4 runs")
+
+
+def test_an_unwritable_folder_is_named(quickstart, tmp_path):
+    taken = tmp_path / "reports"
+    taken.write_text("a file")
+    with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; name another folder with"):
+        write_report(quickstart, taken)
+
+
+def test_the_command_prints_the_answer_and_where_it_stands(again):
+    folder, output = again
+    lines = output.splitlines()
+    assert lines[0].startswith("Positional rotary is better than sinusoidal")
+    assert lines[1] == f"report:   {folder / 'index.html'}"
+
+
+def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch):
+    import headtohead.tracking
+    from headtohead.cli.report import command
+
+    study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
+    shipped, asked = made.write_study(tmp_path / "shipped", study), []
+
+    def materialise(uri: str, name: str, into: Path) -> Path:
+        asked.append((uri, name))
+        (into / name).symlink_to(shipped)
+        return into / name
+
+    monkeypatch.setattr(headtohead.tracking, "materialise", materialise)
+    store = "postgresql://me:secret@box/db"
+    result = CliRunner().invoke(command, ["quickstart", "--reports", str(tmp_path), "--from-mlflow", store])
+    assert result.exit_code == 0, result.output
+    assert asked == [(store, "quickstart")]
+    text = (tmp_path / "quickstart" / "index.html").read_text(encoding="utf-8")
+    assert "MLflow, postgresql://box/db" in text
+    assert "secret" not in text
+
+
+def test_a_report_shows_itself_in_jupyter(report):
+    shown = report._repr_html_()
+    assert "Positional rotary is better than sinusoidal" in shown
+    assert shown.count("<svg ") == 2
+
+
+@pytest.fixture(scope="module")
+def apart(quickstart, tmp_path_factory):
+    """Seconds of a core that a process of its own took for the report, and what it imported."""
+    code = (
+        "import sys, time; from pathlib import Path; "
+        "from headtohead.report import write_report; "
+        "write_report(Path(sys.argv[1]), Path(sys.argv[2])); "
+        "print(time.process_time(), *sys.modules)"
+    )
+    folder = tmp_path_factory.mktemp("reports")
+    command = [sys.executable, "-c", code, str(quickstart), str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds, *modules = done.stdout.split()
+    return float(seconds), set(modules)
+
+
+def test_a_report_of_seventy_two_runs_takes_less_than_eight_seconds_of_a_core(apart):
+    seconds, _ = apart
+    assert seconds < 8
+
+
+def test_reporting_imports_neither_torch_nor_mlflow(apart):
+    _, modules = apart
+    assert "headtohead.report" in modules
+    assert modules & {"torch", "mlflow"} == set()
+
+
+def test_the_data_block_tells_what_a_reader_must_know_of_the_data(page, report):
+    markdown = report.markdown.read_text(encoding="utf-8")
+    for text in (words(page), markdown):
+        for fact in ("target 1.2 %", "train 4", "valid 250", "104", "117", "MIT", "0.530", "iid"):
+            assert fact in text
+
+
+def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
+    sentence = "those of the program that trained 6 runs of a variant together"
+    assert sentence in words(page)
+    assert sentence in report.markdown.read_text(encoding="utf-8")
+
+
+def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
+    study = made.Study(
+        seeds=(1, 2),
+        maps=False,
+        axes={"positional": ["sinusoidal", "none"]},
+        description="Why *order* matters: <b>x</b> ![p](http://far.away/p.png)\n\n- [a](javascript:alert(1))",
+    )
+    paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path / "reports")
+    page = Page(paths.html.read_text(encoding="utf-8"))
+    tags = [tag for tag, _ in page.elements]
+    assert "em" in tags
+    assert "b" not in tags
+    assert "img" not in tags
+    assert not [1 for _, attributes in page.elements if "alert" in (attributes.get("href") or "")]
+    markdown = paths.markdown.read_text(encoding="utf-8")
+    assert "Why *order* matters: &lt;b>" in markdown
+
+
+def test_the_platform_is_named_without_the_machines_kernel(page, report):
+    assert "platformLinux x86_64" in words(page)
+    assert "generic" not in report.html.read_text(encoding="utf-8")
+    assert "generic" not in report.markdown.read_text(encoding="utf-8")

@@ -1,0 +1,332 @@
+"""Every step that is told, recomputed by loops over Python floats from the steps before it."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from headtohead import Positional
+from headtohead.model.attention import overrides
+from headtohead.planning.compatibility import undefined_reason
+from headtohead.plugins.registry import current
+from headtohead.testing.subject import Subject
+from headtohead.testing.tiny import tiny_config
+from headtohead.tools.trace import collect
+
+WORDS = ("<pad>", "<unk>", "<sos>", "<eos>", "wa", "wo", "wu", "wi", "we")
+REGISTRY = current()
+POSITIONALS, ATTENTIONS, MASKINGS = (
+    sorted(REGISTRY.entries[family]) for family in ("positional", "attention", "masking")
+)
+
+
+def refused(positional, attention):
+    return undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
+
+
+GRID = [
+    names
+    for names in (
+        *((one, other, "padding-causal") for one in POSITIONALS for other in ATTENTIONS),
+        *(("sinusoidal", one, other) for one in ATTENTIONS for other in MASKINGS),
+    )
+    if not refused(*names[:2])
+]
+"""Styles beside every encoding, and beside every mask."""
+
+CHOICES = {
+    "pre-norm": {},
+    "post-norm": {"norm": "post", "final_norm": True},
+    "embeddings as they are": {"embedding_scale": "one"},
+    "second attention of the decoder": {"cross": "decoder", "norm": "post"},
+    "feed-forward after each": {"decoder_feed_forward": "after-each"},
+    "shared parts": {"shared": ["norm", "feed-forward"], "norm": "post"},
+    "gelu": {"activation": "gelu"},
+    "no biases, output tied": {"bias": False, "tied": "output"},
+    "nothing masked": {"masking": "none"},
+    "fill -1e9": {"fill": "-1e9"},
+    "fill additive": {"fill": "additive"},
+    "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
+}
+
+
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
+@pytest.mark.parametrize("member", [0, 1])
+def test_every_step_follows_from_those_before_it(choices, member, told, sentences):
+    subject, trace = told(member, (1, 2), encoder_layers=2, **choices)
+    Retold(subject, trace, member, sentences(subject)).check()
+
+
+@pytest.mark.parametrize("names", GRID, ids="/".join)
+def test_every_variant_is_told_and_ends_in_the_models_own_logits(names, sentences):
+    subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))
+    read = sentences(subject)
+    steps = {step.name: step for step in collect(subject.model, read)}
+    found = torch.from_numpy(steps["logits"].values)
+    torch.testing.assert_close(found, logits(subject, read)[0], rtol=0, atol=1e-9)
+    assert not subject.model.training
+    for place in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
+        heads = 0
+        while f"{place}.head.{heads}.weights" in steps:
+            weights, values, out = (
+                steps[f"{place}.head.{heads}.{name}"].values for name in ("weights", "values", "output")
+            )
+            role = {"encoder.0.self": "encoder", "decoder.0.self": "decoder"}.get(place, "cross")
+            part = subject.attention(role)
+            if part.style.weights == "distribution":
+                np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=0, atol=1e-12)
+            if not overrides(part.positional, Positional, "values"):
+                np.testing.assert_allclose(weights @ values, out, rtol=1e-12, atol=1e-12)
+            heads += 1
+        assert heads == part.context.geometry.reading_heads
+
+
+def test_steps_come_in_the_order_of_the_notebooks(told):
+    _, trace = told(norm="post", heads=1)
+    head = ["queries", "keys", "values", "scores", "mask", "filled", "weights", "output"]
+    around = ["concatenation", "projection", "residual", "norm"]
+    forward = ["inner", "activated", "output", "residual", "norm"]
+    start = ["ids", "embeddings", "scaled", "positions", "sum"]
+    expected = [f"encoder.{name}" for name in start]
+    expected += [f"encoder.0.self.head.0.{name}" for name in head]
+    expected += [f"encoder.0.self.{name}" for name in around]
+    expected += [f"encoder.0.feed-forward.{name}" for name in forward]
+    expected += [f"decoder.{name}" for name in start]
+    for part in ("self", "cross"):
+        expected += [f"decoder.0.{part}.head.0.{name}" for name in head]
+        expected += [f"decoder.0.{part}.{name}" for name in around]
+    expected += [f"decoder.0.feed-forward.{name}" for name in forward]
+    expected += ["logits", "probabilities", "chosen"]
+    assert [step.name for step in trace] == expected
+
+
+def test_rotated_queries_are_told_before_and_after(told):
+    _, trace = told(positional="rotary")
+    plain = trace["encoder.0.self.head.2.plain-keys"]
+    turned = trace["encoder.0.self.head.2.keys"]
+    for place in range(4):
+        for pair in range(2):
+            angle = place * 10000.0 ** (-2 * pair / 4)
+            first, second = plain[place, 2 * pair], plain[place, 2 * pair + 1]
+            expected = first * math.cos(angle) - second * math.sin(angle)
+            assert math.isclose(turned[place, 2 * pair], expected, abs_tol=1e-12)
+    assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
+
+
+def test_linear_penalties_are_told_beside_the_products(told):
+    _, trace = told(positional="alibi")
+    place = "encoder.0.self.head.1"
+    products, bias, scores = (trace[f"{place}.{name}"] for name in ("products", "bias", "scores"))
+    for query, key in itertools.product(range(4), range(4)):
+        assert bias[query, key] == -(2.0**-4) * abs(query - key)
+        assert math.isclose(scores[query, key], products[query, key] + bias[query, key])
+
+
+def test_heads_of_a_group_are_told_with_their_shared_keys(told):
+    _, trace = told(attention="grouped-query")
+    place = "encoder.0.self.head"
+    assert np.array_equal(trace[f"{place}.0.keys"], trace[f"{place}.1.keys"])
+    assert not np.array_equal(trace[f"{place}.1.keys"], trace[f"{place}.2.keys"])
+
+
+def test_rows_are_labelled_with_the_tokens_that_ask_and_columns_with_those_asked(told):
+    for cross, asked in (("encoder", ("s0", "s1", "s2", "s3")), ("decoder", ("t0", "t1", "t2"))):
+        _, trace = told(cross=cross)
+        steps = {step.name: step for step in trace}
+        weights = steps["decoder.0.cross.head.0.weights"]
+        assert (weights.rows, weights.columns) == (("t0", "t1", "t2"), asked)
+        assert steps["decoder.0.cross.head.0.keys"].rows == asked
+        assert steps["decoder.0.cross.head.0.queries"].rows == ("t0", "t1", "t2")
+        assert steps["logits"].columns == WORDS
+
+
+def test_an_example_is_a_sum_that_gives_the_cell_it_names(told):
+    _, trace = told(norm="post", heads=1)
+    steps = {step.name: step for step in trace}
+    shown = {name: step.example for name, step in steps.items() if step.example}
+    for name in (
+        "encoder.scaled",
+        "encoder.sum",
+        "encoder.0.self.residual",
+        "probabilities",
+        "encoder.0.self.head.0.scores",
+        "encoder.0.self.head.0.weights",
+        "encoder.0.self.head.0.output",
+        "encoder.0.feed-forward.activated",
+    ):
+        assert name in shown
+    scores = steps["encoder.0.self.head.0.scores"]
+    assert shown[scores.name].startswith("row “s3”, column “s0”: (")
+    assert shown[scores.name].endswith(f" = {scores.values[3, 0]:.3f}".replace("-", "−"))
+    norm = steps["encoder.0.self.norm"].values[0, 0]
+    assert shown["encoder.0.self.norm"].endswith(f", then · γ_0 + β_0 = {norm:.3f}".replace("-", "−"))
+
+
+def test_rows_without_a_word_are_labelled_by_their_number(told):
+    _, trace = told(vocabulary_rows=11)
+    assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
+
+
+def logits(subject, read):
+    """Return what the model gives without an observer, ``[member, time, word]``."""
+    members = len(subject.seeds)
+
+    def row(ids):
+        return torch.tensor([ids]).expand(members, 1, -1), torch.full((members, 1), len(ids))
+
+    with torch.no_grad():
+        return subject.model(*row(list(read.source)), *row(list(read.target)))[:, 0]
+
+
+class Retold:
+    """Recomputes each step in turn from the steps and the weights of one member."""
+
+    def __init__(self, subject, trace, member, read):
+        self.model = subject.config.model
+        self.by_row = subject.config.positional.encoder.options["index"] == "row"
+        self.weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
+        self.trace = {step.name: step.values.tolist() for step in trace}
+        self.left = [step.name for step in trace]
+        self.read = read
+
+    def check(self):
+        memory = self.side("encoder", self.read.source, 2, None)
+        out = self.side("decoder", self.read.target, 1, memory)
+        tied = self.model.tied == "output"
+        if tied:
+            table = self.weights["target_embedding.weight"]
+            scores = [[_dot(row, word) for word in table] for row in out]
+        else:
+            scores = self.linear(out, "words")
+        self.same("logits", scores)
+        shares = [[math.exp(one) / sum(map(math.exp, row)) for one in row] for row in scores]
+        self.same("probabilities", shares)
+        self.same("chosen", [row.index(max(row)) for row in scores])
+        assert self.left == []
+
+    def same(self, name, expected):
+        assert self.left.pop(0) == name
+        np.testing.assert_allclose(self.trace[name], expected, rtol=1e-9, atol=1e-9, err_msg=name)
+
+    def side(self, side, ids, layers, memory):
+        table = "source_embedding" if side == "encoder" else "target_embedding"
+        self.same(f"{side}.ids", list(ids))
+        x = [self.weights[f"{table}.weight"][index] for index in ids]
+        self.same(f"{side}.embeddings", x)
+        if self.model.embedding_scale == "sqrt-d_model":
+            x = [[value * math.sqrt(len(row)) for value in row] for row in x]
+            self.same(f"{side}.scaled", x)
+        waves = [[self.wave(place, i, len(row)) for i in range(len(row))] for place, row in enumerate(x)]
+        self.same(f"{side}.positions", waves)
+        x = _plus(x, waves)
+        self.same(f"{side}.sum", x)
+        for layer in range(layers):
+            at = f"{side}.{layer}"
+            x = self.branch(x, f"{at}.self", f"{at}.attention", self.attention, None)
+            if side == "decoder":
+                if self.model.decoder_feed_forward == "after-each":
+                    x = self.branch(x, f"{at}.between", f"{at}.between", self.forward)
+                read = None if self.model.cross == "decoder" else memory
+                x = self.branch(x, f"{at}.cross", f"{at}.cross", self.attention, read)
+            x = self.branch(x, f"{at}.feed-forward", f"{at}.feed_forward", self.forward)
+        if f"{side}_norm.weight" in self.weights or self.left[0] == f"{side}.norm":
+            x = self.norm(x, f"{side}_norm")
+            self.same(f"{side}.norm", x)
+        return x
+
+    def wave(self, place, i, width):
+        angle = (0 if self.by_row else place) / 10000 ** ((i - i % 2) / width)
+        return math.cos(angle) if i % 2 else math.sin(angle)
+
+    def branch(self, x, told, part, inner, *rest):
+        if self.model.norm == "pre":
+            normed = self.norm(x, f"{part}_branch.norm")
+            self.same(f"{told}.norm", normed)
+            total = _plus(x, inner(normed, told, part, *rest))
+            self.same(f"{told}.residual", total)
+            return total
+        total = _plus(x, inner(x, told, part, *rest))
+        self.same(f"{told}.residual", total)
+        normed = self.norm(total, f"{part}_branch.norm")
+        self.same(f"{told}.norm", normed)
+        return normed
+
+    def norm(self, x, name):
+        name = "shared.norm" if "norm" in self.model.shared else name
+        gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
+        out = []
+        for row in x:
+            mean = sum(row) / len(row)
+            scale = math.sqrt(sum((v - mean) ** 2 for v in row) / len(row) + self.model.norm_eps)
+            out.append([(v - mean) / scale * g + b for v, g, b in zip(row, gain, bias, strict=True)])
+        return out
+
+    def linear(self, x, name, first=0, last=None):
+        weight = self.weights[f"{name}.weight"]
+        outputs = range(first, len(weight[0]) if last is None else last)
+        bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * len(weight[0])
+        return [[sum(v * weight[i][o] for i, v in enumerate(row)) + bias[o] for o in outputs] for row in x]
+
+    def forward(self, x, told, part):
+        part = "shared.feed_forward" if "feed-forward" in self.model.shared else part
+        inner = self.linear(x, f"{part}.inner")
+        self.same(f"{told}.inner", inner)
+        gelu = self.model.activation == "gelu"
+        active = [[v * 0.5 * (1 + math.erf(v / math.sqrt(2))) if gelu else max(v, 0.0) for v in row] for row in inner]
+        self.same(f"{told}.activated", active)
+        out = self.linear(active, f"{part}.outer")
+        self.same(f"{told}.output", out)
+        return out
+
+    def attention(self, x, told, part, memory):
+        d = self.model.d_model
+        read = x if memory is None else memory
+        if memory is None:
+            q, k, v = (self.linear(x, f"{part}.queries_keys_values", n * d, (n + 1) * d) for n in range(3))
+        else:
+            q = self.linear(x, f"{part}.queries")
+            k, v = (self.linear(read, f"{part}.keys_values", n * d, (n + 1) * d) for n in range(2))
+        joined = [[] for _ in x]
+        for head in range(self.model.heads):
+            for row, found in zip(joined, self.head(q, k, v, f"{told}.head.{head}", head), strict=True):
+                row.extend(found)
+        self.same(f"{told}.concatenation", joined)
+        out = self.linear(joined, f"{part}.output")
+        self.same(f"{told}.projection", out)
+        return out
+
+    def head(self, q, k, v, told, head):
+        width = self.model.d_model // self.model.heads
+        q, k, v = ([row[head * width : (head + 1) * width] for row in one] for one in (q, k, v))
+        for name, expected in (("queries", q), ("keys", k), ("values", v)):
+            self.same(f"{told}.{name}", expected)
+        scores = [[_dot(query, key) / math.sqrt(width) for key in k] for query in q]
+        self.same(f"{told}.scores", scores)
+        if self.left[0] == f"{told}.mask":
+            causal = told.startswith("decoder") and ".self." in told
+            keep = [[not causal or j <= i for j in range(len(k))] for i in range(len(q))]
+            self.same(f"{told}.mask", keep)
+            scores = [
+                [self.fill(s) if not kept else s for s, kept in zip(*rows, strict=True)]
+                for rows in zip(scores, keep, strict=True)
+            ]
+            self.same(f"{told}.filled", scores)
+        powers = [[math.exp(s - max(row)) for s in row] for row in scores]
+        weights = [[one / sum(row) for one in row] for row in powers]
+        self.same(f"{told}.weights", weights)
+        out = [[_dot(row, column) for column in zip(*v, strict=True)] for row in weights]
+        self.same(f"{told}.output", out)
+        return out
+
+    def fill(self, score):
+        return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.fill]
+
+
+def _dot(one, other):
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+def _plus(one, other):
+    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]

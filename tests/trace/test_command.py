@@ -1,0 +1,214 @@
+"""``h2h trace``: of recipes as they are drawn, of runs, and of checkpoints without words."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import headtohead
+from headtohead.cli import main
+from headtohead.plugins import registry
+
+SMALL = ["--set", "model.d_model=8", "--set", "model.heads=2", "--set", "model.d_ff=12"]
+STUDY = """
+question: Is it told?
+base:
+  data: {dataset: toy-grammar, size: 60}
+  model: {d_model: 8, heads: 2, layers: 1, d_ff: 8, dropout: 0}
+  train: {steps: 3, batch_tokens: 128}
+baseline: {positional: rotary}
+seeds: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder where a small study was run once."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "told.yaml").write_text(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("H2H_CACHE", str(folder / "cache"))
+        patch.delenv("H2H_RUNS", raising=False)
+        patch.delenv("H2H_REPORTS", raising=False)
+        headtohead.run("told.yaml", tracking=False)
+    return folder
+
+
+@pytest.fixture
+def h2h(folder, monkeypatch):
+    """Run a command there; return exit code and what it printed."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
+    monkeypatch.delenv("H2H_RUNS", raising=False)
+    monkeypatch.setattr(registry, "_current", None)
+
+    def h2h(*arguments):
+        result = CliRunner().invoke(main, ["trace", *map(str, arguments)])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result.exit_code, result.output
+
+    return h2h
+
+
+def test_a_recipe_is_told_as_its_weights_are_drawn(h2h):
+    code, said = h2h("slides-en-fr", "I love AI .", *SMALL)
+    lines = said.splitlines()
+    assert code == 0
+    assert lines[0] == "slides-en-fr, seed 1: as drawn, not trained"
+    assert lines[1:3] == ["source: I love AI .", "target: J' adore l'IA (its translation in the corpus)"]
+    assert any(line.startswith("fault: deaf decoder (model.cross): ") for line in lines)
+    start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")
+    assert [line.split() for line in lines[start + 1 : start + 5]] == [
+        ["I", "1"],
+        ["love", "2"],
+        ["AI", "3"],
+        [".", "4"],
+    ]
+    assert "decoder.1.cross.head.1.weights  [3×3]" in said
+    assert lines[-4].startswith("chosen  [3]  argmax(logits)")
+    assert h2h("recipe/slides-en-fr", "I love AI .", *SMALL)[1] == said
+    assert h2h("slides-en-fr", "I love AI .", *SMALL, "--seed", "2")[1] != said
+
+
+def test_printed_positions_of_the_slides_are_told(h2h):
+    """Digits of the slides, d_model 8."""
+    _, said = h2h("slides-en-fr", "I love AI .", *SMALL, "--only", "encoder.positions")
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if "   " in line}
+    assert rows["love"] == ["0.841", "0.540", "0.100", "0.995", "0.010", "1.000", "0.001", "1.000"]
+    assert rows["."][:4] == ["0.141", "−0.990", "0.296", "0.955"]
+
+
+def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
+    code, said = h2h("by-hand-en-fr", "this is a fat cat", "--format", "html", "--out", "hand.html")
+    page = (folder / "hand.html").read_text()
+    assert (code, said) == (0, "hand.html\n")
+    assert "<h1>by-hand-en-fr, seed 1: as drawn, not trained</h1>" in page
+    assert "<b>&lt;sos&gt;</b>" in page
+    assert "X + M, M = −10<sup>9</sup> where masked" in page
+    assert h2h("by-hand-en-fr", "this is a fat cat", "--format", "html")[1] == page
+
+
+def test_arrays_of_a_run_end_in_its_logits(h2h, folder):
+    (path,) = (folder / "runs/told").glob("*-s1-*")
+    code, said = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
+    assert (code, said) == (0, "a.npz\n")
+    run = headtohead.load(path)
+    source, target = run.data.tokenise("the cat", "source"), run.data.tokenise("le chat", "target")
+    with np.load(folder / "a.npz") as arrays:
+        expected = run.logits(torch.tensor([source]), torch.tensor([target[:-1]]))[0]
+        np.testing.assert_allclose(arrays["logits"], expected, rtol=0, atol=1e-5)
+        assert arrays["encoder.ids"].tolist() == source
+        assert arrays["encoder.0.self.head.1.plain-keys"].shape == (len(source), 4)
+
+
+def test_a_run_that_is_given_no_target_reads_the_corpus_or_itself(h2h, folder):
+    (path,) = (folder / "runs/told").glob("*-s1-*")
+    run = headtohead.load(path)
+    known = run.data.splits["train"].source_text[0]
+    first = h2h(path, known, "--only", "chosen")[1].splitlines()
+    assert first[0] == f"run {path.name}"
+    words = run.data.splits["train"].target_text[0]
+    assert first[2] == f"target: <sos> {words} (its translation in the corpus)"
+    alone = h2h(path, "zzz", "--only", "chosen")[1].splitlines()
+    written = [run.data.target_vocabulary.label(i) for i in run.generate(run.data.tokenise("zzz", "source"))]
+    assert alone[2] == f"target: {' '.join(['<sos>', *written])} (what the model itself writes)"
+    assert alone[3] == "words of the source that have no id become <unk>: 'zzz'"
+
+
+def test_words_that_vanish_are_named(h2h):
+    _, said = h2h("scratch-en-fr", "cat is small", "--only", "encoder.ids")
+    assert "words of the source that have no id are left out: 'is'" in said
+    assert [line.split()[0] for line in said.splitlines()[-3:]] == ["cat", "small", "<eos>"]
+
+
+def test_a_checkpoint_without_words_is_told_by_its_ids(h2h, folder):
+    torch.save(tatoeba_weights(), folder / "weights.pt")
+    arguments = ["weights.pt", "--recipe", "tatoeba-en-es", "--name", "ids", "--set", "model.heads=2"]
+    result = CliRunner().invoke(main, ["import", *arguments])
+    assert result.exit_code == 0, result.output
+    code, said = h2h("ids", "2 5 3", "--target", "2 4", "--only", "encoder.positions")
+    assert code == 0
+    assert said.splitlines()[0] == "run ids"
+    positions = [line.split() for line in said.splitlines() if line.startswith("  id")]
+    assert positions == [["id", index, "0.000", "1.000", "0.000", "1.000"] for index in "253"]
+    assert h2h("ids", "2 5 3") == (
+        2,
+        "h2h: the run works on ids alone and has no translation of its own; give the ids that the "
+        "decoder reads, for example --target '1 5 7'\n",
+    )
+    assert h2h("ids", "2 9", "--target", "2") == (
+        2,
+        "h2h: the run works on ids alone; expected numbers below 8, got '9'\n",
+    )
+
+
+def tatoeba_weights():
+    """A state dict of one layer of width 4, with the names of the notebook."""
+    generator = torch.Generator().manual_seed(3)
+    shapes = {
+        "encoder_embedding.weight": (8, 4),
+        "decoder_embedding.weight": (7, 4),
+        "output_layer.weight": (7, 4),
+        "output_layer.bias": (7,),
+    }
+    for side, attentions, forward in (
+        ("encoder", ["self_attn"], "ffn"),
+        ("decoder", ["self_attn", "cross_attn"], "feed_forward"),
+    ):
+        at = f"{side}.layers.0"
+        for attention in attentions:
+            for name in ("W_q", "W_k", "W_v", "W_o"):
+                shapes |= {f"{at}.{attention}.{name}.weight": (4, 4), f"{at}.{attention}.{name}.bias": (4,)}
+        shapes |= {f"{at}.{forward}.linear1.weight": (6, 4), f"{at}.{forward}.linear1.bias": (6,)}
+        shapes |= {f"{at}.{forward}.linear2.weight": (4, 6), f"{at}.{forward}.linear2.bias": (4,)}
+        norms = [f"{at}.norm{number}" for number in range(1, len(attentions) + 2)]
+        for norm in (*norms, f"{side}.norm"):
+            shapes |= {f"{norm}.weight": (4,), f"{norm}.bias": (4,)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+REFUSED = {
+    "no such name": (["tatoeba-en-se", "x"], r"no recipe and no run 'tatoeba-en-se'; did you mean 'tatoeba-en-es'\?"),
+    "no such recipe": (["recipe/slides", "x"], r"unknown recipe 'slides'; (did|known).*"),
+    "no such step": (
+        ["slides-en-fr", "I love AI .", "--only", "encoder.0.slef"],
+        r"no step 'encoder\.0\.slef'; did you mean 'encoder\.0\.self'\?",
+    ),
+    "arrays on the screen": (
+        ["slides-en-fr", "I love AI .", "--format", "npz"],
+        r"npz is not for the screen; give --out FILE",
+    ),
+    "no such folder": (
+        ["slides-en-fr", "I love AI .", "--out", "no/such/file"],
+        r"'no/such/file' cannot be written: No such file or directory",
+    ),
+    "a word that is refused": (
+        ["slides-en-fr", "I hate AI ."],
+        r"the vocabulary has no word 'hate' and data\.vocabulary\.unknown refuses it; .*",
+    ),
+    "no word that is known": (
+        ["scratch-en-fr", "is", "--set", "data.source_boundaries=none"],
+        r"no word of 'is' is in the vocabulary; use other words",
+    ),
+    "no translation of its own": (
+        ["by-hand-en-fr", "a cat"],
+        r"the run makes no translation of its own to read \(evaluate\.decode: forced\); "
+        r"give a target",
+    ),
+    "a recipe that is not defined so": (
+        ["by-hand-en-fr", "this is a fat cat", "--set", "model.d_model=8"],
+        r"recipe 'by-hand-en-fr' is not defined so: embedding-softmax needs as many target tokens "
+        r"as d_model, got 6 and 8; set model\.d_model: 6",
+    ),
+    "a field of a run": (["told", "x", "--set", "model.d_model=8"], r"--set changes recipes, .*"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_told_is_refused_in_one_line(arguments, said, h2h):
+    code, output = h2h(*arguments)
+    assert code == 2
+    assert re.fullmatch(rf"h2h: {said}\n", output), output

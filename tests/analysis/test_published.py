@@ -239,7 +239,7 @@ def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> N
         wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("cannot tell")
         edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         both = (edge[0], edge[1])
-        difference = published.statistics.paired(*both, confidence=0.95)
+        difference = published.paired_tests.paired(*both, confidence=0.95)
         wrong["equal"] += published._equal(both, difference, 0.05, 0.05)[0] == "agrees"
     assert wrong["higher"] / 2000 < 0.065
     assert wrong["equal"] / 2000 < 0.065

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import textwrap
@@ -195,3 +196,9 @@ def test_every_page_can_be_reached_from_the_index(page: str) -> None:
 def test_no_page_names_a_path_of_a_machine() -> None:
     for page in NAMES:
         assert not re.search(r"(?<![\w.~])/(root|home|Users|work|tmp)/", text_of(page)), page
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "experiments").rglob("*.yaml")), ids=lambda path: path.stem)
+def test_an_experiment_names_no_file_outside_the_project(path: Path) -> None:
+    names = re.findall(r"^\s*(?:- )?(?:data\.)?file: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name in names if not Path(os.path.normpath(path.parent / name)).is_relative_to(ROOT)] == []

@@ -15,6 +15,7 @@ from typing import Any
 import headtohead
 from headtohead.config.loading import load_mapping
 from headtohead.planning.planner import make_plan
+from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry, current, load_registry
 from headtohead.schema.config import RunConfig
@@ -107,11 +108,11 @@ def _registry(study: PathStudy) -> Iterator[Registry]:
             return {"choosy": Choosy}
 
     before = current()
-    _current = load_registry(objects=[Plugin()])
+    plugin_registry._current = load_registry(objects=[Plugin()])
     try:
         yield current()
     finally:
-        _current = before
+        plugin_registry._current = before
 
 
 def _value(config: RunConfig, name: str) -> Any:

@@ -65,7 +65,9 @@ class Options(BaseOptions):
     )
     links: Annotated[str | None, FilePath()] = Field(None, description="weekly links of the pair")
     url: Annotated[str | None, NotHashed()] = Field(
-        None, description="a mirror of the weekly exports, or the address of one file of pairs"
+        None,
+        description="a mirror of the weekly exports, or the address of one file of pairs; beside `file`, where "
+        "that file can be downloaded",
     )
     sha256: Annotated[str | dict[str, str] | None, NotHashed()] = Field(
         None, description="sum that the file must have; for several, by file name"
@@ -102,7 +104,7 @@ class Tatoeba(Dataset):
         """Return a sum over the files' own sums, or None while one is not here yet."""
         assert isinstance(options, Options)
         sums = [
-            file_sha256(Path(place).expanduser()) if not _is_address(place) else fetched_sha256(place, cache)
+            fetched_sha256(place, cache) if _is_address(place) else file_sha256(_path(place, options))
             for place in _places(options)
         ]
         if None in sums:
@@ -113,7 +115,7 @@ class Tatoeba(Dataset):
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
         """Return the pairs in the order of the file; rows without a side have an empty text."""
         assert isinstance(options, Options)
-        files = [_local(place, options.sha256, cache) for place in _places(options)]
+        files = [_local(place, options, cache) for place in _places(options)]
         notes: list[str] = []
         if len(files) == 1:
             texts = list(_read_pairs(files[0], options.swap))
@@ -159,12 +161,19 @@ def _is_address(place: str) -> bool:
     return place.startswith(("http://", "https://"))
 
 
-def _local(place: str, sums: str | Mapping[str, str] | None, cache: Path) -> Path:
-    name = place.rpartition("/")[2]
+def _path(place: str, options: Options) -> Path:
+    path = Path(place).expanduser()
+    if options.url and not path.exists():
+        raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and give its path as file")
+    return path
+
+
+def _local(place: str, options: Options, cache: Path) -> Path:
+    name, sums = place.rpartition("/")[2], options.sha256
     expected = sums if isinstance(sums, str | None) else sums.get(name)
     if _is_address(place):
         return fetch(place, cache, sha256=expected)
-    path = Path(place).expanduser()
+    path = _path(place, options)
     if expected and (found := file_sha256(path)) != expected.lower():
         raise HeadToHeadError(f"file '{path}' has sha256 {found}, expected {expected.lower()}")
     return path

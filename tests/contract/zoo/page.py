@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import _current, load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.smallest import smallest
@@ -69,11 +70,11 @@ def registered():
     """Let the zoo's entries, wrong and sound, be those of the process."""
     before = _current
     files = [HERE / f"{name}.py" for name in (*FAMILIES, "sound")]
-    _current = load_registry(files=files)
+    plugin_registry._current = load_registry(files=files)
     try:
         yield _current
     finally:
-        _current = before
+        plugin_registry._current = before
 
 
 def caught(fault, with_example=True):

@@ -126,6 +126,11 @@ def test_a_missing_file_is_named(read: Callable, tmp_path: Path) -> None:
     fails(read, r"^file '.*nowhere.tsv' does not exist$", file=str(tmp_path / "nowhere.tsv"))
 
 
+def test_a_missing_file_with_an_address_says_where_to_get_it(read: Callable, tmp_path: Path) -> None:
+    message = r"^file '.*nowhere.tsv' does not exist; download https://example.org/a.zip and give its path as file$"
+    fails(read, message, file=str(tmp_path / "nowhere.tsv"), url="https://example.org/a.zip")
+
+
 def test_a_folder_is_not_a_file(read: Callable, tmp_path: Path) -> None:
     fails(read, r"^file '.*' cannot be read: Is a directory$", file=str(tmp_path))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from headtohead.plugins import registry as plugin_registry
-from headtohead.plugins.registry import _current, load_registry
+from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.smallest import smallest
 from headtohead.tools.pitfalls.examination import ask
@@ -68,11 +68,11 @@ def faults():
 @contextmanager
 def registered():
     """Let the zoo's entries, wrong and sound, be those of the process."""
-    before = _current
+    before = plugin_registry._current
     files = [HERE / f"{name}.py" for name in (*FAMILIES, "sound")]
     plugin_registry._current = load_registry(files=files)
     try:
-        yield _current
+        yield plugin_registry._current
     finally:
         plugin_registry._current = before
 

@@ -49,8 +49,9 @@ wheel: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.cli.reference
-	$(BIN)/python -m headtohead.experiment.reference docs/experiment-file.md
-	$(BIN)/python -m headtohead.catalogue docs/catalogue
+	$(BIN)/python -m headtohead.experiment.reference
+	$(BIN)/python -m headtohead.experiment.json_schema
+	$(BIN)/python -m headtohead.catalogue
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \

@@ -1,4 +1,4 @@
-"""The arrows between rooms are those of docs/architecture.md, found by reading every import."""
+"""The arrows between rooms are those of docs/internals/architecture.md, by every import."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def found_arrows() -> dict[str, set[str]]:
 
 def written_arrows() -> dict[str, set[str]]:
     """Return the table of the page."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE)
     return {room: set(re.findall(r"`([\w.]+)`", targets)) for room, targets in rows}
 

@@ -46,9 +46,9 @@ def samples() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    """Built-ins, and the plugin that docs/writing-a-plugin.md writes."""
+    """Built-ins, and the plugin that docs/how-to/own-plugin.md writes."""
     path = tmp_path_factory.mktemp("plugins") / "h2h_tisa.py"
-    path.write_text(blocks("docs/writing-a-plugin.md", "python")[0], encoding="utf-8")
+    path.write_text(blocks("docs/how-to/own-plugin.md", "python")[0], encoding="utf-8")
     return load_registry([path])
 
 
@@ -88,7 +88,7 @@ def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(
 
 
 def test_pages_hold_sample_experiments() -> None:
-    assert {"README.md", "docs/writing-a-plugin.md"} <= {page for page, _ in samples()}
+    assert {"README.md", "docs/how-to/own-plugin.md"} <= {page for page, _ in samples()}
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -100,7 +100,7 @@ def spoken_commands() -> list[tuple[str, list[str]]]:
     """Return what follows h2h in every shell block and every piece of inline code."""
     found = []
     for page in NAMES:
-        if page in ("docs/cli.md", "CHANGELOG.md"):
+        if page in ("docs/reference/cli.md", "CHANGELOG.md"):
             continue
         prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
         inline = re.findall(r"`([^`\n]+)`", prose)
@@ -173,7 +173,7 @@ HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_where_plugins_are_explained(hook: str) -> None:
-    assert f"| `{hook}` |" in text_of("docs/writing-a-plugin.md")
+    assert f"| `{hook}` |" in text_of("docs/how-to/own-plugin.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -183,7 +183,7 @@ def test_every_hook_has_prose(hook: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_section(command: str) -> None:
-    assert f"\n## h2h {command}\n" in text_of("docs/cli.md")
+    assert f"\n## h2h {command}\n" in text_of("docs/reference/cli.md")
 
 
 @pytest.mark.parametrize("page", [name for name in NAMES if name.startswith("docs/")])

@@ -59,4 +59,4 @@ def test_the_page_has_the_table_of_the_committed_reports(scaling: ModuleType) ->
         *scaling.from_gpu(scaling.GPU, 1000),
     ]
     text = "\n".join(scaling.table(measured, 10_000, [1, 8, 64], 3.0))
-    assert text in (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert text in (ROOT / "docs" / "how-to" / "scale-out.md").read_text(encoding="utf-8")

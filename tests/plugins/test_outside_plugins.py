@@ -1,4 +1,4 @@
-"""docs/writing-a-plugin.md, followed step by step, and every way in which outsiders come."""
+"""docs/how-to/own-plugin.md, followed step by step, and every way in which outsiders come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headtohead import Geometry, HeadToHeadError
 from headtohead.families.positional import BuildContext
 from headtohead.plugins import load_registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-a-plugin.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

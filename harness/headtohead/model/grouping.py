@@ -12,7 +12,7 @@ from headtohead.model.beam import translate
 from headtohead.model.transformer import Rows, Transformer
 
 TOGETHER = 128
-"""Most sentences that are translated together (docs/performance.md)."""
+"""Most sentences that are translated together (docs/internals/performance.md)."""
 
 
 def translate_each(

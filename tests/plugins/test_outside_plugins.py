@@ -112,7 +112,7 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     for member in range(2):
         for head in range(3):
             a, b, c = (
-                one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.place)
+                one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.centre)
             )
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):

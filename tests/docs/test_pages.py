@@ -75,20 +75,28 @@ def test_a_sample_experiment_plans(
     assert isinstance(load_text(body, tmp_path / "sample.yaml").file, ExperimentFile)
 
 
-def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(
-    registry: Registry, tmp_path: Path
+@pytest.mark.parametrize(
+    ("sample", "shown", "name", "right", "wrong"),
+    [
+        ("README.md", "docs/how-to/troubleshooting.md", "heads.yaml", "l, rotary]", "l, rotory]"),
+        ("docs/tutorial.md", "docs/tutorial.md", "order.yaml", "[rotary,", "[rotory,"),
+    ],
+)
+def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
+    registry: Registry, sample: str, shown: str, name: str, right: str, wrong: str
 ) -> None:
-    (body,) = (body for page, body in samples() if page == "README.md")
-    (line,) = (one for one in blocks("README.md", "text")[0].splitlines() if one[:5] == "h2h: ")
-    wrong = body.replace("[sinusoidal, rotary]", "[sinusoidal, rotory]")
-    assert wrong != body
+    (body,) = (body for page, body in samples() if page == sample)
+    (line,) = (line for block in blocks(shown, "text") for line in block.splitlines()
+               if line.startswith(f"h2h: {name}"))  # fmt: skip
+    assert body.count(right) == 1
     with pytest.raises(HeadToHeadError) as caught:
-        expand(load_text(wrong, Path("heads.yaml")), registry)
+        expand(load_text(body.replace(right, wrong), Path(name)), registry)
     assert f"h2h: {caught.value}" == line
 
 
 def test_pages_hold_sample_experiments() -> None:
-    assert {"README.md", "docs/how-to/own-plugin.md"} <= {page for page, _ in samples()}
+    expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
+    assert expected <= {page for page, _ in samples()}
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -186,10 +194,11 @@ def test_every_command_has_a_section(command: str) -> None:
     assert f"\n## h2h {command}\n" in text_of("docs/reference/cli.md")
 
 
-@pytest.mark.parametrize("page", [name for name in NAMES if name.startswith("docs/")])
-def test_every_page_can_be_reached_from_the_index(page: str) -> None:
-    if page != "docs/index.md":
-        assert f"]({page.removeprefix('docs/')})" in text_of("docs/index.md")
+def test_the_navigation_of_the_site_has_every_page() -> None:
+    nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
+    listed = re.findall(r"\S+\.md$", nav, re.MULTILINE)
+    pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
+    assert sorted(listed) == sorted(pages)
 
 
 def test_no_page_names_a_path_of_a_machine() -> None:

@@ -206,3 +206,15 @@ def test_the_navigation_of_the_site_has_every_page() -> None:
 def test_no_page_names_a_path_of_a_machine() -> None:
     for page in NAMES:
         assert not re.search(r"(?<![\w.~])/(root|home|Users|work|tmp)/", text_of(page)), page
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    import headtohead
+    from headtohead import testing
+
+    public = {f"headtohead.{name}" for name in headtohead.__all__}
+    public |= {f"headtohead.testing.{name}" for name in testing.__all__}
+    listed = re.findall(r"^::: (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert public <= set(listed)
+    assert {name for name in listed if name.count(".") == 1} <= public

@@ -25,9 +25,7 @@ def spaced(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
-def test_the_plan_of_the_tutorial_is_what_the_command_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plan_of_the_tutorial_is_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (tmp_path / "order.yaml").write_text(blocks("docs/tutorial.md", "yaml")[0], encoding="utf-8")
@@ -41,9 +39,7 @@ def test_the_plan_of_the_tutorial_is_what_the_command_prints(
     assert len(expected) >= 7
 
 
-def test_the_plugin_of_the_readme_keeps_the_invariants(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_plugin_of_the_readme_keeps_the_invariants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = blocks("README.md", "python")
     path = tmp_path / "slope.py"
     path.write_text(code, encoding="utf-8")
@@ -54,9 +50,7 @@ def test_the_plugin_of_the_readme_keeps_the_invariants(
     assert outcomes == dict.fromkeys(asked, "holds")
 
 
-def test_the_dataset_plugin_of_the_page_reads_its_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_dataset_plugin_of_the_page_reads_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (code,) = blocks("docs/how-to/own-data.md", "python")
@@ -64,10 +58,7 @@ def test_the_dataset_plugin_of_the_page_reads_its_file(
     (tmp_path / "phrasebook.py").write_text(code, encoding="utf-8")
     (tmp_path / "phrases.tsv").write_text(phrases, encoding="utf-8")
     sizes = ["--set", "file=phrases.tsv", "--set", "valid=1", "--set", "test=1"]
-    for dataset in (
-        ["phrasebook", "--plugin", "phrasebook.py"],
-        ["tatoeba", "--set", "pair=eng-fra"],
-    ):
+    for dataset in (["phrasebook", "--plugin", "phrasebook.py"], ["tatoeba", "--set", "pair=eng-fra"]):
         shown = CliRunner().invoke(main, ["data", "stats", *dataset, *sizes])
         assert shown.exit_code == 0, shown.output
         assert "3: train 1, valid 1, test 1" in shown.output

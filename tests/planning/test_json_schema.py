@@ -17,9 +17,7 @@ from headtohead.config.yaml_text import parse
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "docs" / "reference" / "experiment.schema.json"
 EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
-QUICKSTART: dict[str, Any] = yaml.safe_load(
-    (ROOT / "experiments" / "quickstart.yaml").read_text(encoding="utf-8")
-)
+QUICKSTART: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "quickstart.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +52,7 @@ def test_a_changed_schema_is_not_current(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_every_committed_experiment_is_valid(
-    path: Path, validator: jsonschema.Draft202012Validator
-) -> None:
+def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.Draft202012Validator) -> None:
     content, _ = parse(path.read_text(encoding="utf-8"), path.name)
     assert [error.message for error in validator.iter_errors(content)] == []
 
@@ -101,13 +97,9 @@ def test_every_notation_of_an_experiment_file_is_valid(
         ("seeds", "six"),
     ],
 )
-def test_mistakes_are_invalid(
-    path: str, value: Any, validator: jsonschema.Draft202012Validator
-) -> None:
+def test_mistakes_are_invalid(path: str, value: Any, validator: jsonschema.Draft202012Validator) -> None:
     assert not validator.is_valid(changed(path, value))
 
 
-def test_a_file_without_a_question_is_invalid(
-    validator: jsonschema.Draft202012Validator,
-) -> None:
+def test_a_file_without_a_question_is_invalid(validator: jsonschema.Draft202012Validator) -> None:
     assert not validator.is_valid({key: QUICKSTART[key] for key in QUICKSTART if key != "question"})

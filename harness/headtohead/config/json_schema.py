@@ -20,7 +20,6 @@ from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema import config
 from headtohead.schema.roles import ROLES
 
-
 SECTIONS: dict[str, type[BaseModel]] = {
     "data": config.DataConfig,
     "model": config.ModelConfig,
@@ -111,11 +110,7 @@ def _family(family: str) -> dict[str, Schema]:
 
 
 def _named(family: str) -> Schema:
-    return {
-        "type": "object",
-        "properties": {"name": _reference(f"{family}-name")},
-        "required": ["name"],
-    }
+    return {"type": "object", "properties": {"name": _reference(f"{family}-name")}, "required": ["name"]}
 
 
 def _name(family: str, registry: Registry) -> Schema:
@@ -135,11 +130,7 @@ def _without_titles(value: Any) -> Any:
         return [_without_titles(item) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key: _without_titles(item)
-        for key, item in value.items()
-        if not (key == "title" and isinstance(item, str))
-    }
+    return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -63,10 +63,7 @@ def _index(sections: Sequence[Section]) -> str:
         if not members:
             continue
         lines += [f"## [{title}]({family}.md)", ""]
-        lines += [
-            f"[![{one.name}](pictures/{family}-{one.name}.svg)]({family}.md#{one.name})"
-            for one in members
-        ]
+        lines += [f"[![{one.name}](pictures/{family}-{one.name}.svg)]({family}.md#{one.name})" for one in members]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

@@ -54,8 +54,9 @@ docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.config.json_schema
 	$(BIN)/python -m headtohead.tools.catalogue
 
+# Not --quiet: it hides warnings from --strict too.
 site: .venv/installed-dev
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \

@@ -60,7 +60,7 @@ site: .venv/installed-dev
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
-	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,640 \
+	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,588 \
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
 
 clean:

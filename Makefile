@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test test-all lint format wheel docs picture clean
+.PHONY: help demo install test test-all lint format wheel docs site picture clean
 
 help:
 	@echo "make demo     install, run $(QUICKSTART) and print its answer"
@@ -14,7 +14,8 @@ help:
 	@echo "make lint     style, formatting and types"
 	@echo "make format   mend style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
-	@echo "make docs     make the generated pages of docs/ anew"
+	@echo "make docs     regenerate the generated pages of docs/"
+	@echo "make site     build the documentation site into site/; warnings are errors"
 	@echo "make picture  take docs/images/report.png from reports/quickstart (needs chromium)"
 	@echo "make clean    remove .venv, dist and caches; runs, reports and the MLflow store stay"
 
@@ -49,16 +50,21 @@ wheel: .venv/installed-dev
 
 docs: .venv/installed-dev
 	$(BIN)/python -m headtohead.cli.reference
-	$(BIN)/python -m headtohead.config.reference docs/experiment-file.md
-	$(BIN)/python -m headtohead.tools.catalogue docs/catalogue
+	$(BIN)/python -m headtohead.config.reference
+	$(BIN)/python -m headtohead.config.json_schema
+	$(BIN)/python -m headtohead.tools.catalogue
+
+# Not --quiet: it hides warnings from --strict too.
+site: .venv/installed-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 picture:
 	chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking \
-	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,1500 \
+	  --disable-component-update --disable-sync --hide-scrollbars --window-size=1280,588 \
 	  --screenshot=docs/images/report.png "file://$(CURDIR)/reports/quickstart/index.html"
 
 clean:
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Stamps: an installation is repeated only when what it was made from has changed. The build backend
 # comes from the constraints file too, so that nothing is fetched that was not tested.

@@ -1,6 +1,6 @@
 """What torch.compile costs and gains on a CPU: whether it pays, and from how many steps of a shape.
 
-    python benchmarks/compiled.py [--out docs/tables/compiled.md] [--size NAME ...]
+    python benchmarks/compiled.py [--out docs/internals/tables/compiled.md] [--size NAME ...]
 
 Gradients of one batch, computed and compiled (``training/compiled.py``), in turn, by processor time
 on one thread. First they are held to each other, in the precision that is measured.

@@ -1,6 +1,6 @@
 """The GPU paths: first whether they are right, then how fast they are. One call, one table.
 
-    python benchmarks/gpu.py [--out docs/tables/gpu.md] [--compile]
+    python benchmarks/gpu.py [--out docs/internals/tables/gpu.md] [--compile]
 
 1. Eight steps of a stack on the GPU, eager, replayed as CUDA graphs and (``--compile``) compiled,
    in float64, float32 and bfloat16, against the CPU in float64; the same of a stack of unlike runs

@@ -6,7 +6,7 @@
    as wide) and the length of its sentences: all points of a panel in turn.
 2. Preparing data from nothing, reading the file included, against pairs drawn from --file.
 3. h2h plan, status and report against the runs of a study: nothing is measured for it, the table
-   of benchmarks/large_study.py is read in docs/performance.md.
+   of benchmarks/large_study.py is read in docs/internals/performance.md.
 
 Fitted is time ~ n^k by least squares of the logarithms, with k's standard error; beside it stands
 k between the last two points alone, where what does not grow weighs least. One CPU thread. Points
@@ -43,7 +43,7 @@ from headtohead.figures.style import INK, MARKERS, PALETTE, drawing, to_png
 from headtohead.plugins.registry import current
 from headtohead.training.memory import keep_freed_memory
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
 PANELS = {
     "members": "members of a stack",
     "width": "width of the model",
@@ -185,7 +185,7 @@ def commands(page: str) -> list[Curve]:
     """Read what benchmarks/large_study.py measured."""
     rows = re.findall(r"^\| (plan|status|report) \| ([\d,]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.MULTILINE)
     if not rows:
-        raise SystemExit("docs/performance.md has no table of benchmarks/large_study.py")
+        raise SystemExit("docs/internals/performance.md has no table of benchmarks/large_study.py")
     return [
         Curve(
             "runs",

@@ -1,13 +1,13 @@
 """How long a large study takes on 1, 8 and 64 workers, from throughput that was measured.
 
     python benchmarks/scaling.py [--runs 10000] [--workers 1 8 64] [--results CSV ...] [--gpu TABLE]
-                                 [--steps 1000] [--start 3] [--write docs/scaling.md]
+                                 [--steps 1000] [--start 3] [--write docs/how-to/scale-out.md]
 
 A worker is one GPU, or the cores of one stack on a CPU. Throughput comes from
 
 1. the results.csv of reports of finished studies: seconds of each stack from its start to its
    last score, as its worker measured them;
-2. the table that `python benchmarks/gpu.py --out docs/tables/gpu.md` writes on a machine with a
+2. the table that `python benchmarks/gpu.py --out docs/internals/tables/gpu.md` writes on a machine with a
    GPU: milliseconds a step, times the steps of a run. Without it its rows say "not measured".
 
 The estimate: runs are put into stacks, the stacks are dealt out to workers, and each round of them
@@ -30,7 +30,7 @@ RESULTS = [
     ROOT / "reports" / name / "results.csv"
     for name in ("masks-what-they-protect", "positions-fixed-or-learned", "tatoeba-heads")
 ]
-GPU = ROOT / "docs" / "tables" / "gpu.md"
+GPU = ROOT / "docs" / "internals" / "tables" / "gpu.md"
 BEGIN, END = "<!-- benchmarks/scaling.py -->", "<!-- end -->"
 NOT_MEASURED = "not measured"
 

@@ -1,6 +1,6 @@
 """What stacking costs and brings: ratios only, both sides measured in turn in one process.
 
-    python benchmarks/stacks.py [--device cuda] [--rounds 30] [--out docs/tables/stacks.md]
+    python benchmarks/stacks.py [--device cuda] [--rounds 30] [--out FILE]
 
 1. A stack of one against the same model in plain torch modules (plain.py): step times.
 2. A stack of n against n runs one after the other, each a stack of one: runs per second.

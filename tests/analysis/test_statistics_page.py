@@ -6,14 +6,15 @@ from scipy.special import nctdtrinc, stdtrit
 
 from headtohead.statistics import paired_tests
 
-PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "concepts" / "statistics.md").read_text(encoding="utf-8")
 
 
 def test_the_examples_of_the_page_run():
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 1
     for block in blocks:
-        exec(compile(block, "docs/statistics.md", "exec"), {})
+        exec(compile(block, "docs/concepts/statistics.md", "exec"), {})
 
 
 def test_the_pages_table_of_floors_is_what_the_code_computes():

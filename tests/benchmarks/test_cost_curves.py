@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+PAGE = Path(__file__).parents[2] / "docs" / "internals" / "performance.md"
 TABLE = """
 | command | runs | wall, s | processor, s | memory, MiB | growth |
 |---|---:|---:|---:|---:|---:|

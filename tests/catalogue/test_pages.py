@@ -13,7 +13,7 @@ from headtohead.plugins.registry import load_registry
 from headtohead.tools.catalogue.content import FAMILIES, Section
 from headtohead.tools.catalogue.writing import same_picture, stale, write
 
-DOCS = Path(__file__).parents[2] / "docs" / "catalogue"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "catalogue"
 SHOWN = [
     (one.family, one.name)
     for one in load_registry().all()
@@ -42,7 +42,7 @@ def test_the_pages_link_every_entry(files: Mapping[str, str], family: str) -> No
         if one_family == family:
             assert f"{family}.md#{name}" in files["index.md"]
             assert f"\n## {name}\n" in files[f"{family}.md"]
-            assert f'id="{family}-{name}"' in files["index.html"]
+            assert f'id="{family}-{name}"' in files["all.html"]
 
 
 def test_every_picture_that_a_page_shows_is_written_and_the_other_way_round(files: Mapping[str, str]) -> None:
@@ -50,7 +50,7 @@ def test_every_picture_that_a_page_shows_is_written_and_the_other_way_round(file
         name
         for page, text in files.items()
         if page.endswith(".md")
-        for name in re.findall(r'src="(pictures/[^"]+)"', text)
+        for name in re.findall(r'(?:src="|\]\()(pictures/[^")]+)', text)
     }
     assert shown == {name for name in files if name.endswith(".svg")}
 
@@ -90,7 +90,7 @@ def test_the_catalogue_is_small(files: Mapping[str, str]) -> None:
 
 
 def test_the_html_page_fetches_nothing(files: Mapping[str, str]) -> None:
-    page = files["index.html"]
+    page = files["all.html"]
     assert not re.search(r"<(?:img|script|link|iframe)\b|url\(|@import", page)
     assert 'name="viewport"' in page
     addresses = set(re.findall(r'href="([^"#]+)', page))

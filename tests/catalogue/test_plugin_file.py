@@ -59,7 +59,7 @@ def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, mon
     files = files_of(list(found.values()))
     assert "## my-idea" in files[f"{family}.md"]
     assert f"pictures/{family}-my-idea.svg" in files["index.md"]
-    assert f'id="{family}-my-idea"' in files["index.html"]
+    assert f'id="{family}-my-idea"' in files["all.html"]
     facts = dict(mine.facts)
     if family == "positional":
         assert facts["parameters, one role, all its layers"] == "Lh"

@@ -12,7 +12,7 @@ from headtohead.cli import COMMANDS, main
 from headtohead.cli.reference import PAGES
 from headtohead.cli.reference import main as make_pages
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def test_help_lists_every_command_with_what_it_does() -> None:
@@ -48,7 +48,7 @@ def test_the_version_is_that_of_the_installation() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_generated_page_is_current(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == PAGES[name](), f"docs/{name} is not current; type make docs"
+    assert written == PAGES[name](), f"{DOCS / name} is not current; type make docs"
 
 
 def test_a_page_that_is_not_current_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

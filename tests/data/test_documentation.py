@@ -1,4 +1,4 @@
-"""docs/data.md says what is there: its samples run, its tables name every dataset and option."""
+"""The samples of docs/reference/datasets.md run; its tables have every dataset and option."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from headtohead.config.resolve import resolve
 from headtohead.data.normalise import NORMALISERS
 from headtohead.plugins.registry import current
 
-PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "reference" / "datasets.md").read_text(encoding="utf-8")
 
 
 def test_every_dataset_stands_in_the_table_as_it_is() -> None:

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "docs" / "compare.ipynb"
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "how-to" / "compare.ipynb"
 MOST_SECONDS = 60
 MOST_BYTES = 100_000
 

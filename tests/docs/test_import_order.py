@@ -1,4 +1,4 @@
-"""Packages import only packages above them in docs/architecture.md, read from every import statement."""
+"""Packages import only packages above them in docs/internals/architecture.md, read from every import statement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 HARNESS = ROOT / "harness" / "headtohead"
 PLUGINS = ROOT / "plugins" / "headtohead_plugins"
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "internals" / "architecture.md"
 DATASET_IMPORTS = "headtohead.data"
 
 

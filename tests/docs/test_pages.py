@@ -48,9 +48,9 @@ def samples() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
-    """Built-ins, and the plugin that docs/writing-a-plugin.md writes."""
+    """Built-ins, and the plugin that docs/how-to/own-plugin.md writes."""
     path = tmp_path_factory.mktemp("plugins") / "h2h_tisa.py"
-    path.write_text(blocks("docs/writing-a-plugin.md", "python")[0], encoding="utf-8")
+    path.write_text(blocks("docs/how-to/own-plugin.md", "python")[0], encoding="utf-8")
     return load_registry([path])
 
 
@@ -78,18 +78,28 @@ def test_a_sample_experiment_plans(
     assert isinstance(load_text(body, tmp_path / "sample.yaml").file, ExperimentFile)
 
 
-def test_the_error_that_the_readme_shows_is_what_its_mistake_gives(registry: Registry, tmp_path: Path) -> None:
-    (body,) = (body for page, body in samples() if page == "README.md")
-    (line,) = (one for one in blocks("README.md", "text")[0].splitlines() if one[:5] == "h2h: ")
-    wrong = body.replace("[sinusoidal, rotary]", "[sinusoidal, rotory]")
-    assert wrong != body
+@pytest.mark.parametrize(
+    ("sample", "shown", "name", "right", "wrong"),
+    [
+        ("README.md", "docs/how-to/troubleshooting.md", "heads.yaml", "l, rotary]", "l, rotory]"),
+        ("docs/tutorial.md", "docs/tutorial.md", "order.yaml", "[rotary,", "[rotory,"),
+    ],
+)
+def test_a_mistake_in_a_sample_gives_the_error_that_the_page_shows(
+    registry: Registry, sample: str, shown: str, name: str, right: str, wrong: str
+) -> None:
+    (body,) = (body for page, body in samples() if page == sample)
+    (line,) = (line for block in blocks(shown, "text") for line in block.splitlines()
+               if line.startswith(f"h2h: {name}"))  # fmt: skip
+    assert body.count(right) == 1
     with pytest.raises(HeadToHeadError) as caught:
-        expand(load_text(wrong, Path("heads.yaml")), registry)
+        expand(load_text(body.replace(right, wrong), Path(name)), registry)
     assert f"h2h: {caught.value}" == line
 
 
 def test_pages_hold_sample_experiments() -> None:
-    assert {"README.md", "docs/writing-a-plugin.md"} <= {page for page, _ in samples()}
+    expected = {"README.md", "docs/tutorial.md", "docs/how-to/own-plugin.md"}
+    assert expected <= {page for page, _ in samples()}
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
@@ -101,7 +111,7 @@ def spoken_commands() -> list[tuple[str, list[str]]]:
     """Return what follows h2h in every shell block and every piece of inline code."""
     found = []
     for page in NAMES:
-        if page in ("docs/cli.md", "CHANGELOG.md"):
+        if page in ("docs/reference/cli.md", "CHANGELOG.md"):
             continue
         prose = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
         inline = re.findall(r"`([^`\n]+)`", prose)
@@ -174,7 +184,7 @@ HOOKS = [name for name in vars(hookspecs) if name.startswith(("register_", "on_"
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_where_plugins_are_explained(hook: str) -> None:
-    assert f"| `{hook}` |" in text_of("docs/writing-a-plugin.md")
+    assert f"| `{hook}` |" in text_of("docs/how-to/own-plugin.md")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -184,13 +194,14 @@ def test_every_hook_has_prose(hook: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_a_section(command: str) -> None:
-    assert f"\n## h2h {command}\n" in text_of("docs/cli.md")
+    assert f"\n## h2h {command}\n" in text_of("docs/reference/cli.md")
 
 
-@pytest.mark.parametrize("page", [name for name in NAMES if name.startswith("docs/")])
-def test_every_page_can_be_reached_from_the_index(page: str) -> None:
-    if page != "docs/index.md":
-        assert f"]({page.removeprefix('docs/')})" in text_of("docs/index.md")
+def test_the_navigation_of_the_site_has_every_page() -> None:
+    nav = text_of("mkdocs.yml").partition("\nnav:\n")[2]
+    listed = re.findall(r"\S+\.md$", nav, re.MULTILINE)
+    pages = [name.removeprefix("docs/") for name in NAMES if name.startswith("docs/")]
+    assert sorted(listed) == sorted(pages)
 
 
 def test_no_page_names_a_path_of_a_machine() -> None:
@@ -202,3 +213,15 @@ def test_no_page_names_a_path_of_a_machine() -> None:
 def test_an_experiment_names_no_file_outside_the_project(path: Path) -> None:
     names = re.findall(r"^\s*(?:- )?(?:data\.)?file: *(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     assert [name for name in names if not Path(os.path.normpath(path.parent / name)).is_relative_to(ROOT)] == []
+
+
+def test_the_api_page_has_every_public_name() -> None:
+    import headtohead
+    from headtohead import testing
+
+    public = {f"headtohead.{name}" for name in headtohead.__all__}
+    public |= {f"headtohead.testing.{name}" for name in testing.__all__}
+    listed = re.findall(r"^::: (\S+)$", text_of("docs/reference/api.md"), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert public <= set(listed)
+    assert {name for name in listed if name.count(".") == 1} <= public

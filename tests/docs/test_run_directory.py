@@ -1,4 +1,4 @@
-"""docs/run-directory.md against the folder that a small study really leaves behind."""
+"""docs/reference/run-directory.md against the folder that a small study really leaves behind."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import headtohead
 
-PAGE = Path(__file__).parents[2] / "docs" / "run-directory.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "run-directory.md"
 
 STUDY = """
 question: What does a study leave behind?

@@ -55,4 +55,4 @@ def test_nothing_stands_in_for_a_gpu_that_was_not_measured(scaling: ModuleType, 
 def test_the_page_has_the_table_of_the_committed_reports(scaling: ModuleType) -> None:
     measured = [*map(scaling.from_results, scaling.RESULTS), *scaling.from_gpu(scaling.GPU, 1000)]
     text = "\n".join(scaling.table(measured, 10_000, [1, 8, 64], 3.0))
-    assert text in (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    assert text in (ROOT / "docs" / "how-to" / "scale-out.md").read_text(encoding="utf-8")

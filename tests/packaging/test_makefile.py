@@ -73,9 +73,15 @@ def test_an_installation_that_is_current_is_not_repeated(fresh: Path) -> None:
     assert "pip" in make(fresh, "--dry-run", "test").stdout
 
 
-def test_ci_runs_lint_wheel_and_tests_and_ends_with_the_tests() -> None:
+def test_warnings_of_the_site_are_errors(fresh: Path) -> None:
+    planned = make(fresh, "--dry-run", "site").stdout
+    # mkdocs 1.6 with --quiet counts no warnings, so --strict would pass.
+    assert planned.splitlines()[-1].endswith("mkdocs build --strict")
+
+
+def test_ci_runs_lint_site_wheel_and_tests_and_ends_with_the_tests() -> None:
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     steps = [line for line in lines if line.startswith("make ")]
-    assert steps == ["make lint", "make wheel", "make test"]
+    assert steps == ["make lint", "make site", "make wheel", "make test"]
     assert lines[-1] == "make test"
     assert "set -euo pipefail" in lines

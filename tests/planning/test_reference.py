@@ -6,7 +6,7 @@ from pydantic import BaseModel
 from headtohead.config.reference import TABLES, filled, main, table
 from headtohead.schema import config
 
-PAGE = Path(__file__).parents[2] / "docs" / "experiment-file.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
 
 
 def test_the_reference_page_is_what_the_schema_says():

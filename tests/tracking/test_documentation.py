@@ -1,4 +1,4 @@
-"""``docs/mlflow.md`` says what is so: its sample runs, its names exist, its pictures are there."""
+"""The sample of docs/how-to/mlflow.md runs; its names and pictures exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGEST_PICTURE = 250_000
 
 @pytest.fixture
 def page() -> str:
-    return (DOCS / "mlflow.md").read_text(encoding="utf-8")
+    return (DOCS / "how-to" / "mlflow.md").read_text(encoding="utf-8")
 
 
 def test_the_python_sample_runs(
@@ -34,7 +34,7 @@ def test_the_python_sample_runs(
     make_experiment(seeds=1, axes={"positional": ["rotary"]})
     monkeypatch.chdir(tmp_path)
     (sample,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    exec(compile(sample, "docs/mlflow.md", "exec"), {})
+    exec(compile(sample, "docs/how-to/mlflow.md", "exec"), {})
     assert capsys.readouterr().out == "quickstart: 1 shipped, 0 unchanged\n"
     assert (tmp_path / "fetched/quickstart/experiment.json").is_file()
 
@@ -52,7 +52,7 @@ def test_every_state_with_a_status_of_its_own_is_explained(page: str) -> None:
 
 
 def test_pictures_exist_and_are_small(page: str) -> None:
-    pictures = re.findall(r"\]\((images/[^)]+)\)", page)
+    pictures = re.findall(r"\]\(\.\./(images/[^)]+)\)", page)
     assert pictures
     for picture in pictures:
         assert (DOCS / picture).stat().st_size <= LARGEST_PICTURE

@@ -1,7 +1,7 @@
-"""The pages of ``docs/`` that are made from the program: commands and built-in plugins.
+"""Generate two pages of ``docs/reference``: commands and built-in plugins.
 
-``python -m headtohead.cli.reference docs`` writes them; with ``--check`` it only tells whether they
-are current. ``headtohead.config.reference`` makes the tables of ``docs/experiment-file.md``.
+``python -m headtohead.cli.reference docs/reference`` writes them; ``--check`` exits with 1 if they
+are not current. ``headtohead.config.reference`` generates the tables of the experiment file.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def plugins_page() -> str:
         "",
         "Made from the program by `make docs`; `h2h plugins` lists those of an installation, "
         "outsiders included, and `h2h plugins NAME` describes one. How to write one: "
-        "[writing-a-plugin.md](writing-a-plugin.md).",
+        "[your own plugin](../how-to/own-plugin.md).",
         "",
     ]
     for family in FAMILIES:
@@ -135,7 +135,7 @@ PAGES: dict[str, Callable[[], str]] = {"cli.md": cli_page, "plugins.md": plugins
 
 def main(arguments: Sequence[str]) -> int:
     """Write or check the pages; 1 if one is not current."""
-    folder = Path(next((one for one in arguments if one != "--check"), "docs"))
+    folder = Path(next((one for one in arguments if one != "--check"), "docs/reference"))
     stale = 0
     for name, make in PAGES.items():
         path, made = folder / name, make()

@@ -1,7 +1,7 @@
-"""The reference tables of ``docs/experiment-file.md``, made from the schema.
+"""Generate the tables of ``docs/reference/experiment-file.md`` from the schema.
 
-``python -m headtohead.config.reference docs/experiment-file.md`` rewrites the tables between
-the markers of that file; with ``--check`` it only tells whether they are current.
+``python -m headtohead.config.reference FILE`` rewrites the tables between the markers of that
+file; ``--check`` exits with 1 if they are not current.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _default(info: FieldInfo) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Rewrite or check the page; 1 if it is not current."""
     names = [one for one in arguments if one != "--check"]
-    path = Path(names[0] if names else "docs/experiment-file.md")
+    path = Path(names[0] if names else "docs/reference/experiment-file.md")
     text = path.read_text(encoding="utf-8")
     made = filled(text)
     if "--check" in arguments:

@@ -17,7 +17,7 @@ ALIGNED = 16
 """Numbers of which rows are a multiple apart: 64 bytes in float32."""
 
 WIDE = 512
-"""Columns from which it pays (docs/performance.md)."""
+"""Columns from which it pays (docs/internals/performance.md)."""
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

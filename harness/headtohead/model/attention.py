@@ -30,7 +30,8 @@ SHORT = 24 * 24
 MANY = 64
 """Number of heads, over members and batch, from which they do.
 
-Both measured on this project's sizes, forward and backward: up to 2.1 times (docs/performance.md).
+Both measured on this project's sizes, forward and backward: up to 2.1 times
+(docs/internals/performance.md).
 """
 
 

@@ -14,7 +14,10 @@ from headtohead.model.unfinished import Unfinished, is_causal
 __all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "still_open"]
 
 WORTH_LEAVING = 0.85
-"""Share of a batch that may be left before the others move together (docs/performance.md)."""
+"""Share of a batch that may be left before the others move together.
+
+Measured in docs/internals/performance.md.
+"""
 
 
 def longest_target(model: Transformer, wanted: int) -> int:

@@ -12,7 +12,7 @@ from headtohead.model.transformer import Rows, Transformer
 from headtohead.schema.config import BeamConfig
 
 TOGETHER = 128
-"""Most sentences that are translated together (docs/performance.md)."""
+"""Most sentences that are translated together (docs/internals/performance.md)."""
 
 
 def translate_each(

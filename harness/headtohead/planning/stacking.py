@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 ENOUGH = 27_000_000
 """Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.
 
-Measured (docs/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were the
-faster the more there were; 4 of 7 million each went as fast as apart, and 2 of 18 million slower by
-2 to 5 %.
+Measured (docs/internals/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were
+the faster the more there were; 4 of 7 million each went as fast as apart, and 2 of 18 million
+slower by 2 to 5 %.
 """
 
 MOST = {"cpu": 64, "cuda": 128}
@@ -46,7 +46,7 @@ FULL = 2_500_000
 """Numbers from which a stack of one variant's runs is kept to itself on a CPU.
 
 More members of other variants would bring it nothing, and tables of each member's own cost a tenth
-(docs/performance.md).
+(docs/internals/performance.md).
 """
 
 

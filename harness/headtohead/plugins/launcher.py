@@ -88,8 +88,8 @@ class Launcher(Entry):
         """Divide cores and GPUs among stacks: how many at once, and CPU threads of each.
 
         On a CPU, one thread in each of as many processes as there are cores serves small models
-        best (docs/performance.md); fewer stacks than cores share the cores. On GPUs, one process
-        each.
+        best (docs/internals/performance.md); fewer stacks than cores share the cores.
+        On GPUs, one process each.
         """
         workers = workers or gpus or max(1, min(cores, stacks))
         return workers, threads or max(1, cores // max(1, min(workers, max(stacks, 1))))

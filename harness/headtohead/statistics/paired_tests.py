@@ -2,7 +2,7 @@
 
 Everything here takes plain arrays whose entries are seeds, in the same order on both sides of a
 comparison. Nothing is resampled: on three seeds a percentile bootstrap covers 75 %, not 95 %.
-Explained for readers in ``docs/statistics.md``.
+Explained for readers in ``docs/concepts/statistics.md``.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def keep_freed_memory() -> bool:
 
     By default every block over 32 MiB is mapped and unmapped anew, and its pages are zeroed and
     faulted in again: for logits of a real vocabulary that is a third of a training step on a CPU
-    (docs/performance.md). Other C libraries are left as they are.
+    (docs/internals/performance.md). Other C libraries are left as they are.
     """
     name = ctypes.util.find_library("c") if sys.platform == "linux" else None
     mallopt = getattr(ctypes.CDLL(name), "mallopt", None) if name else None

@@ -1,4 +1,4 @@
-"""Ask the zoo, and write docs/zoo.md: ``python tests/contract/zoo/page.py``."""
+"""Ask the zoo, and write docs/internals/zoo.md: ``python tests/contract/zoo/page.py``."""
 
 import importlib.util
 import re
@@ -18,7 +18,7 @@ from headtohead.tools.pitfalls.examination import ask
 from headtohead.tools.pitfalls.surroundings import surroundings
 
 HERE = Path(__file__).parent
-PAGE = Path(__file__).parents[3] / "docs" / "zoo.md"
+PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"
 FAMILIES = ("positional", "attention", "masking")
 BY_NAME = {one.name: one for one in INVARIANTS}
 

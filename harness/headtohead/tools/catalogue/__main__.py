@@ -30,7 +30,7 @@ def built_in_and(files: Sequence[Path]) -> list[Section]:
 def main(arguments: Sequence[str]) -> int:
     """Write or check the catalogue; 1 if it is not current, 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m headtohead.tools.catalogue")
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("docs/catalogue"))
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("docs/reference/catalogue"))
     parser.add_argument("--check", action="store_true", help="only tell whether it is current")
     parser.add_argument(
         "--plugin", type=Path, action="append", default=[], metavar="FILE", help="take the entries of a plugin file in"

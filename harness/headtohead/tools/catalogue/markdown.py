@@ -54,8 +54,8 @@ def _index(sections: Sequence[Section]) -> str:
         "# Catalogue",
         "",
         f"{MADE} A picture leads to what it shows: formula, paper, options, cost, and what it "
-        "cannot be combined with. [index.html](index.html) is the same on one page. A plugin of "
-        "your own joins in: `python -m headtohead.tools.catalogue OUT --plugin FILE`.",
+        "cannot be combined with. [all.html](all.html) is the same on one page. A plugin of your "
+        "own joins in: `python -m headtohead.tools.catalogue OUT --plugin FILE`.",
         "",
     ]
     for family, title in TITLES.items():
@@ -63,11 +63,7 @@ def _index(sections: Sequence[Section]) -> str:
         if not members:
             continue
         lines += [f"## [{title}]({family}.md)", ""]
-        lines += [
-            f'<a href="{family}.md#{one.name}"><img src="pictures/{family}-{one.name}.svg" '
-            f'width="150" alt="{escape(one.name)}"></a>'
-            for one in members
-        ]
+        lines += [f"[![{one.name}](pictures/{family}-{one.name}.svg)]({family}.md#{one.name})" for one in members]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 

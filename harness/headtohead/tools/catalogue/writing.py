@@ -19,7 +19,7 @@ SHADE = 12
 def files_of(sections: Sequence[Section]) -> Mapping[str, str]:
     """Return every file of the catalogue by its path in the folder."""
     found = dict(pages(sections))
-    found["index.html"] = as_html(sections)
+    found["all.html"] = as_html(sections)
     for one in sections:
         found[f"pictures/{one.family}-{one.name}.svg"] = one.card
         found |= {f"pictures/{file}": svg for file, _, svg in one.pictures}

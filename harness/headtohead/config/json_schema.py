@@ -1,0 +1,148 @@
+"""Generate the JSON Schema of experiment files, which editors use for completion.
+
+``python -m headtohead.config.json_schema FILE`` writes it; ``--check`` exits with 1 if the file
+is not current. The schema describes names and types of fields. It allows dotted keys, plugins and
+plugin options that are not built in, because the planner checks those.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from headtohead.plugins.registry import Registry, load_registry
+from headtohead.schema import config
+from headtohead.schema.roles import ROLES
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "data": config.DataConfig,
+    "model": config.ModelConfig,
+    "train": config.TrainConfig,
+    "evaluate": config.EvaluateConfig,
+}
+FAMILIES = ("positional", "attention", "masking")
+NAMED = (*FAMILIES, "dataset", "recipe")
+_DEFAULT_PATH = "docs/reference/experiment.schema.json"
+
+Schema = dict[str, Any]
+
+
+def experiment_schema(registry: Registry | None = None) -> Schema:
+    """Return the JSON Schema of an experiment file; plugin names come from ``registry``."""
+    registry = registry or load_registry()
+    models: list[type[BaseModel]] = [config.ExperimentFile, *SECTIONS.values()]
+    _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
+    definitions: dict[str, Schema] = _without_titles(made["$defs"])
+    definitions |= {f"{family}-name": _name(family, registry) for family in NAMED}
+    for family in FAMILIES:
+        definitions |= _family(family)
+    _accept_forms_of_files(definitions)
+    axes = _axes(definitions)
+    definitions["Configuration"] = _configuration(axes)
+    definitions["Axes"] = {
+        "type": "object",
+        "properties": {name: {"type": "array", "items": axis} for name, axis in axes.items()},
+        "additionalProperties": {"type": "array"},
+    }
+    for name in ("product", "one_at_a_time", "zip"):
+        definitions["DesignBlock"]["properties"][name]["anyOf"][0] = _reference("Axes")
+    file = definitions.pop("ExperimentFile")
+    for name in ("base", "baseline"):
+        description = file["properties"][name]["description"]
+        file["properties"][name] = _reference("Configuration") | {"description": description}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "headtohead experiment",
+        **file,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
+    """Accept what files may contain beyond the types: dataset options, and unquoted -1e9."""
+    data = definitions["DataConfig"]
+    data["additionalProperties"] = True
+    data["properties"]["dataset"] |= _reference("dataset-name")
+    fill = definitions["ModelConfig"]["properties"]["fill"]
+    fill["type"] = ["string", "number"]
+    fill["enum"].append(-1e9)
+
+
+def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:
+    """Return the schema of each axis by its name, dotted for fields: ``model.d_model``."""
+    found: dict[str, Schema] = {family: _reference(family) for family in FAMILIES}
+    found["recipe"] = {"anyOf": [_reference("recipe-name"), _named("recipe")]}
+    found["match"] = {"enum": ["none", "parameters", "flops"]}
+    for section, model in SECTIONS.items():
+        for name in definitions[model.__name__]["properties"]:
+            found[f"{section}.{name}"] = _reference(f"{model.__name__}/properties/{name}")
+    return found
+
+
+def _configuration(axes: dict[str, Schema]) -> Schema:
+    """Return the schema of ``base`` and ``baseline``: sections, families and dotted fields."""
+    sections = {name: _reference(model.__name__) for name, model in SECTIONS.items()}
+    fields = {name: axis for name, axis in axes.items() if name != "match"}
+    return {
+        "type": "object",
+        "properties": sections | fields,
+        "patternProperties": {rf"^({'|'.join([*SECTIONS, *FAMILIES])})\.": {}},
+        "additionalProperties": False,
+    }
+
+
+def _family(family: str) -> dict[str, Schema]:
+    """Return the notations of an entry: its name, a mapping with options, or a mapping by role."""
+    entry = {"anyOf": [_reference(f"{family}-name"), _named(family)]}
+    by_role = {
+        "type": "object",
+        "properties": {role: _reference(f"{family}-entry") for role in ROLES},
+        "additionalProperties": False,
+        "minProperties": 1,
+    }
+    return {f"{family}-entry": entry, family: {"anyOf": [*entry["anyOf"], by_role]}}
+
+
+def _named(family: str) -> Schema:
+    return {"type": "object", "properties": {"name": _reference(f"{family}-name")}, "required": ["name"]}
+
+
+def _name(family: str, registry: Registry) -> Schema:
+    """Return a schema that suggests the built-in entries and accepts every other name."""
+    entries = registry.entries[family].values()
+    built_in = sorted(entry.name for entry in entries if entry.distribution == "headtohead")
+    return {"type": "string", "anyOf": [{"enum": built_in}, {}]}
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _without_titles(value: Any) -> Any:
+    """Return a schema without the titles that pydantic derives from field names."""
+    if isinstance(value, list):
+        return [_without_titles(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_titles(item) for key, item in value.items() if not (key == "title" and isinstance(item, str))}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write or check the schema; 1 if it is not current."""
+    names = [name for name in arguments if name != "--check"]
+    path = Path(names[0] if names else _DEFAULT_PATH)
+    made = json.dumps(experiment_schema(), indent=2, ensure_ascii=False) + "\n"
+    if "--check" in arguments:
+        return int(not path.is_file() or path.read_text(encoding="utf-8") != made)
+    path.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

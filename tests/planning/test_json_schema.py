@@ -1,0 +1,105 @@
+"""The JSON Schema of experiment files is current, accepts what plans, and refuses mistakes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from headtohead.config.json_schema import main
+from headtohead.config.yaml_text import parse
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = ROOT / "docs" / "reference" / "experiment.schema.json"
+EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.yaml"))
+QUICKSTART: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "quickstart.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the quickstart with a value set at a path of keys, separated by ``/``."""
+    content = copy.deepcopy(QUICKSTART)
+    *sections, last = path.split("/")
+    inner = content
+    for section in sections:
+        inner = inner.setdefault(section, {})
+    inner[last] = value
+    return content
+
+
+def test_the_written_schema_is_current() -> None:
+    assert main([str(SCHEMA), "--check"]) == 0, "run: make docs"
+
+
+def test_a_changed_schema_is_not_current(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.schema.json"
+    assert main([str(path), "--check"]) == 1
+    assert main([str(path)]) == 0
+    assert main([str(path), "--check"]) == 0
+    path.write_text(path.read_text(encoding="utf-8").replace('"d_model"', '"width"'))
+    assert main([str(path), "--check"]) == 1
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.Draft202012Validator) -> None:
+    content, _ = parse(path.read_text(encoding="utf-8"), path.name)
+    assert [error.message for error in validator.iter_errors(content)] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("base/train.lr", 0.001),
+        ("base/positional", {"name": "rotary", "theta": 500}),
+        ("base/positional", {"encoder": "none", "decoder": {"name": "rotary", "theta": 500}}),
+        ("base/positional.theta", 500),
+        ("base/positional", "my-encoding"),
+        ("base/data/pair", "eng-fra"),
+        ("base/model/fill", -1e9),
+        ("base/recipe", "slides-en-fr"),
+        ("baseline/recipe", {"name": "tatoeba-en-es", "positional": "sinusoidal"}),
+        ("design", [{"product": {"match": ["none", "parameters"], "data.size": [100, 200]}}]),
+        ("design", [{"path": {"from": "recipe/slides-en-fr", "to": {"train.lr": 0.1}}}]),
+        ("seeds", [1, 2, 5]),
+    ],
+)
+def test_every_notation_of_an_experiment_file_is_valid(
+    path: str, value: Any, validator: jsonschema.Draft202012Validator
+) -> None:
+    assert validator.is_valid(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("sedes", 6),
+        ("base/mdoel", {}),
+        ("base/model/d_modl", 64),
+        ("base/model/d_model", "wide"),
+        ("base/model/dropout", 1.5),
+        ("base/train.lr", "fast"),
+        ("base/positional", {"encodr": "none"}),
+        ("design", [{"produkt": {}}]),
+        ("design", [{"product": {"model.d_model": [64, "wide"]}}]),
+        ("design", [{"product": {"positional": "rotary"}}]),
+        ("match", "size"),
+        ("seeds", "six"),
+    ],
+)
+def test_mistakes_are_invalid(path: str, value: Any, validator: jsonschema.Draft202012Validator) -> None:
+    assert not validator.is_valid(changed(path, value))
+
+
+def test_a_file_without_a_question_is_invalid(validator: jsonschema.Draft202012Validator) -> None:
+    assert not validator.is_valid({key: QUICKSTART[key] for key in QUICKSTART if key != "question"})

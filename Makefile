@@ -5,12 +5,13 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 QUICKSTART := experiments/quickstart.yaml
 
-.PHONY: help demo install test test-all lint format wheel docs site picture clean
+.PHONY: help demo install test test-slow test-all lint format wheel docs site picture clean
 
 help:
 	@echo "make demo     install, run $(QUICKSTART) and print its answer"
-	@echo "make test     install what developers need and run the tests"
-	@echo "make test-all also the slow tests: clusters, kills, exhaustive grids (an hour)"
+	@echo "make test     install what developers need and run the default tier of the tests"
+	@echo "make test-slow run the slow tier: clusters, kills, installs, exhaustive grids"
+	@echo "make test-all run both tiers"
 	@echo "make lint     style, formatting and types"
 	@echo "make format   mend style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
@@ -30,6 +31,9 @@ install: .venv/installed
 test: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-slow: .venv/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 test-all: .venv/installed-dev
 	$(BIN)/ruff check .

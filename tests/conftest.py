@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, settings
 
 from headtohead.cli import main
 from headtohead.plugins import registry
@@ -32,6 +33,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # with two threads then takes a second instead of 20 ms.
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["GOMP_SPINCOUNT"] = "0"
+
+# A busy machine fails no property: neither a limit on one example's time nor on drawing it.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # A shell that starts the tests in the background lets them ignore Ctrl-C, and all that they start:
 # commands that tests interrupt would go on.

@@ -23,7 +23,14 @@ def analysis(quickstart):
     return analyse(load_frames(quickstart))
 
 
-@pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        one if one in (strip_figure, interaction_figure) else pytest.param(one, marks=pytest.mark.slow)
+        for one in FIGURES
+    ],
+    ids=lambda draw: draw.__name__,
+)
 def test_a_figure_has_the_same_bytes_each_time_and_reaches_out_for_nothing(analysis, draw):
     first, second = (style.to_svg(draw(analysis), "salt") for _ in range(2))
     assert first == second
@@ -90,6 +97,7 @@ def test_scores_by_length_are_named_after_the_test_split(made, tmp_path, primary
     assert figure.get_supylabel() == "loss"
 
 
+@pytest.mark.slow
 def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
     study = made.Study(
         axes={"train.lr": [round(0.001 * k, 3) for k in range(1, 61)]},
@@ -206,7 +214,14 @@ def trained_up_to(analysis, tokens):
     return replace(analysis, frames=frames)
 
 
-@pytest.mark.parametrize(("tokens", "place"), [(5, 0.5), (8, 1.5), (11, 2.5), (7, None), (14, None), (20, None)])
+@pytest.mark.parametrize(
+    ("tokens", "place"),
+    [
+        (8, 1.5),
+        (7, None),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((5, 0.5), (11, 2.5), (14, None), (20, None))),
+    ],
+)
 def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analysis, tokens, place):
     """Buckets are 1-5, 6-8, 9-11 and 12-14."""
     trained = trained_up_to(analysis, tokens)

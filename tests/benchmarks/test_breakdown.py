@@ -11,6 +11,8 @@ import torch
 from headtohead.model.dropout import Dropout, DropoutStream
 from headtohead.model.layers import StackedLinear
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def breakdown(benchmark: Callable[[str], ModuleType]) -> ModuleType:

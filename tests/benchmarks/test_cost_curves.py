@@ -50,6 +50,7 @@ def test_what_commands_cost_is_read_in_the_page(growth: ModuleType) -> None:
         growth.commands("nothing here")
 
 
+@pytest.mark.slow
 def test_a_step_grows_with_what_it_is_held_against(growth: ModuleType) -> None:
     size = growth.SIZES[0]
     members = growth.curve("members", size.name, {n: (size, n) for n in (1, 16)}, rounds=2)

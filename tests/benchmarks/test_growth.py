@@ -28,6 +28,8 @@ from headtohead.report.rendering import html_page, markdown_page
 from headtohead.storage.frames import load_frames
 from headtohead.storage.progress import read_progress
 
+pytestmark = pytest.mark.slow
+
 MakeStudy = Callable[..., Path]
 
 ALLOWED = 1.3

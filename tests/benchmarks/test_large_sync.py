@@ -20,6 +20,8 @@ from headtohead.tracking import replay
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.shipping import ship
 
+pytestmark = pytest.mark.slow
+
 MakeStudy = Callable[..., Path]
 RUNS = 24
 

@@ -13,6 +13,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
 EXACT = ("notebook", "torch.nn.Transformer", "transformers")
 STEPS = 5

@@ -54,6 +54,7 @@ def test_each_round_begins_with_another_side(processes: ModuleType) -> None:
     assert began == list("abcbcacab")
 
 
+@pytest.mark.slow
 def test_the_sides_train_and_are_compared(processes: ModuleType, tmp_path: Path) -> None:
     plan = processes.planned(processes.SIZES["quickstart"], 4, None, tmp_path)
     config = plan.by_slug[plan.runs[0].variant].config

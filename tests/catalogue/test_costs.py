@@ -73,6 +73,7 @@ def with_options(options, sizes: dict[str, int]) -> dict[str, int]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATTENTIONS)
 def test_the_forms_of_an_attention_equal_counts_at_other_sizes(name: str) -> None:
     style = current().attention(name)
@@ -95,6 +96,7 @@ def test_the_forms_of_an_attention_equal_counts_at_other_sizes(name: str) -> Non
             assert forms.operations(known) == operations
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POSITIONALS)
 def test_the_forms_of_an_encoding_equal_counts_and_its_own_count_at_other_sizes(name: str) -> None:
     encoding = current().positional(name)

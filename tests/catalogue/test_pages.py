@@ -19,7 +19,7 @@ SHOWN = [
     for one in load_registry().all()
     if one.family in FAMILIES and one.distribution == "headtohead"
 ]
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_the_written_catalogue_is_current(files: Mapping[str, str]) -> None:

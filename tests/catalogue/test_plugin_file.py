@@ -51,7 +51,9 @@ def sections_with(path: Path, family: str, name: str, monkeypatch: pytest.Monkey
     return {one.name: one for one in sections(registry, chosen)}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", [one if one == "positional" else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
+)
 def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]
     found = sections_with(path, family, "my-idea", monkeypatch)

@@ -95,7 +95,7 @@ def h2h(tmp_path, monkeypatch, request):
     """Run a command in an empty folder with a registry of its own; return exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
-    if "few" not in request.fixturenames:
+    if not {"few", "fewest"} & set(request.fixturenames):
         monkeypatch.setattr(plugin_registry, "_current", None)
 
     def h2h(*arguments):
@@ -109,11 +109,27 @@ def h2h(tmp_path, monkeypatch, request):
 @pytest.fixture
 def few(monkeypatch):
     """Let the registry have a few entries of each family: those that others stand beside."""
-    kept = {
-        "positional": ("none", "alibi", "fire", "sinusoidal"),
-        "attention": ("split-heads", "linear"),
-        "masking": ("padding", "padding-causal"),
-    }
+    return restricted(
+        monkeypatch,
+        positional=("none", "alibi", "fire", "sinusoidal"),
+        attention=("split-heads", "linear"),
+        masking=("padding", "padding-causal"),
+    )
+
+
+@pytest.fixture
+def fewest(monkeypatch):
+    """Let the registry have the entries that every check needs."""
+    return restricted(
+        monkeypatch,
+        positional=("none", "sinusoidal"),
+        attention=("split-heads",),
+        masking=("padding", "padding-causal"),
+    )
+
+
+def restricted(monkeypatch, **kept):
+    """Restrict the registry to some entries, and return a function that adds another."""
     registry = plugin_registry.load_registry()
     every = dict(registry.entries)
     for family, names in kept.items():
@@ -148,8 +164,9 @@ def rows(output):
     return found
 
 
-def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, few):
-    few("positional", "rotary")
+@pytest.mark.slow
+def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, fewest):
+    fewest("positional", "rotary")
     code, output = h2h("check", "positional/rotary")
     found = rows(output)
     assert code == 0
@@ -160,7 +177,7 @@ def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, few):
     assert "broken" not in output
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("fewest")
 def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
     found = rows(output)
@@ -177,6 +194,7 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_without_a_name_a_plugin_file_is_checked_and_nothing_else(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
@@ -206,6 +224,7 @@ def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
     code, output = h2h("check", "--all", "--format", "json")
@@ -234,6 +253,7 @@ def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few")
 def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
@@ -274,6 +294,7 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
     assert "\n  the decoder does not hear the source: 100 other sources" in output
 
 
+@pytest.mark.slow
 def test_positions_by_row_break_what_the_notebook_breaks(h2h):
     code, output = h2h("check", "recipe/tatoeba-en-es", "--set", "model.d_model=32", "--set", "model.d_ff=32")
     found = rows(output)
@@ -285,6 +306,7 @@ def test_positions_by_row_break_what_the_notebook_breaks(h2h):
     assert "not measured: no file: name one of tatoeba with --set data.file=PATH" in output
 
 
+@pytest.mark.slow
 def test_json_holds_everything_that_is_printed(h2h, few):
     few("attention", "embedding-softmax")
     few("masking", "causal")
@@ -304,6 +326,7 @@ def test_json_holds_everything_that_is_printed(h2h, few):
     assert recipe["sound"] is masking["sound"] is True
 
 
+@pytest.mark.slow
 def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
     few("masking", "none")
     code, output = h2h("check", "none")

@@ -47,10 +47,12 @@ def test_help_imports_no_heavy_package() -> None:
     assert loaded_by("--help") & heavy == set()
 
 
+@pytest.mark.slow
 def test_help_answers_in_three_tenths_of_a_second() -> None:
     assert best_seconds(H2H, "--help", limit=0.3) <= 0.3
 
 
+@pytest.mark.slow
 def test_plugins_imports_no_tracking_and_no_analysis() -> None:
     heavy = {"mlflow", "pandas", "scipy", "matplotlib", "sacrebleu"}
     loaded = loaded_by("plugins")
@@ -58,12 +60,14 @@ def test_plugins_imports_no_tracking_and_no_analysis() -> None:
     assert loaded & heavy == set()
 
 
+@pytest.mark.slow
 def test_plugins_answers_in_two_seconds_or_little_more_than_torch_takes() -> None:
     seconds = best_seconds(H2H, "plugins", limit=2.0)
     if seconds > 2.0:  # a slow or busy machine: torch alone may take that long there
         assert seconds <= 1.5 * best_seconds(sys.executable, "-c", "import torch")
 
 
+@pytest.mark.slow
 def test_plan_imports_neither_tracking_nor_figures_nor_a_compiler(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(
@@ -77,6 +81,7 @@ def test_plan_imports_neither_tracking_nor_figures_nor_a_compiler(tmp_path: Path
     assert loaded & heavy == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "report", "sync", "ui", "data"])
 def test_help_of_a_command_imports_neither_torch_nor_mlflow(command: str) -> None:
     assert loaded_by(command, "--help") & {"torch", "mlflow", "pandas"} == set()

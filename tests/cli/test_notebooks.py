@@ -50,6 +50,7 @@ def finished(folder: Path) -> dict[str, int]:
     return {str(file.relative_to(folder)): file.stat().st_mtime_ns for file in files}
 
 
+@pytest.mark.slow
 def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Call, first: Completed) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
     lines = first.stdout.splitlines()
@@ -64,12 +65,14 @@ def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Ca
     assert "Not answered: not run: h2h notebooks runs it" in page
 
 
+@pytest.mark.slow
 def test_progress_is_told_on_the_way(first: Completed) -> None:
     told = re.search(r"training 8 runs in (\d) stacks", first.stderr)
     assert told is not None, first.stderr
     assert f"[{told[1]}/{told[1]}]" in first.stderr
 
 
+@pytest.mark.slow
 def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed) -> None:
     before = finished(folder)
     assert len(before) == 8
@@ -79,6 +82,7 @@ def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed
     assert finished(folder) == before
 
 
+@pytest.mark.slow
 def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed) -> None:
     """A run that is gone, as after a call that was stopped, is trained; no other is."""
     before = finished(folder)
@@ -92,6 +96,7 @@ def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed
     assert after[lost] != before[lost]
 
 
+@pytest.mark.slow
 def test_options_that_would_replace_the_results_need_a_name(folder: Path, call: Call, first: Completed) -> None:
     before = finished(folder)
     refused = call(*SMALL, "--set", "train.steps=1", "--seeds", "1")
@@ -122,6 +127,7 @@ def test_bad_input_is_one_line(call: Call, arguments: list[str], line: str) -> N
     assert (done.returncode, done.stderr) == (2, line)
 
 
+@pytest.mark.slow
 def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(folder: Path, call: Call, first: Completed) -> None:
     lost = sorted(finished(folder))[-1]
     (folder / lost).unlink()

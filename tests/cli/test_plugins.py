@@ -132,6 +132,7 @@ def test_a_missing_plugin_file_is_named(h2h):
     assert h2h("plugins", "--plugin", "nope.py") == (2, "h2h: plugin file 'nope.py' does not exist\n")
 
 
+@pytest.mark.slow
 def test_the_list_imports_neither_mlflow_nor_pandas():
     code = (
         "import sys\n"
@@ -144,6 +145,7 @@ def test_the_list_imports_neither_mlflow_nor_pandas():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_list_costs_little_more_than_importing_torch():
     """Two seconds on a quiet machine; here in processor time against torch's own import."""
 

@@ -40,7 +40,14 @@ def project(tmp_path_factory: pytest.TempPathFactory, h2h_here) -> Path:
     return root
 
 
-@pytest.mark.parametrize("where", ["outside", "elsewhere/deep", "experiments"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "outside",
+        pytest.param("elsewhere/deep", marks=pytest.mark.slow),
+        pytest.param("experiments", marks=pytest.mark.slow),
+    ],
+)
 def test_every_command_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, h2h_here, where: str) -> None:
     folder = tmp_path if where == "outside" else project / where
     file = os.path.relpath(project / "experiments" / "tiny.yaml", folder)

@@ -1,8 +1,12 @@
-"""Every invariant under options other than the defaults, of entries and of the model."""
+"""Every invariant under options other than the defaults, of entries and of the model.
+
+The default tier checks configurations in which every option occurs; the slow tier adds those that
+have each option by itself.
+"""
 
 import pytest
 
-from headtohead.testing import check
+from headtohead.testing import INVARIANTS, Subject, check
 from headtohead.testing.consequences import consequences
 from headtohead.testing.contracts import AttentionContract, MaskingContract, PositionalContract, VariantContract
 from headtohead.testing.tiny import tiny_config
@@ -26,6 +30,30 @@ MODELS = {
     "shared feed-forward": {"shared": ["feed-forward"]},
     "all that can be shared": {"shared": ["feed-forward", "norm"]},
     "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
+}
+
+
+TOGETHER = {
+    "post-norm, all tied, torch's start": {"norm": "post", "tied": "all", "init": "torch", "embedding_scale": "one"},
+    "pre-norm without final norm, no biases, gelu, odd width": {
+        "final_norm": False,
+        "bias": False,
+        "activation": "gelu",
+        "d_model": 9,
+        "heads": 3,
+        "fill": "-1e9",
+    },
+    "final norm after post-norm, more rows than words, output tied": {
+        "norm": "post",
+        "final_norm": True,
+        "vocabulary_rows": 20,
+        "tied": "output",
+    },
+    "one table with more rows than words, masks that are added": {
+        "vocabulary_rows": 11,
+        "tied": "embeddings",
+        "fill": "additive",
+    },
     "notebook 5's feed-forward": {
         "decoder_feed_forward": "after-each",
         "shared": ["norm", "feed-forward"],
@@ -34,10 +62,35 @@ MODELS = {
 }
 
 
+def test_every_option_of_the_slow_models_occurs_in_the_default_tier():
+    def options(models):
+        return {
+            (name, part)
+            for model in models.values()
+            for name, value in model.items()
+            for part in (value if isinstance(value, list) else [value])
+        }
+
+    assert options(MODELS) <= options(TOGETHER)
+
+
 class TestModels(VariantContract):
+    @pytest.fixture(params=TOGETHER.values(), ids=TOGETHER.keys())
+    def config(self, request):
+        return tiny_config(**request.param)
+
+
+@pytest.mark.slow
+class TestModelsWithOneOption(VariantContract):
     @pytest.fixture(params=MODELS.values(), ids=MODELS.keys())
     def config(self, request):
         return tiny_config(**request.param)
+
+
+def first_and_slow(values):
+    """Return parameters of which the default tier takes the first."""
+    first, *others = values
+    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
 
 
 DEAF = {
@@ -50,19 +103,22 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 
 
 class TestDecoderThatReadsItself(VariantContract):
-    @pytest.fixture(params=DEAF.values(), ids=DEAF.keys())
+    @pytest.fixture(params=first_and_slow(DEAF.values()), ids=DEAF.keys())
     def config(self, request):
         return tiny_config("rotary", "grouped-query", request.param, cross="decoder")
 
 
 class TestPositionsByRow(VariantContract):
-    @pytest.fixture(params=[BY_ROW, {"encoder": BY_ROW}, {"decoder": BY_ROW}], ids=["both sides", "encoder", "decoder"])
+    @pytest.fixture(
+        params=first_and_slow([BY_ROW, {"encoder": BY_ROW}, {"decoder": BY_ROW}]),
+        ids=["both sides", "encoder", "decoder"],
+    )
     def config(self, request):
         return tiny_config(request.param)
 
 
 class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
-    @pytest.fixture(params=["post", "pre"])
+    @pytest.fixture(params=first_and_slow(["post", "pre"]))
     def config(self, request):
         return tiny_config(attention="embedding-softmax", norm=request.param)
 
@@ -76,7 +132,16 @@ CONSEQUENCES = {
 }
 
 
-@pytest.mark.parametrize(("choices", "expected"), CONSEQUENCES.values(), ids=CONSEQUENCES.keys())
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        one
+        if name in ("second attention of the decoder", "rows of targets")
+        else pytest.param(*one, marks=pytest.mark.slow)
+        for name, one in CONSEQUENCES.items()
+    ],
+    ids=CONSEQUENCES.keys(),
+)
 def test_choice_breaks_what_it_is_known_to_break_and_is_named(choices, expected):
     config = tiny_config(**choices)
     verdicts = check(config)
@@ -87,14 +152,19 @@ def test_choice_breaks_what_it_is_known_to_break_and_is_named(choices, expected)
         assert str(verdict).endswith(f"; a consequence of {verdict.because}")
 
 
+def number(name, **choices):
+    """Return what one invariant measures."""
+    (invariant,) = (one for one in INVARIANTS if one.name == name)
+    return invariant(Subject(tiny_config(**choices))).number
+
+
 def test_decoder_that_reads_itself_hears_nothing_at_all_of_the_source():
-    assert check(tiny_config(cross="decoder"))["hears-source"].number == 0.0
+    assert number("hears-source", cross="decoder") == 0.0
 
 
 def test_mask_on_embeddings_lets_earlier_tokens_through_at_a_billionth():
-    number = check(tiny_config(attention="embedding-softmax", norm="post"))["hears-target"].number
-    assert number < 1e-8
-    assert check(tiny_config(norm="post"))["hears-target"].number > 1e-3
+    assert number("hears-target", attention="embedding-softmax", norm="post") < 1e-8
+    assert number("hears-target", norm="post") > 1e-3
 
 
 MIXED = {
@@ -118,12 +188,19 @@ MIXED = {
 }
 
 
+IN_ROLES = [
+    one if name in ("an encoding for each role", "a style for each role") else pytest.param(one, marks=pytest.mark.slow)
+    for name, one in MIXED.items()
+]
+
+
 class TestRoles(VariantContract):
-    @pytest.fixture(params=MIXED.values(), ids=MIXED.keys())
+    @pytest.fixture(params=IN_ROLES, ids=MIXED.keys())
     def config(self, request):
         return tiny_config(**request.param)
 
 
+@pytest.mark.slow
 class TestShortLearnedTable(PositionalContract):
     @pytest.fixture
     def name(self):
@@ -134,6 +211,7 @@ class TestShortLearnedTable(PositionalContract):
         return {"max_length": 16, "std": 1.0}
 
 
+@pytest.mark.slow
 class TestFastRotary(PositionalContract):
     @pytest.fixture
     def name(self):
@@ -144,6 +222,7 @@ class TestFastRotary(PositionalContract):
         return {"theta": 10.0}
 
 
+@pytest.mark.slow
 class TestMultiQuery(AttentionContract):
     @pytest.fixture
     def name(self):
@@ -164,6 +243,7 @@ class TestUnequalWidths(AttentionContract):
         return {"key_width": 3, "value_width": 5, "kv_heads": 2}
 
 
+@pytest.mark.slow
 class TestPadding(MaskingContract):
     @pytest.fixture
     def name(self):

@@ -10,6 +10,20 @@ MADE = sorted(name for name, one in REGISTRY.entries["dataset"].items() if "file
 
 
 class TestMadeDatasets(DatasetContract):
+    """Of 600 pairs where the number of pairs is an option."""
+
+    @pytest.fixture(params=MADE)
+    def name(self, request):
+        return request.param
+
+    @pytest.fixture
+    def options(self, name):
+        fields = REGISTRY.dataset(name).Options.model_fields
+        return {"size": 600} if "size" in fields else {}
+
+
+@pytest.mark.slow
+class TestMadeDatasetsAsTheyAre(DatasetContract):
     @pytest.fixture(params=MADE)
     def name(self, request):
         return request.param

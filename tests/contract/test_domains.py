@@ -25,7 +25,14 @@ NOT_APPLYING = {
 }
 
 
-@pytest.mark.parametrize("names", NOT_APPLYING, ids="/".join)
+DEFAULT = (("alibi", "causal"), ("learned", "none"), ("shape", "window"))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [names if names in DEFAULT else pytest.param(names, marks=pytest.mark.slow) for names in NOT_APPLYING],
+    ids="/".join,
+)
 def test_invariants_apply_where_their_domain_says_and_hold_there(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))

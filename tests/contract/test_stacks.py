@@ -6,7 +6,7 @@ from headtohead.data import prepare
 from headtohead.model.geometry import only_length
 from headtohead.plugins.registry import current
 from headtohead.schema.config import DataConfig
-from headtohead.testing.covering import covering
+from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
@@ -24,9 +24,14 @@ def has_meaning(names):
 
 
 FACTORS = {"positional": POSITIONALS, "attention": ATTENTIONS, "masking": MASKINGS}
-PAIRWISE = [tuple(row.values()) for row in covering(FACTORS, has_meaning)]
-# Each entry once, and of the rest every third pair: all pairs are asked by h2h check --all.
-ASKED = PAIRWISE[::3]
+PAIRWISE = covering(FACTORS, has_meaning)
+# Each entry once; the slow tier adds every third row, and h2h check --all checks all pairs.
+DEFAULT = every_value(PAIRWISE)
+ROWS = DEFAULT + [pytest.param(row, marks=pytest.mark.slow) for row in PAIRWISE[::3] if row not in DEFAULT]
+
+
+def written(row):
+    return "/".join(row.values())
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +40,9 @@ def toy(tmp_path_factory):
     return prepare(config, tmp_path_factory.mktemp("cache"))
 
 
-@pytest.mark.parametrize("names", ASKED, ids="/".join)
-def test_member_of_a_stack_trains_as_the_run_with_its_seed_alone(names, toy):
-    config = tiny_config(*names, decoder_layers=1, train={"batch_tokens": 128})
+@pytest.mark.parametrize("row", ROWS, ids=written)
+def test_member_of_a_stack_trains_as_the_run_with_its_seed_alone(row, toy):
+    config = tiny_config(**row, decoder_layers=1, train={"batch_tokens": 128})
     # A style that reads one number of tokens gets sentences that have as many.
     data = toy if only_length(config) is None else None
     verdict = a_member_trains_as_it_would_alone(Subject(config, seeds=(3, 1, 2), data=data))
@@ -64,8 +69,8 @@ def test_stacking_holds_with_decay_smoothing_clipping_and_a_schedule(optimizer, 
 
 
 def test_every_entry_is_trained_in_some_stack():
-    for place, entries in enumerate((POSITIONALS, ATTENTIONS, MASKINGS)):
-        assert {names[place] for names in ASKED} | {"fire"} >= set(entries)
+    for family, entries in FACTORS.items():
+        assert {row[family] for row in DEFAULT} | {"fire"} >= set(entries)
 
 
 @pytest.mark.parametrize("positional", [{"decoder": name} if name == "fire" else name for name in POSITIONALS], ids=str)

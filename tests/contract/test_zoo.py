@@ -40,11 +40,28 @@ def test_a_fault_is_caught_by_the_invariants_that_should_and_the_page_says_so(fa
     assert fault.caught_by
     missed = {name: str(one) for name, one in found.verdicts.items() if one.state != "broken"}
     assert missed == {}
-    without_example = ZOO._row(found).rpartition(" | ")[0].split(" | ")[:4]
-    assert " | ".join(without_example) + " | " in PAGE
+    row = cells(ZOO._row(found))
+    (listed,) = (cells(line) for line in PAGE.splitlines() if line.startswith(f"{row[0]} | "))
+    assert row[:3] == listed[:3]
+    numbers = row[3], listed[3]
+    assert row[3] == listed[3] or all(abs(float(one)) < ROUNDING for one in numbers)
 
 
-@pytest.mark.parametrize(("family", "name"), SOUND, ids="/".join)
+ROUNDING = 1e-12
+"""Numbers below this are rounding errors, which differ between machines and orders of tests."""
+
+
+def cells(row):
+    """Return the cells of a row of the page, without the smallest example."""
+    return row.split(" | ")[:4]
+
+
+FIRST = {family: (family, name) for family, name in reversed(SOUND)}
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [one if one == FIRST[one[0]] else pytest.param(*one, marks=pytest.mark.slow) for one in SOUND]
+)
 def test_an_unusual_entry_without_a_fault_raises_no_alarm(registry, family, name):
     found = ZOO.alarms(registry, [registry.find(family, name)])
     assert {what: str(verdict) for what, verdict in found.items()} == {}

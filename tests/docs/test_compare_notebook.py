@@ -63,6 +63,7 @@ def html(notebook: Any, call: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_no_cell_fails_or_warns(executed: Any) -> None:
     loud = [
         one
@@ -74,6 +75,7 @@ def test_no_cell_fails_or_warns(executed: Any) -> None:
     assert loud == []
 
 
+@pytest.mark.slow
 def test_it_takes_less_than_a_minute(executed: Any) -> None:
     seconds = executed.metadata["seconds"]
     if seconds >= MOST_SECONDS and os.getloadavg()[0] > 2 * (os.cpu_count() or 1):
@@ -87,6 +89,7 @@ def test_it_is_kept_small_and_without_outputs() -> None:
     assert all(cell.outputs == [] for cell in cells if cell.cell_type == "code")
 
 
+@pytest.mark.slow
 def test_the_checkpoint_is_a_run_that_shows_its_choices_and_its_faults(executed: Any) -> None:
     shown = html(executed, "mine")
     assert "<table>" in shown
@@ -94,11 +97,13 @@ def test_the_checkpoint_is_a_run_that_shows_its_choices_and_its_faults(executed:
     assert "words dropped" in shown
 
 
+@pytest.mark.slow
 def test_the_loaded_run_computes_what_the_module_computes(executed: Any) -> None:
     (shown,) = outputs(executed, "float")
     assert 0 <= float(shown["data"]["text/plain"]) < 1e-4
 
 
+@pytest.mark.slow
 def test_translations_are_a_list_of_sentences(executed: Any) -> None:
     (shown,) = outputs(executed, "mine.translate")
     translations = eval(shown["data"]["text/plain"])
@@ -106,6 +111,7 @@ def test_translations_are_a_list_of_sentences(executed: Any) -> None:
     assert translations[0] == "Je t’aime"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cell", ["mine.attention", LAST])
 def test_attention_maps_are_pictures_with_tokens_as_labels(executed: Any, cell: str) -> None:
     shown = html(executed, cell)
@@ -113,6 +119,7 @@ def test_attention_maps_are_pictures_with_tokens_as_labels(executed: Any, cell: 
     assert all(f">{token}<" in shown for token in ("dog", "walks", "fast", "chien"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cell", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -134,6 +135,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, cache: Path, h2h_here:
     made.run()
     assert set(made.states().values()) == {"DONE"}
     return made
+
+
+@pytest.fixture
+def finished(study: Study, undisturbed: Study) -> Study:
+    """A study whose runs are copies of those of the undisturbed study."""
+    shutil.copytree(undisturbed.runs, study.runs)
+    return study
 
 
 @pytest.fixture(scope="session")

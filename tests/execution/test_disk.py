@@ -8,7 +8,6 @@ import resource
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,8 @@ import torch
 from safetensors.numpy import save_file
 
 from headtohead.errors import is_disk_error
+from headtohead.storage import states
+from headtohead.storage.run_directory import leased
 from headtohead.training import checkpoint
 
 if TYPE_CHECKING:
@@ -73,14 +74,13 @@ def test_a_runs_folder_that_cannot_be_made_is_one_line(study: Study) -> None:
 
 def test_a_damaged_resume_point_is_one_line(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}})
-    parent = study.start("--no-tracking", "--set", "train.checkpoint_seconds=0")
-    while not any(study.experiment.glob(".stacks/*/resume.safetensors")):
-        time.sleep(0.01)
-    parent.kill()
-    parent.communicate()
-    resume = next(study.experiment.glob(".stacks/*/resume.safetensors"))
+    study.run("--timeout", "0.5", code=1)
+    (resume,) = study.experiment.glob(".stacks/*/resume.safetensors")
     resume.write_bytes(resume.read_bytes()[:1000])
-    done = study.run(code=2)
+    for run in study.directories():
+        with leased(run) as writer:
+            writer.set_state(states.INTERRUPTED)
+    done = study.run("--timeout", "30", code=2)
     assert "resume.safetensors' is damaged" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -90,15 +90,7 @@ def test_a_damaged_checkpoint_is_one_line(undisturbed: Study, study: Study) -> N
     run = study.directories()[0]
     path = run / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:500])
-    done = subprocess.run(
-        study.command("translate", run.name, "the cat"),
-        cwd=study.folder,
-        env=study.environment,
-        text=True,
-        capture_output=True,
-        timeout=100,
-        check=False,
-    )
+    done = study.here(study.folder, "translate", run.name, "the cat", H2H_CACHE=str(study.cache))
     assert done.returncode == 2
     assert "is damaged" in done.stderr
     assert "delete it and run the same command again" in done.stderr
@@ -155,6 +147,7 @@ def test_a_disk_without_room_for_the_traceback_fails_no_run(
     same_results(study, undisturbed)
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_fail_no_run(
     study: Study, undisturbed: Study, same_results: Check, filling: tuple[str, ...]
 ) -> None:
@@ -223,6 +216,7 @@ def test_which_errors_are_of_the_disk(number: int, full: bool) -> None:
     assert not is_disk_error(ValueError("(os error 28)"))
 
 
+@pytest.mark.slow
 def test_any_command_on_a_full_disk_is_one_line(undisturbed: Study, study: Study) -> None:
     shutil.copytree(undisturbed.runs, study.runs)
     run = study.directories()[0]

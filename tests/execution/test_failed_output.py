@@ -105,6 +105,7 @@ def test_a_failed_member_is_told_from_its_neighbour(study: Study) -> None:
     assert status["reason"] == f"ValueError: no more of this (mine.py:{line})"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
 def test_ctrl_c_says_how_to_go_on(study: Study, fresh: bool) -> None:
     study.write(base={"train": {"steps": 100_000}})

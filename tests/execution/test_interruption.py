@@ -54,7 +54,7 @@ def is_leased(study: Study) -> bool:
     return any(study.experiment.glob(".leases/*.json"))
 
 
-@pytest.mark.parametrize("resume_point", [True, False])
+@pytest.mark.parametrize("resume_point", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
     study: Study, undisturbed: Study, same_results: Check, resume_point: bool
 ) -> None:
@@ -71,6 +71,7 @@ def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
     assert {attempt["state"] for attempt in attempts} == {"KILLED"}
 
 
+@pytest.mark.slow
 def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
     study.write(base={"train": {"steps": 100_000}})
     parent = study.start("--no-tracking", *EVERY_STEP)
@@ -80,6 +81,7 @@ def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
     wait_for(lambda: not psutil.pid_exists(worker), seconds=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["at once", "leased", "training", "scoring"])
 def test_a_killed_parent_and_the_same_command_again(
     study: Study, undisturbed: Study, same_results: Check, moment: str
@@ -121,15 +123,7 @@ def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path)
 
 def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     name = undisturbed.directories()[0].name
-    done = subprocess.run(
-        undisturbed.command("rerun", name),
-        cwd=undisturbed.folder,
-        env=undisturbed.environment,
-        text=True,
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    done = undisturbed.here(undisturbed.folder, "rerun", name, H2H_CACHE=str(undisturbed.cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal to the last bit" in done.stdout
 

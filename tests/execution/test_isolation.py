@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -149,13 +148,12 @@ def register_positionals():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [
         pytest.param("self.training and len(x) > 1 and Crowded.calls > 60", id="a step"),
-        pytest.param(
-            "not self.training and len(x) > 1 and Crowded.calls > 60", id="an evaluation", marks=pytest.mark.slow
-        ),
+        pytest.param("not self.training and len(x) > 1 and Crowded.calls > 60", id="an evaluation"),
     ],
 )
 def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, condition: str) -> None:
@@ -206,6 +204,7 @@ def register_positionals():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
 def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     # The logits of a run are 64 MB, several times: eight runs need more than 1 GB, one fits.
@@ -256,6 +255,7 @@ def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
     assert states.count("PLANNED") == 6
 
 
+@pytest.mark.slow
 def test_one_stack_of_six_failures_and_a_healthy_pair_go_to_their_ends(study: Study) -> None:
     healthy = {"baseline": {"positional": "sinusoidal"}, "base": {"model": {"d_ff": 16}}}
     study.write(**healthy, seeds=4)
@@ -294,10 +294,8 @@ def test_a_failed_run_in_a_stack_of_another_process_is_counted_once(
 
 
 @pytest.mark.parametrize("option", ["--fresh", "--retry"])
-def test_runs_that_another_process_trains_are_neither_archived_nor_reset(
-    study: Study, undisturbed: Study, option: str
-) -> None:
-    shutil.copytree(undisturbed.runs, study.runs)
+def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finished: Study, option: str) -> None:
+    study = finished
     run = study.directories()[-1]
     with leased(run) as writer:
         if option == "--retry":
@@ -343,8 +341,8 @@ def test_a_stack_over_its_time_is_left_as_timeout_with_a_resume_point(study: Stu
     assert any(study.experiment.glob(".stacks/*/resume.safetensors"))
 
 
-def test_extending_the_seeds_trains_only_what_is_missing(study: Study) -> None:
-    study.run()
+def test_extending_the_seeds_trains_only_what_is_missing(finished: Study) -> None:
+    study = finished
     before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in study.directories()}
     study.write(seeds=3)
     done = study.run()
@@ -354,8 +352,8 @@ def test_extending_the_seeds_trains_only_what_is_missing(study: Study) -> None:
         assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
 
 
-def test_fresh_moves_earlier_runs_aside_and_loses_none(study: Study) -> None:
-    study.run()
+def test_fresh_moves_earlier_runs_aside_and_loses_none(finished: Study) -> None:
+    study = finished
     names = [path.name for path in study.directories()]
     study.run("--fresh")
     assert [path.name for path in study.directories()] == names
@@ -373,8 +371,8 @@ def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> No
     assert "by construction" in (study.folder / "reports/tiny/report.md").read_text()
 
 
-def test_a_run_of_another_experiment_with_the_same_key_is_reused(study: Study) -> None:
-    study.run()
+def test_a_run_of_another_experiment_with_the_same_key_is_reused(finished: Study) -> None:
+    study = finished
     other = study.folder / "other.yaml"
     other.write_text(study.file.read_text())
     done = study.run(file=other)

@@ -297,6 +297,7 @@ def check_alone(race: Race) -> None:
         assert len(pids) == files.read_json(path / "status.json")["attempt"]
 
 
+@pytest.mark.slow
 def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
     race = Race(tmp_path / "race", cache)
     with (
@@ -311,6 +312,7 @@ def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache:
         assert set(steps.values()) == {1}, name
 
 
+@pytest.mark.slow
 def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
     race = Race(tmp_path / "race", cache)
     with Command.started(tmp_path / "one", host="elsewhere") as one, Command.started(tmp_path / "two") as two:
@@ -347,7 +349,8 @@ def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
         time.sleep(0.001)
 
 
-TRIALS = 50
+TRIALS = int(os.environ.get("H2H_TEST_RACES", "3"))
+"""Races of the long test: a race takes about 25 s. ``H2H_TEST_RACES=50`` runs the long form."""
 MOST_SUSPENSIONS = 6
 """Of workers in one race."""
 
@@ -355,7 +358,7 @@ MOST_SUSPENSIONS = 6
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.filterwarnings("default")  # of MLflow's own imports
-def test_fifty_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
+def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     figures: Counter[str] = Counter()
     with (
@@ -381,7 +384,8 @@ def test_fifty_races_with_random_suspensions(tmp_path: Path, cache: Path) -> Non
     check_store(tmp_path / "mlflow.db")
     assert figures["races"] == TRIALS
     assert figures["suspensions"] > TRIALS
-    assert figures["takeovers"] > 0
+    if TRIALS >= 10:  # in a few races, every takeover may come too late
+        assert figures["takeovers"] > 0
 
 
 def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Race:

@@ -137,12 +137,14 @@ def sync(study: Study, command: str) -> None:
         assert connection.execute("select count(distinct value) from tags where key = 'h2h.key'").fetchone() == (2,)
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers(study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str) -> None:
     said = lines_of_a_run(study, monkeypatch, silent_server)
     check(study, said, silent_server.replace("name:secret@", ""))
     sync(study, said[3][1])
 
 
+@pytest.mark.slow
 def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     database = study.folder / "mlflow.db"
     create = "import sys; from headtohead.tracking.store import open_store as o; "
@@ -154,6 +156,7 @@ def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch) -> 
     sync(study, said[3][1])
 
 
+@pytest.mark.slow
 def test_a_store_that_answers_adds_one_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipper, "QUIET_SECONDS", 120.0)
     said = lines_of_a_run(study, monkeypatch, None, seconds=120.0)
@@ -163,6 +166,7 @@ def test_a_store_that_answers_adds_one_line(study: Study, monkeypatch: pytest.Mo
     ]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_shipping_ends_the_command(study: Study, silent_server: str) -> None:
     environment = study.environment | {"MLFLOW_TRACKING_URI": silent_server}
     with subprocess.Popen(

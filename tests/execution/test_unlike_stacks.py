@@ -53,6 +53,7 @@ def test_variants_of_one_shape_are_one_stack_and_score_as_they_do_apart(study: S
             assert together[name][metric] == pytest.approx(value, **room), (name, metric)
 
 
+@pytest.mark.slow
 def test_a_run_of_an_unlike_stack_is_read_again_and_repeated_to_the_last_bit(study: Study) -> None:
     study.write(**UNLIKE, seeds=1)
     study.run()

@@ -82,16 +82,21 @@ def received(undisturbed: Study, study: Study) -> Study:
     "arguments",
     [
         ("rerun", "{run}"),
-        ("report", "tiny"),
-        ("status", "tiny"),
         pytest.param(("sync", "tiny"), marks=MLFLOWS_OWN),
         ("translate", "{run}", "the cat"),
-        ("attention", "{run}", "the cat"),
-        ("heads", "{run}", "--no-decode"),
-        ("trace", "{run}", "the cat"),
-        ("plan", "{file}"),
-        ("run", "{file}", "--no-tracking", "--workers", "1"),
         ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in (
+                ("report", "tiny"),
+                ("status", "tiny"),
+                ("attention", "{run}", "the cat"),
+                ("heads", "{run}", "--no-decode"),
+                ("trace", "{run}", "the cat"),
+                ("plan", "{file}"),
+                ("run", "{file}", "--no-tracking", "--workers", "1"),
+            )
+        ),
     ],
     ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
 )

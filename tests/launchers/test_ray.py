@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 Wait = Callable[..., None]
 STORE = str(80 * 2**20)  # bytes of each node's object store; the least that Ray takes is 75 MiB
 
@@ -204,7 +204,7 @@ def listening(process: psutil.Process) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("loopback", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("loopback", [True, False])
 def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise(
     study: Study, wait_for: Wait, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loopback: bool
 ) -> None:
@@ -221,7 +221,7 @@ def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise
     assert not (tmp_path / ".ray").exists(), "a token was written into the home folder"
 
 
-@pytest.mark.parametrize("mode", [None, pytest.param("disabled", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", [None, "disabled"])
 def test_a_token_in_the_home_folder_is_passed_on(
     study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None
 ) -> None:

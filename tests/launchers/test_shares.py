@@ -73,6 +73,7 @@ def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
     assert ray._needs(job, 6) == {"num_cpus": 1, "num_gpus": 0.5}  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_worker_has_the_environment_of_its_own_parent(
     study: Study, h2h_here: Callable[..., CompletedProcess[str]]
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_gpu_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         next(LocalLauncher().launch([Job(tmp_path, "cuda")], workers=1))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
     study: Study, h2h_here: Callable[..., CompletedProcess[str]]

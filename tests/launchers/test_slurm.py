@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 Wait = Callable[..., None]
 LOCAL = ("--launcher", "slurm", "--launcher-option", "executor=local", "--workers", "4")
 

@@ -31,16 +31,29 @@ def drawn():
 BY_ROW = {"name": "sinusoidal", "index": "row"}
 
 
-@pytest.mark.parametrize("beam", [None, BeamConfig(size=3)], ids=["greedy", "beam"])
+GREEDY, BEAM = None, BeamConfig(size=3)
+
+
 @pytest.mark.parametrize(
-    "choices",
+    ("choices", "beam"),
     [
-        {},
-        {"masking": "none"},
-        {"masking": "causal"},
-        {"positional": BY_ROW},
-        {"positional": BY_ROW, "masking": "none"},
-        {"attention": "sigmoid", "masking": "causal"},
+        ({}, GREEDY),
+        ({"masking": "none"}, GREEDY),
+        ({"masking": "causal"}, BEAM),
+        ({"positional": BY_ROW}, GREEDY),
+        ({"positional": BY_ROW, "masking": "none"}, BEAM),
+        *(
+            pytest.param(*one, marks=pytest.mark.slow)
+            for one in (
+                ({}, BEAM),
+                ({"masking": "none"}, BEAM),
+                ({"masking": "causal"}, GREEDY),
+                ({"positional": BY_ROW}, BEAM),
+                ({"positional": BY_ROW, "masking": "none"}, GREEDY),
+                ({"attention": "sigmoid", "masking": "causal"}, GREEDY),
+                ({"attention": "sigmoid", "masking": "causal"}, BEAM),
+            )
+        ),
     ],
     ids=str,
 )

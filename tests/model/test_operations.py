@@ -104,6 +104,7 @@ def test_counting_leaves_threads_and_draws_as_they_were():
         torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 def test_counting_loads_no_compiler():
     code = (
         "import sys\n"

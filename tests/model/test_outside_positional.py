@@ -61,7 +61,14 @@ def outsider(registry, monkeypatch):
     monkeypatch.setattr(plugin_registry, "_current", registry)
 
 
-@pytest.mark.parametrize("attention", ["split-heads", "grouped-query", "single-head"])
+@pytest.mark.parametrize(
+    "attention",
+    [
+        "grouped-query",
+        pytest.param("split-heads", marks=pytest.mark.slow),
+        pytest.param("single-head", marks=pytest.mark.slow),
+    ],
+)
 def test_every_invariant_holds_for_an_encoding_with_score_and_values(attention):
     everywhere = dict.fromkeys(("encoder", "decoder", "cross"), "my-relative")
     verdicts = check(tiny_config(everywhere, attention))

@@ -48,11 +48,13 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_only_the_two_packages_land_in_site_packages(site: Path) -> None:
     found = {path.name for path in site.iterdir()} - {"bin"}
     assert found == {"headtohead", "headtohead_plugins", "headtohead-0.1.0.dist-info"}
 
 
+@pytest.mark.slow
 def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = {
@@ -67,6 +69,7 @@ def test_every_file_of_both_source_roots_is_in_the_wheel(wheel: Path) -> None:
     assert {Path(name).suffix for name in packed} <= endings
 
 
+@pytest.mark.slow
 def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -84,6 +87,7 @@ def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> N
         assert (folder / f"{name}.yaml").read_bytes() == tree.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         (scripts,) = (name for name in packed.namelist() if name.endswith("entry_points.txt"))
@@ -99,6 +103,7 @@ def test_the_version_is_the_same_wherever_it_stands() -> None:
     assert metadata.version("headtohead") == version
 
 
+@pytest.mark.slow
 def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"

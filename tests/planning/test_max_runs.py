@@ -41,6 +41,7 @@ def test_a_million_variants_are_refused_in_one_line():
     )
 
 
+@pytest.mark.slow
 def test_the_plan_answers_within_two_seconds_of_processor_time(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(BASE + MILLION)

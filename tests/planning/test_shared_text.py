@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headtohead.storage.shared_text import LONG, SharedText
@@ -14,8 +14,22 @@ LONG_VALUES = st.lists(VALUES, max_size=3).map(lambda some: [*some, "x" * LONG])
 RECORDS = st.lists(st.dictionaries(st.text(), VALUES | LONG_VALUES), max_size=4)
 
 
-@given(RECORDS, st.sampled_from([1, 1, 1, 0, 2, None]), st.booleans())
+INDENTS = st.sampled_from([1, 1, 1, 0, 2, None])
+
+
+@settings(max_examples=25)
+@given(RECORDS, INDENTS, st.booleans())
 def test_every_layout_gives_what_the_library_gives(records, indent, ascii_only):
+    compare(records, indent, ascii_only)
+
+
+@pytest.mark.slow
+@given(RECORDS, INDENTS, st.booleans())
+def test_every_of_many_layouts_gives_what_the_library_gives(records, indent, ascii_only):
+    compare(records, indent, ascii_only)
+
+
+def compare(records, indent, ascii_only):
     shared = SharedText()
     for record in [*records, *records]:
         text = json.dumps(record, indent=indent, ensure_ascii=ascii_only)

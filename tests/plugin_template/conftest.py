@@ -83,13 +83,19 @@ class Installation:
 
 
 @pytest.fixture(scope="session")
-def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
-    """A package of each family, installed as editable."""
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A written package of each family."""
     folder = tmp_path_factory.mktemp("scaffold")
     packages = {family: folder / f"my-{family}" for family in FAMILIES}
     for family, package in packages.items():
         write_package(family, package.name, package, current())
-    python = environment(folder / "environment")
+    return packages
+
+
+@pytest.fixture(scope="session")
+def installation(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """The packages, installed as editable into an environment of their own."""
+    python = environment(tmp_path_factory.mktemp("environment"))
     editable = [word for package in packages.values() for word in ("-e", str(package))]
     done = pip(python, "--no-build-isolation", *editable)
     assert done.returncode == 0, done.stderr

@@ -28,6 +28,7 @@ def tested(installation):
     return installation.each(dict.fromkeys(FAMILIES, ("pytest", "-q", "-p", "no:cacheprovider")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_its_tests_pass(tested, family: str) -> None:
     done = tested[family]
@@ -37,6 +38,7 @@ def test_its_tests_pass(tested, family: str) -> None:
     assert int(passed.group(1)) >= (8 if family == "dataset" else 20)
 
 
+@pytest.mark.slow
 def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path) -> None:
     listed = installation.h2h(tmp_path, "plugins").stdout
     for family in FAMILIES:
@@ -45,6 +47,7 @@ def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path)
         ), listed
 
 
+@pytest.mark.slow
 def test_their_experiments_plan_and_name_them(installation) -> None:
     words = ("plan", "experiment.yaml", "--set", "data.limit=300")
     for family, done in installation.each(dict.fromkeys(FAMILIES, words)).items():
@@ -53,6 +56,7 @@ def test_their_experiments_plan_and_name_them(installation) -> None:
         assert "to run in " in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_their_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.alone=false"]
     sets = [word for one in small for word in ("--set", one)]
@@ -63,6 +67,7 @@ def test_their_entries_train(installation) -> None:
         assert f"my-{family}" in page.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_every_command_of_their_readmes_exists(installation) -> None:
     known = {}
     for family in FAMILIES:
@@ -84,6 +89,7 @@ def test_every_command_of_their_readmes_exists(installation) -> None:
     assert shown.returncode == 0, shown.stderr
 
 
+@pytest.mark.slow
 def test_the_printed_next_steps_work(h2h, tmp_path: Path, make_environment) -> None:
     done = h2h("new-plugin", "masking", "next-step", "--folder", "my package")
     steps = done.stdout.partition("next:\n")[2]
@@ -115,6 +121,7 @@ def test_the_printed_next_steps_work(h2h, tmp_path: Path, make_environment) -> N
     assert "pip install -e '.[test]'" in steps
 
 
+@pytest.mark.slow
 def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> None:
     assert h2h("new-plugin", "masking", "dilated").returncode == 0
     name = "masking/dilated"
@@ -124,6 +131,7 @@ def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> No
     assert re.search(r"^mask-promise +holds", done.stdout, re.MULTILINE), done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_package_is_whole_without_an_editable_install(installation, family: str, tmp_path: Path) -> None:
     """A wheel holds the module and the entry point, and no test."""
@@ -139,12 +147,12 @@ def test_a_package_is_whole_without_an_editable_install(installation, family: st
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_file_has_a_place_left_to_fill(installation, family: str) -> None:
-    for path in installation.packages[family].iterdir():
+def test_no_file_has_a_place_left_to_fill(packages, family: str) -> None:
+    for path in packages[family].iterdir():
         if path.is_file():
             text = path.read_text("utf-8")
             assert "$" not in text, path
             assert "my-idea" not in text, path
             assert "MyIdea" not in text, path
-    content = (installation.packages[family] / "experiment.yaml").read_text("utf-8")
+    content = (packages[family] / "experiment.yaml").read_text("utf-8")
     assert yaml.safe_load(content)["question"].endswith("?")

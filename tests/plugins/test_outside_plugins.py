@@ -150,6 +150,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "site")
 
 
+@pytest.mark.slow
 def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
@@ -160,6 +161,7 @@ def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: P
     assert int(passed.group(1)) >= 15
 
 
+@pytest.mark.slow
 def test_check_says_of_the_planted_mistake_what_the_page_says(folder: Path, h2h_here: Command) -> None:
     taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign) for sign in "-+")
     assert PLUGIN.count(taken) == 1
@@ -187,6 +189,7 @@ def test_a_plugin_file_is_loaded_for_one_call(folder: Path, h2h_here: Command) -
     assert without.stderr.startswith("h2h: unknown plugin 'tisa'")
 
 
+@pytest.mark.slow
 def test_a_module_is_registered_from_python(folder: Path) -> None:
     script = PYTHON_USE.replace('h2h.run("tisa.yaml")', 'h2h.run("tisa.yaml", tracking=False)')
     assert script != PYTHON_USE
@@ -196,6 +199,7 @@ def test_a_module_is_registered_from_python(folder: Path) -> None:
     assert origin(trained_run(folder)) == ("h2h_tisa", "python")
 
 
+@pytest.mark.slow
 def test_an_object_of_the_running_script_is_registered_from_python(folder: Path) -> None:
     script = PLUGIN.replace(
         "@hookimpl\ndef register_positionals():", "class Plugin:\n    @hookimpl\n    def register_positionals(self):"
@@ -209,6 +213,7 @@ def test_an_object_of_the_running_script_is_registered_from_python(folder: Path)
     assert origin(trained_run(folder)) == ("Plugin", "python")
 
 
+@pytest.mark.slow
 def test_an_installed_package_comes_by_its_entry_point(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     listed = h2h(folder, "plugins", PYTHONPATH=site)

@@ -205,6 +205,7 @@ print(len(found), found[0] != found[1], found[1] == found[2])
 '''
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_notebook_runs_again(tmp_path: Path) -> None:
     """A changed cell gives another source hash, so that runs of the old definition are stale."""
     done = subprocess.run(

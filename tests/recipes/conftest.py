@@ -1,7 +1,6 @@
-"""What the tests of recipes share: the notebooks' models in plain torch, and the real command."""
+"""What the tests of recipes share: the notebooks' models in plain torch, and the command line."""
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
@@ -35,25 +34,8 @@ def _cache(tmp_path_factory):
 
 
 @pytest.fixture
-def command(tmp_path):
-    """Run the real command in the test's own folder; return exit code, stdout and stderr."""
-
-    def run(*arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "headtohead.cli", *map(str, arguments)],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
-
-    return run
-
-
-@pytest.fixture
 def h2h(tmp_path, monkeypatch):
-    """The same in this process, which has torch loaded."""
+    """Run a command in the test's own folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):

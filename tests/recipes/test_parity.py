@@ -91,7 +91,7 @@ def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved,
     assert_equal(headtohead.load(tmp_path / "runs/imported/mine").logits(source, target), expected)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_are_the_notebooks_in_either_precision_at_other_sizes(form, dtype, seed, notebooks, imported):

@@ -37,11 +37,11 @@ def refused(tmp_path):
     return run
 
 
-def test_a_pickle_is_refused_and_not_run(command, tmp_path):
+def test_a_pickle_is_refused_and_not_run(h2h, tmp_path):
     for name, content in (("object", Harmful()), ("inside", {"fc.weight": Harmful()})):
         file = tmp_path / f"{name}.pt"
         torch.save(content, file)
-        code, out, err = command("import", file, "--recipe", "scratch-en-fr", "--name", "bad")
+        code, out, err = h2h("import", file, "--recipe", "scratch-en-fr", "--name", "bad")
         assert (code, out) == (2, "")
         assert err == (
             f"h2h: '{file}' holds a pickled 'print', which is not loaded because it could run code; {SAVE}\n"

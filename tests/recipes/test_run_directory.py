@@ -78,7 +78,9 @@ def test_double_precision_stays(notebooks, saved, tmp_path):
     assert headtohead.load(path).config.train.precision == "float64"
 
 
-def test_status_report_translate_and_sync_read_it(one, three, h2h, command, tmp_path):
+# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
+def test_status_report_translate_and_sync_read_it(one, three, h2h, tmp_path):
     h2h("import", one, "--recipe", "scratch-en-fr", "--name", "first")
     h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "third")
     code, out, _ = h2h("status", "imported")
@@ -95,7 +97,7 @@ def test_status_report_translate_and_sync_read_it(one, three, h2h, command, tmp_
         "note: faults of this run: nothing held out, words dropped",
         "note: not in the vocabulary: is",
     ]
-    code, out, err = command("sync", "imported")
+    code, out, err = h2h("sync", "imported")
     assert code == 0, err
     assert "2 shipped" in out
     assert "nothing to train again" in h2h("rerun", "first")[2]

@@ -88,7 +88,7 @@ def unmasked(notebooks, monkeypatch):
     return decode
 
 
-@pytest.mark.parametrize("style", ["SplitHeads", "IndependentHeads"])
+@pytest.mark.parametrize("style", ["IndependentHeads", pytest.param("SplitHeads", marks=pytest.mark.slow)])
 def test_notebook_1_translates_token_for_token(style, notebooks, imported, unmasked):
     seen = Counter()
     for seed in range(8):

@@ -220,12 +220,14 @@ def again(quickstart, tmp_path_factory):
     return folder, result.output
 
 
+@pytest.mark.slow
 def test_a_report_written_twice_has_the_same_bytes(report, again):
     folder, _ = again
     for path in report.folder.rglob("*.*"):
         assert path.read_bytes() == (folder / path.relative_to(report.folder)).read_bytes()
 
 
+@pytest.mark.slow
 def test_pictures_of_an_earlier_report_do_not_stay_behind(again):
     folder, _ = again
     assert (folder / "figures" / "scores.svg").is_file()
@@ -271,6 +273,7 @@ def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplet
     assert "not ranked: 1 not run, 1 not finished of 6 seeds" in text
 
 
+@pytest.mark.slow
 def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
     paths = write_report(messy, tmp_path, allow_partial=True)
     text = words(Page(paths.html.read_text(encoding="utf-8")))
@@ -381,6 +384,7 @@ def test_an_unwritable_folder_is_named(quickstart, tmp_path):
         write_report(quickstart, taken)
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_answer_and_where_it_stands(again):
     folder, output = again
     lines = output.splitlines()
@@ -432,11 +436,13 @@ def apart(quickstart, tmp_path_factory):
     return float(seconds), set(modules)
 
 
+@pytest.mark.slow
 def test_a_report_of_seventy_two_runs_takes_less_than_eight_seconds_of_a_core(apart):
     seconds, _ = apart
     assert seconds < 8
 
 
+@pytest.mark.slow
 def test_reporting_imports_neither_torch_nor_mlflow(apart):
     _, modules = apart
     assert "headtohead.report" in modules

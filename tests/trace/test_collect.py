@@ -11,6 +11,7 @@ from headtohead import Positional
 from headtohead.model.attention import overrides
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import current
+from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead.tools.trace import collect
@@ -36,6 +37,16 @@ GRID = [
 ]
 """Styles beside every encoding, and beside every mask."""
 
+FAMILIES = ("positional", "attention", "masking")
+DEFAULT = every_value([dict(zip(FAMILIES, names, strict=True)) for names in GRID])
+ROWS = [
+    pytest.param(
+        names, marks=[] if dict(zip(FAMILIES, names, strict=True)) in DEFAULT else pytest.mark.slow, id="/".join(names)
+    )
+    for names in GRID
+]
+"""All of the grid; the default tier has every entry once."""
+
 CHOICES = {
     "pre-norm": {},
     "post-norm": {"norm": "post", "final_norm": True},
@@ -59,7 +70,7 @@ def test_every_step_follows_from_those_before_it(choices, member, told, sentence
     Retold(subject, trace, member, sentences(subject)).check()
 
 
-@pytest.mark.parametrize("names", GRID, ids="/".join)
+@pytest.mark.parametrize("names", ROWS)
 def test_every_variant_is_told_and_ends_in_the_models_own_logits(names, sentences):
     subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))
     read = sentences(subject)

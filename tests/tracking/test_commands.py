@@ -120,7 +120,8 @@ def _call(command: click.Command, *arguments: str) -> Any:
     return CliRunner().invoke(command, arguments)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
 def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:

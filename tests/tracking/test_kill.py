@@ -7,11 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from mlflow import MlflowClient
 
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
+pytestmark = pytest.mark.slow
 
 # For call 1, 2, 3 …: an empty store, a child that kills itself with SIGKILL as it makes that call,
 # a second child that ships undisturbed. Prints how many calls there are. The parent ships once

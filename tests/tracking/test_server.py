@@ -17,6 +17,8 @@ from headtohead.tracking.retrieval import materialise
 from headtohead.tracking.serving import Server, study_links
 from headtohead.tracking.shipping import ship
 
+pytestmark = pytest.mark.slow
+
 MakeExperiment = Callable[..., Path]
 
 

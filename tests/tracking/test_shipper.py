@@ -31,6 +31,7 @@ ChangeJson = Callable[..., None]
 AXES = {"positional": ["rotary", "none"]}
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_it_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=4, axes=AXES)
     first = _start(folder, store_uri, os.getpid())

@@ -46,6 +46,7 @@ except HeadToHeadError as error:
 """
 
 
+@pytest.mark.slow
 def test_four_processes_that_create_one_store_at_once_all_succeed(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
     failed = subprocess.run([sys.executable, "-c", FOUR_AT_ONCE, uri], check=False)
@@ -109,6 +110,7 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
         open_store(f"sqlite:///{tmp_path}/file/mlflow.db", create=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_no_half_store(small_disk: Path) -> None:
     # In a process of its own: a failed store keeps files open, and the disk could not be unmounted.
     uri = f"sqlite:///{small_disk}/mlflow.db"
@@ -122,6 +124,7 @@ def test_a_folder_store_is_refused_with_what_to_set_instead() -> None:
         open_store("./mlruns", create=True)
 
 
+@pytest.mark.slow
 def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     store = open_store(store_uri, create=False)
     store.client.delete_experiment(store.experiment("gone"))

@@ -8,6 +8,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -114,6 +115,12 @@ def train(stack: StackTraining) -> list[Tensor]:
     return values(stack)
 
 
+@cache
+def trained_eagerly(kind: str, pieces: int = 1) -> list[Tensor]:
+    """Return the state after an undisturbed training, which many tests compare with."""
+    return train(training(kind, micro_batch=pieces))
+
+
 def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     """Return whether all bits are equal, NaN included."""
     return all(
@@ -122,7 +129,15 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("kind", "pieces"), [("scheduled", 1), ("dropped", 1), ("relative", 1), ("unlike", 3)])
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        ("scheduled", 1),
+        ("dropped", 1),
+        pytest.param("relative", 1, marks=pytest.mark.slow),
+        pytest.param("unlike", 3, marks=pytest.mark.slow),
+    ],
+)
 def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
     log: list[str] = []
     stack = training(kind, micro_batch=pieces)
@@ -130,7 +145,7 @@ def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int
     found = train(stack)
     assert not log
     assert replays() >= 4
-    assert same(found, train(training(kind, micro_batch=pieces)))
+    assert same(found, trained_eagerly(kind, pieces))
 
 
 # -- faults: the training is the eager one, whatever fails ----------------------------------------
@@ -223,7 +238,19 @@ STAGES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+FAR_STAGES = (
+    "inside the capture: 40",
+    "inside the capture: _softmax",
+    "at the first replay: 0",
+    "at the first replay: 40",
+    "at the first replay: add_",
+    "nothing is replayed",
+)
+
+
+@pytest.mark.parametrize(
+    "stage", [pytest.param(one, marks=pytest.mark.slow) if one in FAR_STAGES else one for one in STAGES]
+)
 def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     capture, why = STAGES[stage]
     log: list[str] = []
@@ -234,10 +261,10 @@ def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     assert line.startswith(f"cuda-graphs falls back to eager: {why}")
     assert "\n" not in line
     assert all(one.grad is None for one in stack.parameters)
-    assert same(found, train(training("dropped")))
+    assert same(found, trained_eagerly("dropped"))
 
 
-@pytest.mark.parametrize("place", ["bmm", "add_"])
+@pytest.mark.parametrize("place", [pytest.param("bmm", marks=pytest.mark.slow), "add_"])
 def test_a_later_replay_that_fails_is_undone(place: str) -> None:
     """The operations before the fault have changed weights and sums already."""
     trained, log = [], list[str]()
@@ -267,7 +294,7 @@ def test_gradients_of_a_step_that_failed_are_not_accumulated_onto() -> None:
     stack = training("dropped")
     for one in stack.parameters:
         one.grad = torch.full_like(one, torch.nan)
-    assert same(train(stack), train(training("dropped")))
+    assert same(train(stack), trained_eagerly("dropped"))
 
 
 def baked_rate(stack: StackTraining) -> None:
@@ -377,7 +404,7 @@ def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
     found = train(stack)
     (line,) = log
     assert f"weights of member {wrong} differ by" in line
-    assert same(found, train(training("three rates")))
+    assert same(found, trained_eagerly("three rates"))
 
 
 def test_a_member_that_has_ended_is_not_compared() -> None:
@@ -400,7 +427,7 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     assert not log
     assert same(
         [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in found],
-        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in train(training("three rates"))],
+        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in trained_eagerly("three rates")],
     )
     assert replays() == 0, "the graphs are those of this test"
 
@@ -436,7 +463,7 @@ def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     found = train(stack)
     (line,) = log
     assert line.endswith("OutOfMemoryError: CUDA out of memory")
-    assert same(found, train(training("dropped")))
+    assert same(found, trained_eagerly("dropped"))
 
 
 def test_a_stack_is_freed_without_the_garbage_collector() -> None:
@@ -578,9 +605,12 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
 
 
 ENTRIES = every_entry()
+SIMPLE = ("plain", "dropped", "smoothed", "not clipped")
+"""Kinds whose parts occur in "two" and "three rates" too."""
+EVERY_KIND = [pytest.param(one, marks=pytest.mark.slow) if one in SIMPLE else one for one in (*KINDS, *ENTRIES)]
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *ENTRIES])
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_no_step_asks_the_host_for_anything(kind: str) -> None:
     """On torch's meta device, which like a GPU has no memory that the host could read.
 
@@ -613,7 +643,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
     assert not found[1].found
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *ENTRIES])
+@pytest.mark.parametrize("kind", EVERY_KIND)
 def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind(kind: str) -> None:
     """Inside a capture, such a tensor would be garbage that later steps read."""
     stack = training(kind)

@@ -62,6 +62,7 @@ class Counted:
         return run
 
 
+@pytest.mark.slow
 def test_a_compiled_training_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """By torch's backend that traces and differs only in not generating code.
 
@@ -96,6 +97,7 @@ def test_gradients_that_are_others_are_not_used(monkeypatch: pytest.MonkeyPatch)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.slow
 def test_where_compiling_fails_the_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(graph: Any, inputs: Any) -> Any:
         raise RuntimeError("no C++ compiler was found")
@@ -110,6 +112,7 @@ def test_where_compiling_fails_the_training_goes_on(monkeypatch: pytest.MonkeyPa
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
+@pytest.mark.slow
 def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", counted := Counted(broken_from=3))
     said: list[str] = []
@@ -129,6 +132,7 @@ def diverged(stack: StackTraining) -> StackTraining:
     return stack
 
 
+@pytest.mark.slow
 def test_a_member_that_diverged_does_not_end_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", counted := Counted())
     said: list[str] = []
@@ -140,6 +144,7 @@ def test_a_member_that_diverged_does_not_end_compiling(monkeypatch: pytest.Monke
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", Counted(wrong=2))
     said: list[str] = []
@@ -148,6 +153,7 @@ def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(monkey
     assert "gradients of member 2 differ by" in why
 
 
+@pytest.mark.slow
 def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo skips compiled code while a mode observes operations, and for good after that."""
     monkeypatch.setattr(module, "BACKEND", counted := Counted())
@@ -176,6 +182,7 @@ def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) ->
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_compiled_stack_is_freed_without_the_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", Counted())
     gc.collect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -51,9 +52,22 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 # -- batches of sentences ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masking", ["padding-causal", "none"])
-@pytest.mark.parametrize("pad_to", ["batch", "corpus", 20])
-@pytest.mark.parametrize("more", [{}, {"target": "same", "parts": ["feed-forward", "words"]}])
+SAME = {"target": "same", "parts": ["feed-forward", "words"]}
+COVERING = [
+    ("padding-causal", "batch", {}),
+    ("none", "corpus", {}),
+    ("padding-causal", 20, SAME),
+    ("none", "batch", SAME),
+]
+
+
+@pytest.mark.parametrize(
+    ("masking", "pad_to", "more"),
+    [
+        one if one in COVERING else pytest.param(*one, marks=pytest.mark.slow)
+        for one in itertools.product(["padding-causal", "none"], ["batch", "corpus", 20], [{}, SAME])
+    ],
+)
 def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
     train = {"steps": 9, "batch_size": 7, "pad_to": pad_to} | more
     config = tiny_config(masking=masking, train=train)

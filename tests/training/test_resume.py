@@ -113,7 +113,9 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("cut", [[4], [1, 2], [6, 2, 3, 1]], ids=str)
+@pytest.mark.parametrize(
+    "cut", [[6, 2, 3, 1], *(pytest.param(one, marks=pytest.mark.slow) for one in ([4], [1, 2]))], ids=str
+)
 def test_stacks_cut_in_another_way_train_the_same_runs(cut: list[int]) -> None:
     config = tiny(precision="float64")
     data = prepare(config.data, cache_root())
@@ -149,7 +151,9 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     assert saves[-1] == 40
 
 
-@pytest.mark.parametrize("members", [[0, 1, 2], [3, 4], [4], [2, 0]])
+@pytest.mark.parametrize(
+    "members", [[2, 0], *(pytest.param(one, marks=pytest.mark.slow) for one in ([0, 1, 2], [3, 4], [4]))]
+)
 def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
     """Unlike members: groups of encodings and of rates are others in a part of the stack."""
     unlike = [

@@ -65,7 +65,7 @@ def without(name: str) -> Callable[[Capture], None]:
     ("change", "why"),
     [
         (without("_fused_adamw_"), "a replayed step differs from the eager step"),
-        (without("mul_"), "a replayed step differs from the eager step"),
+        pytest.param(without("mul_"), "a replayed step differs from the eager step", marks=pytest.mark.slow),
     ],
 )
 def test_wrong_replays_are_not_verified(change: Callable[[Capture], None], why: str) -> None:
@@ -73,6 +73,7 @@ def test_wrong_replays_are_not_verified(change: Callable[[Capture], None], why: 
     assert fault.startswith(f"in float64, cuda-graphs falls back to eager: {why}")
 
 
+@pytest.mark.slow
 def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
     """A 20th of each change is let through step by step, a millionth of the training is not."""
 
@@ -146,6 +147,7 @@ def test_a_self_test_that_crashes_or_hangs_verifies_nothing(
     assert files.read_json(tmp_path / FILE)[selftest.machine(CPU)]["fault"] == fault
 
 
+@pytest.mark.slow
 def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
     """The command that a GPU's self-test is run with, as far as it comes without one."""
     if torch.cuda.is_available():

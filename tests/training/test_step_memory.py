@@ -63,7 +63,14 @@ def measured_peak(config: RunConfig, members: int) -> int:
     return most
 
 
-@pytest.mark.parametrize(("size", "members"), [("small", 1), *((size, 3) for size in SIZES)])
+@pytest.mark.parametrize(
+    ("size", "members"),
+    [
+        ("small", 3),
+        pytest.param("small", 1, marks=pytest.mark.slow),
+        *(pytest.param(size, 3, marks=pytest.mark.slow) for size in SIZES if size != "small"),
+    ],
+)
 def test_the_estimate_is_the_measured_peak(size: str, members: int) -> None:
     config = config_of(SIZES[size])
     data = prepare(config.data, cache_root())

@@ -42,6 +42,21 @@ def covering(
     return rows
 
 
+def every_value(rows: Sequence[Row[Value]]) -> list[Row[Value]]:
+    """Return few of the rows, chosen greedily, in which every value of every factor still occurs.
+
+    Args:
+        rows: With hashable values.
+    """
+    missing = {choice for row in rows for choice in row.items()}
+    chosen: list[Row[Value]] = []
+    while missing:
+        row = max(rows, key=lambda row: len(missing.intersection(row.items())))
+        missing.difference_update(row.items())
+        chosen.append(row)
+    return chosen
+
+
 def _completed(
     chosen: dict[str, int],
     factors: Mapping[str, Sequence[Value]],

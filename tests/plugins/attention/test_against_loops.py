@@ -1,15 +1,18 @@
 """Every style against its paper's formula in loops over Python floats, forward, map and output.
 
-The loops know the weights of the projections and nothing of the code under test. They are asked
-under several masks, one with rows that keep no key, and under every fill.
+The loops read the weights of the projections and share no code with what is tested. The default
+tier compares every style under every mask, one of which has rows that keep no key, and every style
+and every mask under every fill; the slow tier compares all combinations.
 """
 
+import itertools
 import math
 
 import pytest
 import torch
 
 from headtohead.model.view import View
+from headtohead.testing.covering import covering
 from headtohead.testing.subject import Subject, filled
 from headtohead.testing.tiny import tiny_config
 
@@ -53,10 +56,16 @@ def mask_of(name, role, subject):
     return other.keep(role)
 
 
-@pytest.mark.parametrize("fill", CLOSE)
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES.keys())
+GRID = {"style": list(STYLES), "mask": MASKS, "fill": list(CLOSE)}
+DEFAULT = [tuple(row.values()) for row in covering(GRID)]
+ROWS = [
+    row if row in DEFAULT else pytest.param(*row, marks=pytest.mark.slow) for row in itertools.product(*GRID.values())
+]
+
+
+@pytest.mark.parametrize(("style", "mask", "fill"), ROWS)
 def test_style_is_its_formula_in_loops(style, mask, fill):
+    style = STYLES[style]
     for role in ("decoder", "cross"):
         subject, attention = subject_of(style, role, fill)
         keep = mask_of(mask, role, subject)

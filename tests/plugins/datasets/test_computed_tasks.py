@@ -81,11 +81,18 @@ SAME: dict[str, Question] = {
 """What two sources have in common that ask the same."""
 
 
+@pytest.fixture(params=[1500, pytest.param(6000, marks=pytest.mark.slow)])
+def size(request: pytest.FixtureRequest) -> int:
+    """The number of pairs; the slow tier adds the one that is the default of the option."""
+    number: int = request.param
+    return number
+
+
 @pytest.mark.parametrize("split", ["iid", "length"])
 @pytest.mark.parametrize("name", TRUTH)
-def test_every_answer_is_the_right_one(name: str, split: str, read: Read) -> None:
-    corpus = read(name, split)
-    assert len(corpus.pairs) >= 6000
+def test_every_answer_is_the_right_one(name: str, split: str, size: int, read: Read) -> None:
+    corpus = read(name, split, size=size)
+    assert len(corpus.pairs) >= size
     for pair in corpus.pairs:
         assert pair.target == TRUTH[name](pair.source), pair.source
 
@@ -105,9 +112,9 @@ def test_several_queries_are_answered_in_their_order(read: Read) -> None:
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_no_question_is_drawn_twice_nor_stands_on_two_sides(name: str, prepared: Prepare) -> None:
+def test_no_question_is_drawn_twice_nor_stands_on_two_sides(name: str, size: int, prepared: Prepare) -> None:
     for split in ("iid", "length"):
-        data = prepared(name, split=split)
+        data = prepared(name, split=split, options={"size": size})
         asked = {part: [SAME[name](source) for source in one.source_text] for part, one in data.splits.items()}
         for part, questions in asked.items():
             assert len(set(questions)) == len(questions), (split, part)
@@ -118,15 +125,15 @@ def test_no_question_is_drawn_twice_nor_stands_on_two_sides(name: str, prepared:
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_split_iid_divides_as_data_valid_and_test_ask(name: str, prepared: Prepare) -> None:
-    counts = prepared(name, valid=0.1, test=300).record["counts"]
-    assert counts == {"train": 5100, "valid": 600, "test": 300}
+def test_split_iid_divides_as_data_valid_and_test_ask(name: str, size: int, prepared: Prepare) -> None:
+    counts = prepared(name, valid=0.1, test=300, options={"size": size}).record["counts"]
+    assert counts == {"train": size - size // 10 - 300, "valid": size // 10, "test": 300}
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, prepared: Prepare) -> None:
+def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, size: int, prepared: Prepare) -> None:
     longest = LONGEST[name]
-    data = prepared(name, split="length", options={"test_each": 40})
+    data = prepared(name, split="length", options={"test_each": 40, "size": size})
     splits = data.splits
     lengths = {part: Counter(length_of(name, source) for source in one.source_text) for part, one in splits.items()}
     assert set(lengths["train"]) == set(range(1, longest + 1))
@@ -150,8 +157,8 @@ def test_a_length_of_which_there_are_few_keeps_most_of_them_in_training(name: st
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_the_same_seed_draws_the_same_and_another_does_not(name: str, read: Read) -> None:
-    one, same, other = read(name), read(name), read(name, seed=2)
+def test_the_same_seed_draws_the_same_and_another_does_not(name: str, size: int, read: Read) -> None:
+    one, same, other = (read(name, size=size, seed=seed) for seed in (1, 1, 2))
     assert one.fingerprint == same.fingerprint
     assert list(one.pairs) == list(same.pairs)
     assert one.fingerprint != other.fingerprint

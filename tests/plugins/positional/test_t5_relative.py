@@ -1,6 +1,7 @@
 """T5's buckets against their definition in many digits, and its biases against loops."""
 
 from decimal import Decimal, localcontext
+from functools import cache
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from headtohead_plugins.positional.t5_relative import find_buckets, first_distan
 EVERYWHERE = dict.fromkeys(("encoder", "decoder", "cross"), "t5-relative")
 
 
+@cache
 def bucket(apart, buckets, most, both):
     """Section 2.1 for one pair: half exact, half logarithmic, in 40 digits."""
     start = 0

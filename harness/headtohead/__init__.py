@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from headtohead.api import import_checkpoint as import_checkpoint
     from headtohead.api import load as load
     from headtohead.api import plan as plan
-    from headtohead.api import report as report
     from headtohead.api import results as results
     from headtohead.api import run as run
+    from headtohead.api import write_report as write_report
     from headtohead.errors import HeadToHeadError as HeadToHeadError
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.execution.remote import Message as Message
@@ -54,7 +54,7 @@ _HOMES = {
     "import_checkpoint": "headtohead.api",
     "load": "headtohead.api",
     "plan": "headtohead.api",
-    "report": "headtohead.api",
+    "write_report": "headtohead.api",
     "run": "headtohead.api",
     "HeadToHeadError": "headtohead.errors",
     "FilePath": "headtohead.schema.config",
@@ -125,10 +125,10 @@ __all__ = [
     "plan",
     "register",
     "registered",
-    "report",
     "results",
     "run",
     "sorted_subset",
+    "write_report",
 ]
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Launcher
     from headtohead.report import ReportPaths
 
-__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "report", "results", "run"]
+__all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
 
 
 register(Plan, LoadedRun, ProbeMaps)
@@ -191,7 +191,7 @@ def run(
     outcome = train(planned)
     written = None
     if set(outcome.states) <= states.RESULTS or allow_partial:
-        written = report(planned.directory, reports=reports, allow_partial=allow_partial)
+        written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
         say(written.answer)
         say(f"report: {written.html}")
     ended(planned, found_by, outcome)
@@ -220,7 +220,7 @@ def _finish_shipping(
             say(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this study's charts)")
 
 
-def report(
+def write_report(
     experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None, allow_partial: bool = False
 ) -> ReportPaths:
     """Write the report of an experiment, given as its file, its name or its folder of runs.
@@ -228,10 +228,10 @@ def report(
     A study with missing runs gets a report that says so on its face and ranks no incomplete
     variant, unless ``allow_partial`` is set.
     """
-    from headtohead.report import write_report
+    from headtohead.report import writing
 
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
+    return writing.write_report(folder, reports_folder(folder.parent, reports), allow_partial=allow_partial)
 
 
 def import_checkpoint(

@@ -82,8 +82,8 @@ def test_python_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     assert h2h.plan(file).remaining == []
     assert list(h2h.results(file)["state"]) == ["DONE"]
-    assert h2h.report(file).html == project / "reports" / "tiny" / "index.html"
-    assert h2h.report(project / "runs" / "tiny").html.is_relative_to(project / "reports")
+    assert h2h.write_report(file).html == project / "reports" / "tiny" / "index.html"
+    assert h2h.write_report(project / "runs" / "tiny").html.is_relative_to(project / "reports")
     result = h2h.run(file, tracking=False)
     assert result.complete
     monkeypatch.chdir(project / "elsewhere")

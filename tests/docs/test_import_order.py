@@ -122,3 +122,10 @@ def test_an_entry_imports_only_its_own_parts() -> None:
             if source[0] != target[1] or not source[1].startswith(target[2]):
                 crossing.append(f"{one.file}:{one.line} imports {one.name}")
     assert crossing == []
+
+
+def test_no_public_name_is_that_of_a_package() -> None:
+    """Importing ``headtohead.report`` sets the attribute ``report``, which would hide a function of that name."""
+    from headtohead import __all__ as public
+
+    assert set(public) & set(import_order()) == set()

@@ -80,7 +80,7 @@ def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> N
     )
     shown = call("-c", code, str(site), cwd=site).splitlines()
     names = {line.split()[0] for line in shown}
-    folder = site / "headtohead" / "notebooks" / "experiments"
+    folder = site / "headtohead" / "tools" / "notebooks" / "experiments"
     assert {path.stem for path in folder.glob("*.yaml")} >= names
     for name in names:
         tree = ROOT / "experiments" / f"{name}.yaml"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset
     from headtohead.plugins.dataset import Pair as Pair
+    from headtohead.plugins.entry import Cost as Cost
     from headtohead.plugins.entry import Options as Options
     from headtohead.plugins.entry import Setting as Setting
     from headtohead.plugins.hookspecs import hookimpl as hookimpl
@@ -68,6 +69,7 @@ _HOMES = {
     "Pair": "headtohead.plugins.dataset",
     "Draws": "headtohead.plugins.member_rng",
     "sorted_subset": "headtohead.plugins.member_rng",
+    "Cost": "headtohead.plugins.entry",
     "Options": "headtohead.plugins.entry",
     "Setting": "headtohead.plugins.entry",
     "Exit": "headtohead.plugins.launcher",
@@ -95,6 +97,7 @@ __all__ = [
     "BuildContext",
     "Checkpoint",
     "Corpus",
+    "Cost",
     "Dataset",
     "Draws",
     "Exit",

@@ -1,23 +1,21 @@
-"""The catalogue, made once for all tests of it."""
+"""The catalogue, computed once for all its tests."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import pytest
 
 from headtohead.tools.catalogue.__main__ import built_in_and
 from headtohead.tools.catalogue.content import Section
-from headtohead.tools.catalogue.writing import files_of
+from headtohead.tools.catalogue.writing import Files, files_of
 
 
 @pytest.fixture(scope="session")
-def made() -> list[Section]:
+def sections() -> list[Section]:
     """Every section of the built-in entries."""
     return built_in_and([])
 
 
 @pytest.fixture(scope="session")
-def files(made: list[Section]) -> Mapping[str, str]:
+def files(sections: list[Section]) -> Files:
     """Every file of the catalogue by its path."""
-    return files_of(made)
+    return files_of(sections)

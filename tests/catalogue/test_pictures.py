@@ -1,19 +1,25 @@
-"""What pictures are drawn from are the numbers of the mathematics, and colours follow them."""
+"""Pictures show the numbers of the mathematics, and a stored PNG keeps them."""
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
+from headtohead.figures.heat_map import BLUE, HIDDEN, ORANGE, ColourRange, heat_map
+from headtohead.figures.style import drawing
 from headtohead.plugins.registry import current
-from headtohead.tools.catalogue.attention_pictures import attention_panels
-from headtohead.tools.catalogue.masking_pictures import masking_panels
-from headtohead.tools.catalogue.panels import Heads, Heat, Lines, Words
-from headtohead.tools.catalogue.positional_pictures import kernel, positional_panels
+from headtohead.tools.catalogue.attention_pictures import attention_pictures
+from headtohead.tools.catalogue.masking_pictures import masking_pictures
+from headtohead.tools.catalogue.pictures import Heads, HeatMaps, Lines, Note, number, numbers_of, png, stored_numbers
+from headtohead.tools.catalogue.positional_pictures import kernel, positional_pictures
 from headtohead.tools.catalogue.small import D_MODEL, HEADS, TIME, build_positional
-from headtohead.tools.catalogue.svg import HIDDEN, Scale, cells, number
 
 
 def kernel_of(name: str, role: str = "encoder") -> torch.Tensor:
@@ -27,7 +33,7 @@ def test_the_picture_of_a_rotation_is_the_mean_cosine_of_its_angles() -> None:
     found = kernel_of("rotary")
     for i in (0, 3, 15):
         for j in (0, 7, 15):
-            angles = [(i - j) * 10000 ** (-2 * one / width) for one in range(width // 2)]
+            angles = [(i - j) * 10000 ** (-2 * pair / width) for pair in range(width // 2)]
             mean = sum(map(math.cos, angles)) / len(angles)
             assert found[0, i, j].item() == pytest.approx(mean, abs=1e-12)
 
@@ -41,45 +47,47 @@ def test_the_picture_of_a_bias_is_the_bias() -> None:
 
 
 def test_heads_are_numbered_from_0() -> None:
-    panels = [*positional_panels("alibi", current()), *attention_panels("split-heads", current())]
-    names = [[name for name, _ in panel.maps] for panel in panels if isinstance(panel, Heat)]
-    names += [[name for name, _ in panel.curves] for panel in panels if isinstance(panel, Lines)]
+    pictures = [*positional_pictures("alibi", current()), *attention_pictures("split-heads", current())]
+    names = [[name for name, _ in picture.maps] for picture in pictures if isinstance(picture, HeatMaps)]
+    names += [[name for name, _ in picture.curves] for picture in pictures if isinstance(picture, Lines)]
     assert [f"head {head}" for head in range(HEADS)] in names
     assert {name for some in names for name in some} == {f"head {head}" for head in range(HEADS)}
 
 
 def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
     found = kernel_of("sinusoidal")
-    angles = [3 / 10000 ** (2 * one / D_MODEL) for one in range(D_MODEL // 2)]
+    angles = [3 / 10000 ** (2 * pair / D_MODEL) for pair in range(D_MODEL // 2)]
     assert found[0, 5, 8].item() == pytest.approx(sum(map(math.cos, angles)) / D_MODEL)
 
 
 def test_the_decoder_hides_what_its_mask_hides_and_the_encoder_nothing() -> None:
-    heats = {panel.title: panel for panel in positional_panels("alibi", current()) if isinstance(panel, Heat)}
+    heats = {
+        picture.title: picture for picture in positional_pictures("alibi", current()) if isinstance(picture, HeatMaps)
+    }
     decoder = heats["decoder: added to scores"].maps[0][1]
     encoder = heats["encoder: added to scores"].maps[0][1]
     assert all((decoder[i][j] is None) == (j > i) for i in range(TIME) for j in range(TIME))
     assert all(value is not None for row in encoder for value in row)
 
 
-def test_roles_that_show_the_same_share_a_picture_and_refused_ones_say_why() -> None:
-    panels = positional_panels("sinusoidal", current())
-    titles = [panel.title for panel in panels]
+def test_roles_with_equal_pictures_share_them_and_others_have_a_note() -> None:
+    pictures = positional_pictures("sinusoidal", current())
+    titles = [picture.title for picture in pictures]
     assert titles[0] == "encoder, decoder: added to embeddings"
-    assert sum(isinstance(panel, Lines) for panel in panels) == 1
-    last = panels[-1]
-    assert isinstance(last, Words)
+    assert sum(isinstance(picture, Lines) for picture in pictures) == 1
+    last = pictures[-1]
+    assert isinstance(last, Note)
     assert last.title == "cross-attention"
     assert "cross-attention has none of" in last.words
 
 
-def test_a_mask_is_shown_as_it_is_with_its_padding() -> None:
-    encoder, decoder, cross = masking_panels("padding-causal", current())
-    assert isinstance(decoder, Heat)
+def test_a_mask_is_shown_with_its_padding() -> None:
+    encoder, decoder, cross = masking_pictures("padding-causal", current())
+    assert isinstance(decoder, HeatMaps)
     for i, row in enumerate(decoder.maps[0][1]):
         for j, value in enumerate(row):
             assert (value is not None) == (j <= i and j < 13)
-    assert [panel.title for panel in (encoder, decoder, cross)] == [
+    assert [picture.title for picture in (encoder, decoder, cross)] == [
         "encoder, if named there",
         "decoder",
         "cross-attention, if named there",
@@ -87,43 +95,79 @@ def test_a_mask_is_shown_as_it_is_with_its_padding() -> None:
 
 
 def test_weights_of_a_picture_are_those_of_its_style() -> None:
-    heads, *weights = attention_panels("split-heads", current())
+    heads, *weights = attention_pictures("split-heads", current())
     assert isinstance(heads, Heads)
     assert [len(row) for _, row in heads.rows] == [4, 4, 4, 4]
-    for panel in weights:
-        assert isinstance(panel, Heat)
-        for _, rows in panel.maps:
+    for picture in weights:
+        assert isinstance(picture, HeatMaps)
+        for _, rows in picture.maps:
             for row in rows:
                 assert sum(value or 0.0 for value in row) == pytest.approx(1.0)
-        assert panel.chosen_scale().low == 0.0
+        assert picture.colour_range is not None
+        assert picture.colour_range.low == 0.0
 
 
-def test_heads_are_drawn_to_scale_and_share_colours_with_what_they_read() -> None:
-    grouped = attention_panels("grouped-query", current())[0]
+def test_heads_have_their_widths_and_the_groups_of_their_keys() -> None:
+    grouped = attention_pictures("grouped-query", current())[0]
     assert isinstance(grouped, Heads)
     rows = dict(grouped.rows)
     assert [group for _, group in rows["queries"]] == [0, 0, 1, 1]
     assert [group for _, group in rows["keys"]] == [0, 1]
-    wide = attention_panels("independent-heads", current())[0]
+    wide = attention_pictures("independent-heads", current())[0]
     assert isinstance(wide, Heads)
     assert {width for width, _ in dict(wide.rows)["queries"]} == {float(D_MODEL)}
 
 
-def test_colours_grow_with_numbers_and_tell_signs_apart() -> None:
-    scale = Scale.of([-2.0, 1.0])
-    assert (scale.low, scale.high) == (-2.0, 2.0)
-    assert (scale.colour(2.0), scale.colour(-2.0), scale.colour(0.0)) == ("#0072b2", "#d55e00", "#ffffff")
-    assert scale.colour(1.0) == "#80b8d8"
-    assert Scale.of([-3.0, 0.0]) == Scale(-3.0, 0.0)
-    assert Scale.of([0.0, 0.0]) == Scale(0.0, 1.0)
-    assert Scale.of([0.2, 0.5]) == Scale(0.0, 0.5)
+@pytest.mark.parametrize(
+    "picture",
+    [
+        pytest.param(lambda: attention_pictures("grouped-query", current())[0], id="heads"),
+        pytest.param(lambda: attention_pictures("split-heads", current())[2], id="masked-weights"),
+        pytest.param(lambda: positional_pictures("alibi", current())[3], id="lines"),
+        pytest.param(lambda: masking_pictures("causal", current())[1], id="mask"),
+    ],
+)
+def test_a_png_stores_the_numbers_that_it_shows(picture, tmp_path: Path) -> None:
+    drawn = picture()
+    path = tmp_path / "picture.png"
+    path.write_bytes(png(drawn))
+    assert stored_numbers(path) == json.loads(json.dumps(numbers_of(drawn)))
 
 
-def test_cells_stand_in_their_places_and_none_is_hidden() -> None:
-    drawn = cells(0, 0, 10, [[1.0, 1.0, None], [0.0, None, 1.0]], Scale(0, 1))
-    assert f'fill="{HIDDEN}" d="M2 0h1v1h-1zM1 1h1v1h-1z"' in drawn
-    assert 'fill="#0072b2" d="M0 0h2v1h-2zM2 1h1v1h-1z"' in drawn
-    assert 'fill="#ffffff" d="M0 1h1v1h-1z"' in drawn
+def test_all_text_of_a_picture_lies_inside_it() -> None:
+    for drawn in (
+        *attention_pictures("free-geometry", current())[:3],
+        *positional_pictures("kerple-log", current()),
+        *masking_pictures("prefix", current()),
+    ):
+        with drawing():
+            figure = drawn.draw()
+            figure.draw_without_rendering()
+            tight, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+        assert tight.x0 >= 0, drawn.title
+        assert tight.y0 >= 0, drawn.title
+        assert tight.x1 <= width, drawn.title
+        assert tight.y1 <= height, drawn.title
+
+
+def test_hidden_cells_are_grey_and_colours_grow_with_numbers() -> None:
+    matrix = [[1.0, 0.5, None], [0.0, -1.0, None]]
+    with drawing():
+        axes = Figure().subplots()
+        image = heat_map(axes, np.array(matrix, dtype=float), ("a", "b"), ("c", "d", "e"))
+        colours = [[to_hex(image.to_rgba(image.get_array())[i, j]) for j in range(3)] for i in range(2)]
+    assert (colours[0][0], colours[1][0], colours[1][1]) == (BLUE, "#ffffff", ORANGE)
+    assert colours[0][2] == colours[1][2] == HIDDEN
+    assert colours[0][1] not in (BLUE, "#ffffff")
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["c", "d", "e"]
+
+
+def test_a_colour_range_is_symmetric_where_numbers_have_both_signs() -> None:
+    assert ColourRange.of([-2.0, 1.0, np.nan]) == ColourRange(-2.0, 2.0)
+    assert ColourRange.of([-3.0, 0.0]) == ColourRange(-3.0, 0.0)
+    assert ColourRange.of([0.0, 0.0]) == ColourRange(0.0, 1.0)
+    assert ColourRange.of([0.2], [[0.5]]) == ColourRange(0.0, 0.5)
+    assert ColourRange.of([0.2, 0.9999], probabilities=True) == ColourRange(0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""An entry of a plugin file appears in the catalogue by being registered, whatever it is."""
+"""A registered entry of a plugin file appears in the catalogue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 from headtohead.plugins.registry import load_registry
 from headtohead.tools.catalogue.__main__ import main
 from headtohead.tools.catalogue.content import Section, sections
+from headtohead.tools.catalogue.pictures import HeatMaps
 from headtohead.tools.catalogue.writing import files_of
 from headtohead.tools.plugin_template import FAMILIES, write_package
 
 ODD = '''
-"""Counts that no polynomial gives, a formula that is missing, no docstring of a class."""
+"""An entry without formula, cost formulas and class docstring."""
 
 from headtohead import Attention, Geometry, hookimpl
 
@@ -60,13 +61,12 @@ def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, mon
     mine = found["my-idea"]
     files = files_of(list(found.values()))
     assert "## my-idea" in files[f"{family}.md"]
-    assert f"pictures/{family}-my-idea.svg" in files["index.md"]
-    assert f'id="{family}-my-idea"' in files["all.html"]
+    assert f"({family}.md#my-idea)" in files["index.md"]
     facts = dict(mine.facts)
     if family == "positional":
         assert facts["parameters, one role, all its layers"] == "Lh"
-        assert any("`linear`" in line for line in mine.refused)
-        assert any("`my-idea`" in line for line in found["linear"].refused)
+        assert any("`linear`" in line for line in mine.incompatible)
+        assert any("`my-idea`" in line for line in found["linear"].incompatible)
     elif family == "attention":
         assert facts["parameters, one attention"] == "4d² + h"
     elif family == "masking":
@@ -76,15 +76,16 @@ def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, mon
     assert mine.pictures or mine.pairs
 
 
-def test_an_odd_entry_is_shown_as_far_as_it_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_without_formulas_is_shown_with_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.py"
     path.write_text(ODD, "utf-8")
     odd = sections_with(path, "attention", "odd", monkeypatch)["odd"]
     facts = dict(odd.facts)
-    assert facts["parameters, one attention"] == "no polynomial"
-    assert facts["with biases"] == "+ d + 12h"
-    assert "signed: weights may be negative" in odd.promises
-    assert any('fill="#d55e00"' in svg or "−1" in svg for _, _, svg in odd.pictures)
+    assert facts["parameters, one attention"] == "2,064 at d = 32, h = 4, L = 2, n = 16"
+    assert facts["biases"] == "+ 80 at d = 32, h = 4, L = 2, n = 16"
+    assert "signed: weights may be negative" in odd.properties
+    maps = [picture for picture in odd.pictures.values() if isinstance(picture, HeatMaps)]
+    assert any(picture.colour_range is not None and picture.colour_range.low < 0 for picture in maps)
 
 
 def test_a_plugin_file_that_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,7 @@ def test_no_word_is_dropped_where_all_are_known(recipe, facts) -> None:
 
 def test_an_answer_that_is_given_is_counted_as_training_gives_it(recipe, variant, facts) -> None:
     (fact,) = facts("answer given", recipe("by-hand-en-fr"))
-    assert fact.numbers == {"tokens": 6, "read_where_said": 6, "read_where_said_if_shifted": 0}
+    assert fact.numbers == {"tokens": 6, "labels_in_input": 6, "labels_in_input_if_shifted": 0}
     assert "6 of 6 target tokens" in fact.sentence
 
 

@@ -24,7 +24,7 @@ def test_positions_by_row_are_deaf_to_order_and_hear_the_row(variant, facts) -> 
     assert order.numbers["change_by_order"] < 1e-12
     assert row.numbers["change_by_row"] > 1e-3
     assert most.numbers["most_rows"] == 16
-    assert "a batch of 16 sentences is computed and one of 17 is refused" in most.sentence
+    assert "batches have at most 16 sentences: 17 raise an error" in most.sentence
 
 
 def test_positions_by_time_hear_order_and_no_row(variant, facts) -> None:

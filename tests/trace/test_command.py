@@ -57,7 +57,7 @@ def test_a_recipe_is_told_as_its_weights_are_drawn(h2h):
     code, said = h2h("slides-en-fr", "I love AI .", *SMALL)
     lines = said.splitlines()
     assert code == 0
-    assert lines[0] == "slides-en-fr, seed 1: as drawn, not trained"
+    assert lines[0] == "slides-en-fr, seed 1: at initialisation, not trained"
     assert lines[1:3] == ["source: I love AI .", "target: J' adore l'IA (its translation in the corpus)"]
     assert any(line.startswith("fault: deaf decoder (model.cross): ") for line in lines)
     start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")
@@ -85,7 +85,7 @@ def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
     code, said = h2h("by-hand-en-fr", "this is a fat cat", "--format", "html", "--out", "hand.html")
     page = (folder / "hand.html").read_text()
     assert (code, said) == (0, "hand.html\n")
-    assert "<h1>by-hand-en-fr, seed 1: as drawn, not trained</h1>" in page
+    assert "<h1>by-hand-en-fr, seed 1: at initialisation, not trained</h1>" in page
     assert "<b>&lt;sos&gt;</b>" in page
     assert "X + M, M = −10<sup>9</sup> where masked" in page
     assert h2h("by-hand-en-fr", "this is a fat cat", "--format", "html")[1] == page

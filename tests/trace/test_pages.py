@@ -127,7 +127,7 @@ def test_the_second_attention_is_called_what_it_is(told):
     ):
         text = as_html(told(cross=cross)[1])
         assert said in text
-        assert ("read by nobody" in text) == (cross == "decoder")
+        assert ("not attended to" in text) == (cross == "decoder")
 
 
 def test_large_parts_are_closed_but_for_the_first(trace):
@@ -145,7 +145,7 @@ def test_text_has_a_line_for_each_step_and_its_numbers_below(trace):
     assert lines[:4] == ["a model", "source: s", "target: t", ""]
     assert lines[4] == (
         "encoder.0.self.head.1.weights  [4×4]  A = softmax(S'); "
-        "how much each token (row) takes from each other (column)"
+        "how much each token (row) attends to each other (column)"
     )
     assert lines[5].split() == ["s0", "s1", "s2", "s3"]
     values = trace["encoder.0.self.head.1.weights"]
@@ -171,7 +171,7 @@ def test_an_archive_holds_every_step_in_full(trace, tmp_path):
 
 
 def test_a_part_is_cut_out_by_the_words_of_its_name(trace):
-    assert {step.place for step in trace.only("decoder.1.cross.head.2")} == {"decoder.1.cross.head.2"}
+    assert {step.part for step in trace.only("decoder.1.cross.head.2")} == {"decoder.1.cross.head.2"}
     assert [step.name for step in trace.only("decoder.ids")] == ["decoder.ids"]
     assert all(step.name.startswith("encoder.1.") for step in trace.only("encoder.1"))
 

@@ -19,7 +19,7 @@ def same(found, expected):
 
 
 def names_below(trace, place):
-    return [step.name.rpartition(".")[2] for step in trace if step.place == place]
+    return [step.name.rpartition(".")[2] for step in trace if step.part == place]
 
 
 def products(trace, head, kind="head"):

@@ -36,6 +36,25 @@ class Setting:
     longest: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class Cost:
+    """Formulas of what an entry costs, as Python expressions such as ``"4*d**2 + 2*h**2"``.
+
+    Variables: ``d`` (model width), ``h`` (heads), ``L`` (layers of the role), ``n`` (tokens), and the
+    entry's integer options by name. An attention states the cost of one attention. An encoding states
+    its parameters for all layers of a role, and the FLOPs it adds to one attention.
+
+    Args:
+        parameters: Number of weights without biases.
+        biases: Number of biases added by ``model.bias``.
+        flops: FLOPs of matrix products over n tokens, two for each multiply-add.
+    """
+
+    parameters: str = "0"
+    biases: str = "0"
+    flops: str = "0"
+
+
 class Entry:
     """Base of everything a plugin registers. An entry is a class; the registry holds the class."""
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from headtohead.plugins.entry import Entry, Options
+from headtohead.plugins.entry import Cost, Entry, Options
 
 Result = TypeVar("Result")
 
@@ -97,6 +97,9 @@ def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fil
 
 class Part(nn.Module, Entry):
     """A registered entry that is part of the model: a module with a leading member axis."""
+
+    cost: ClassVar[Cost | None] = None
+    """Optional formulas of the cost, which the catalogue compares with counts and prints."""
 
     def __init__(self, options: Options, context: BuildContext) -> None:
         super().__init__()

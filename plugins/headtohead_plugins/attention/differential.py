@@ -13,7 +13,7 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
+from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, hookimpl
 
 EPS = 1e-5
 
@@ -30,6 +30,7 @@ def initial_share(layer: int) -> float:
 class Differential(Attention):
     """Maps 2i and 2i + 1 make head i, whose weights may be negative and sum to 1 - λ."""
 
+    cost = Cost(parameters="4*d**2 + 6*d/h", biases="4*d", flops="4*n**2*d + 8*n*d**2")
     weights = "signed"
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
+from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
 
 
 def masked_embeddings(x: Tensor, keep: Tensor | None) -> Tensor:
@@ -30,6 +30,7 @@ def masked_embeddings(x: Tensor, keep: Tensor | None) -> Tensor:
 class EmbeddingSoftmax(Attention):
     """Softmax of the masked embeddings themselves, for as many tokens as the model is wide."""
 
+    cost = Cost(flops="2*d**3")
     bare: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
     # The second line under pre-norm, where the -1e9 stay in the stream and drown the source too.

@@ -7,7 +7,7 @@ attention of N. Shazeer, "Fast Transformer Decoding", 2019, arXiv:1911.02150.
 
 from pydantic import Field
 
-from headtohead import Attention, Geometry, HeadToHeadError, ModelConfig, hookimpl
+from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, hookimpl
 from headtohead import Options as BaseOptions
 
 
@@ -21,6 +21,11 @@ class GroupedQuery(Attention):
     """Split heads whose keys and values are shared within groups."""
 
     Options = GroupedQueryOptions
+    cost = Cost(
+        parameters="2*d**2 + 2*d**2*kv_heads/h",
+        biases="2*d + 2*d*kv_heads/h",
+        flops="4*n**2*d + 4*n*d**2 + 4*n*d**2*kv_heads/h",
+    )
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:

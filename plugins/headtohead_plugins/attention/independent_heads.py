@@ -6,11 +6,13 @@ Attention Models", ICML 2020, arXiv:2002.07028. It has ``heads`` times the proje
 split heads: compare with ``match: parameters`` beside it.
 """
 
-from headtohead import Attention, Geometry, ModelConfig, Options, hookimpl
+from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class IndependentHeads(Attention):
     """Full-width projections per head, concatenated (heads · d_model) and projected back."""
+
+    cost = Cost(parameters="4*d**2*h", biases="3*d*h + d", flops="4*n**2*d*h + 8*n*d**2*h")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import Attention, Geometry, ModelConfig, Options, Shows, hookimpl
+from headtohead import Attention, Cost, Geometry, ModelConfig, Options, Shows, hookimpl
 
 BLOCK = 32
 """Keys within which a causal sum is computed by scores: as many as a head is wide, or so."""
@@ -37,6 +37,7 @@ def feature(x: Tensor) -> Tensor:
 class Linear(Attention):
     """Split heads whose weights are φ(q)·φ(k), divided by their sum."""
 
+    cost = Cost(parameters="4*d**2", biases="4*d", flops="8*n*d**2 + 4*n*d**2/h + 4*n*d")
     map_note = "φ(q)·φ(k) over its sum, computed for the map alone: training makes no such matrix"
     lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never makes"

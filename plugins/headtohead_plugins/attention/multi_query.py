@@ -7,11 +7,13 @@ Departs from the paper: scores are scaled by d_k^(-1/2), which its code leaves o
 
 from dataclasses import replace
 
-from headtohead import Attention, Geometry, ModelConfig, Options, hookimpl
+from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class MultiQuery(Attention):
     """Split heads over a single key/value head: what a decoder caches is ``heads`` times less."""
+
+    cost = Cost(parameters="2*d**2 + 2*d**2/h", biases="2*d + 2*d/h", flops="4*n**2*d + 4*n*d**2 + 4*n*d**2/h")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

@@ -12,12 +12,13 @@ import math
 import torch
 from torch import Tensor
 
-from headtohead import Attention, hookimpl
+from headtohead import Attention, Cost, hookimpl
 
 
 class Sigmoid(Attention):
     """Split heads whose weights lie between 0 and 1 and sum to no fixed number."""
 
+    cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
     weights = "positive"
 
     def formula(self) -> str:

@@ -3,11 +3,13 @@
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.2.
 """
 
-from headtohead import Attention, hookimpl
+from headtohead import Attention, Cost, hookimpl
 
 
 class SplitHeads(Attention):
     """Standard multi-head attention; the heads split d_model between them."""
+
+    cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
 
 @hookimpl

@@ -9,11 +9,13 @@ unless an encoding adds to the scores, which then are that encoding alone, still
 
 from dataclasses import replace
 
-from headtohead import Attention, Geometry, ModelConfig, Options, hookimpl
+from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class Uniform(Attention):
     """Heads of width d_model / heads that average; scores are 0 without an encoding."""
+
+    cost = Cost(parameters="2*d**2", biases="2*d", flops="2*n**2*d + 4*n*d**2")
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:

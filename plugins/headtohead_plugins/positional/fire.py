@@ -16,8 +16,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from headtohead import Cost, Positional, Setting, hookimpl, registered
 from headtohead import Options as BaseOptions
-from headtohead import Positional, Setting, hookimpl, registered
 
 
 class FireOptions(BaseOptions):
@@ -35,6 +35,7 @@ class Fire(Positional):
 
     Options = FireOptions
     options: FireOptions
+    cost = Cost(parameters="L*h*hidden + 2*L*hidden + 2*L", flops="2*n**2*h*hidden")
 
     def build(self) -> None:
         """Draw the network; c and the multiple of L start at 0.1 and 1."""

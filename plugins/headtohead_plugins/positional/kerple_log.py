@@ -16,8 +16,8 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from headtohead import Cost, Positional, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead import Positional, hookimpl
 
 
 class KerpleOptions(BaseOptions):
@@ -32,6 +32,7 @@ class KerpleLog(Positional):
     """Two trained numbers per head: how much a distance costs, and how soon."""
 
     Options = KerpleOptions
+    cost = Cost(parameters="2*h")
     promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def build(self) -> None:

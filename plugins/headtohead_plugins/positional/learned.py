@@ -8,8 +8,8 @@ Departs from the paper: a position beyond the table is an error, never a clamp.
 from pydantic import Field
 from torch import Tensor
 
+from headtohead import Cost, Positional, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead import Positional, hookimpl
 
 
 class LearnedOptions(BaseOptions):
@@ -24,6 +24,7 @@ class Learned(Positional):
 
     Options = LearnedOptions
     options: LearnedOptions
+    cost = Cost(parameters="d*max_length")
 
     def build(self) -> None:
         """Draw the table."""

@@ -13,8 +13,8 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
+from headtohead import Cost, Positional, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead import Positional, hookimpl
 
 ACTS = frozenset({"score", "values"})
 
@@ -38,6 +38,7 @@ class ShawRelative(Positional):
 
     Options = ShawOptions
     options: ShawOptions
+    cost = Cost(parameters="4*d*L*clip/h + 2*d*L/h", flops="8*n*d*clip + 4*n*d")
     promises = frozenset({"relative"})
 
     def build(self) -> None:

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from headtohead import Cost, Positional, Setting, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead import Positional, Setting, hookimpl
 
 
 class T5Options(BaseOptions):
@@ -55,6 +55,7 @@ class T5Relative(Positional):
 
     Options = T5Options
     options: T5Options
+    cost = Cost(parameters="h*buckets")
     promises = frozenset({"relative"})
 
     def build(self) -> None:

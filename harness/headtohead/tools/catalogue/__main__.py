@@ -16,27 +16,27 @@ from headtohead.tools.catalogue.writing import files_of, stale, write
 
 
 def built_in_and(files: Sequence[Path]) -> list[Section]:
-    """Return the sections of the entries that ship, and of those in plugin files."""
+    """Return the sections of the built-in entries and of those in plugin files."""
     registry = use_files(files)
-    named = {str(path) for path in files}
+    modules = {str(path) for path in files}
     chosen = [
         one
         for one in registry.all()
-        if one.distribution == "headtohead" or (one.distribution == "file" and one.module in named)
+        if one.distribution == "headtohead" or (one.distribution == "file" and one.module in modules)
     ]
     return sections(registry, chosen)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check the catalogue; 1 if it is not current, 2 for bad input."""
+    """Write or check the catalogue; return 1 if it is not current, 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m headtohead.tools.catalogue")
     parser.add_argument("folder", type=Path, nargs="?", default=Path("docs/reference/catalogue"))
-    parser.add_argument("--check", action="store_true", help="only tell whether it is current")
+    parser.add_argument("--check", action="store_true", help="only check that it is current")
     parser.add_argument(
-        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="take the entries of a plugin file in"
+        "--plugin", type=Path, action="append", default=[], metavar="FILE", help="add the entries of a plugin file"
     )
     given = parser.parse_args(arguments)
-    # Tensors are tiny: more threads only cost time.
+    # Tensors are tiny: more threads only slow it down.
     torch.set_num_threads(1)
     try:
         files = files_of(built_in_and(given.plugin))
@@ -46,10 +46,10 @@ def main(arguments: Sequence[str]) -> int:
     if not given.check:
         write(given.folder, files)
         return 0
-    old = list(stale(given.folder, files))
-    for name in old:
-        print(f"{given.folder / name} is not current; type make docs", file=sys.stderr)
-    return 1 if old else 0
+    outdated = list(stale(given.folder, files))
+    for name in outdated:
+        print(f"{given.folder / name} is not current; run make docs", file=sys.stderr)
+    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Everything that a page says about one entry, asked of the registry."""
+"""The content of the catalogue: one section per registered entry."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
@@ -15,95 +15,106 @@ from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Positional
+from headtohead.plugins.positional import BuildContext, Part, Positional
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import ROLES
-from headtohead.tools.catalogue.attention_pictures import attention_panels
+from headtohead.tools.catalogue.attention_pictures import attention_pictures
 from headtohead.tools.catalogue.combinations import Combinations
-from headtohead.tools.catalogue.costs import Costs, attention_costs, positional_costs
+from headtohead.tools.catalogue.costs import describe_costs
 from headtohead.tools.catalogue.docstrings import About, about
-from headtohead.tools.catalogue.forms import Form
-from headtohead.tools.catalogue.masking_pictures import masking_panels
-from headtohead.tools.catalogue.panels import Heads, Heat, Panel, Words, card
-from headtohead.tools.catalogue.positional_pictures import positional_panels
-from headtohead.tools.catalogue.promises import promises
-from headtohead.tools.catalogue.small import ROLE_WORDS, THE_ROLE, build_positional, raw
-from headtohead.tools.catalogue.svg import wrapped
+from headtohead.tools.catalogue.masking_pictures import masking_pictures
+from headtohead.tools.catalogue.pictures import Note, Picture
+from headtohead.tools.catalogue.positional_pictures import positional_pictures
+from headtohead.tools.catalogue.properties import properties
+from headtohead.tools.catalogue.small import ROLE_NAMES, THE_ROLE, build_positional, raw
 from headtohead.tools.trace.html import formula_html
 
 FAMILIES = ("positional", "attention", "masking", "dataset")
-BROUGHT = ("file", "url")
-"""Options of a dataset whose pairs are not made by the program."""
+FILE_OPTIONS = ("file", "url")
+"""Options of a dataset that reads its pairs from outside the package."""
 PAIRS = 3
-LETTERS = 36
-"""About as many stand on the card of a dataset."""
 
 
 @dataclass(frozen=True)
 class Section:
     """One entry as a page shows it; texts are Markdown, ``formula`` is HTML.
 
-    ``pictures`` are a file's name, a sentence for those who cannot see it, and the SVG.
+    ``pictures`` maps file names to pictures. ``incompatible`` has one sentence per setting that a
+    plan excludes. ``pairs`` are split, part, source and target of a dataset's first pairs.
+    ``untrained`` marks pictures that show initial parameters.
     """
 
     family: str
     name: str
     summary: str
-    said: About
+    about: About
     formula: str
-    use: str
+    usage: str
     facts: Sequence[tuple[str, str]]
-    promises: Sequence[str]
-    refused: Sequence[str]
+    properties: Sequence[str]
+    incompatible: Sequence[str]
     options: Sequence[tuple[str, str, str, str]]
-    pictures: Sequence[tuple[str, str, str]]
-    card: str
-    pairs: Sequence[tuple[str, str, str, str]] = field(default=())
-    untrained: bool = False
+    pictures: dict[str, Picture]
+    notes: Sequence[str]
+    pairs: Sequence[tuple[str, str, str, str]]
+    untrained: bool
+
+    @property
+    def thumbnail(self) -> str | None:
+        """File name of the picture that stands for the entry: of masks, the decoder's."""
+        names = list(self.pictures)
+        decoder = [name for name in names if self.pictures[name].title.startswith("decoder")]
+        return next(iter((decoder if self.family == "masking" else []) + names), None)
 
 
 def sections(registry: Registry, entries: Sequence[Registered]) -> list[Section]:
-    """Return a section for each entry of the families that are shown."""
-    asked = Combinations(registry, entries)
-    return [_section(one, registry, asked) for one in entries if one.family in FAMILIES]
+    """Return a section for each entry of the families in `FAMILIES`.
+
+    Raises:
+        HeadToHeadError: If a stated cost formula differs from the counts.
+    """
+    combinations = Combinations(registry, entries)
+    return [_section(one, registry, combinations) for one in entries if one.family in FAMILIES]
 
 
-def _section(one: Registered, registry: Registry, asked: Combinations) -> Section:
-    panels = _panels(one, registry)
-    costs = _costs(one, asked)
-    pairs = list(_pairs(cast("type[Dataset]", one.entry))) if one.family == "dataset" else []
-    weights = costs is not None and str(costs.parameters) != "0" and one.family == "positional"
+def _section(one: Registered, registry: Registry, combinations: Combinations) -> Section:
+    pictures, notes = _pictures(one, registry)
+    roles = combinations.where((one.family, one.name)) if one.family != "dataset" else []
+    costs = describe_costs(one.entry, roles[0]) if issubclass(one.entry, Part) and roles else {}
     return Section(
         one.family,
         one.name,
         one.entry.summary().replace("``", "`"),
         about(one.entry),
         formula_html(_formula(one, registry)),
-        _use(one),
-        list(_facts(one, costs, asked)),
-        promises(one.entry),
-        list(_refused(one, asked)),
+        _usage(one),
+        list(_facts(one, roles, costs)),
+        properties(one.entry),
+        list(_incompatible(one, combinations)),
         list(_options(one)),
-        [
-            (f"{one.family}-{one.name}-{number}.svg", panel.title, panel.draw())
-            for number, panel in enumerate(panels, 1)
-        ],
-        _card(one.name, panels, pairs),
-        pairs,
-        weights or one.family == "attention",
+        {f"{one.family}-{one.name}-{at}.png": picture for at, picture in enumerate(pictures, 1)},
+        notes,
+        list(_pairs(cast("type[Dataset]", one.entry))) if one.family == "dataset" else [],
+        one.family == "attention" or (one.family == "positional" and costs.get("parameters", "0") != "0"),
     )
 
 
-def _panels(one: Registered, registry: Registry) -> list[Panel]:
+def _pictures(one: Registered, registry: Registry) -> tuple[list[Picture], list[str]]:
+    """Return the pictures of an entry, and what its roles without pictures do instead."""
+    made: Sequence[Picture | Note] = []
     if one.family == "positional":
-        return positional_panels(one.name, registry)
-    if one.family == "attention":
-        return attention_panels(one.name, registry)
-    return masking_panels(one.name, registry) if one.family == "masking" else []
+        made = positional_pictures(one.name, registry)
+    elif one.family == "attention":
+        made = attention_pictures(one.name, registry)
+    elif one.family == "masking":
+        made = masking_pictures(one.name, registry)
+    # Exclusions are listed in a section of their own.
+    notes = [note for note in made if isinstance(note, Note) and not note.words.startswith("Not defined")]
+    return [picture for picture in made if not isinstance(picture, Note)], [f"{n.title}: {n.words}" for n in notes]
 
 
 def _formula(one: Registered, registry: Registry) -> str:
-    """Return the entry's own formula; an attention that has none is the plain one."""
+    """Return the formula of an entry; an attention without its own has the standard formula."""
     if issubclass(one.entry, Positional):
         return build_positional(one.entry, "decoder", registry).formula()
     if issubclass(one.entry, Attention):
@@ -113,57 +124,35 @@ def _formula(one: Registered, registry: Registry) -> str:
     return ""
 
 
-def _costs(one: Registered, asked: Combinations) -> Costs | None:
-    role = next(iter(_own_roles(one, asked)), None)
-    if role is None:
-        return None
-    if issubclass(one.entry, Attention):
-        return attention_costs(one.entry, role)
-    return positional_costs(one.entry, role) if issubclass(one.entry, Positional) else None
-
-
-def _own_roles(one: Registered, asked: Combinations) -> list[str]:
-    if one.family not in ("positional", "attention", "masking"):
-        return []
-    return asked.where((one.family, one.name))
-
-
-def _facts(one: Registered, costs: Costs | None, asked: Combinations) -> Iterator[tuple[str, str]]:
-    if one.family == "dataset":
-        dataset = cast("type[Dataset]", one.entry)
-        yield "splits", ", ".join(f"`{split}`" for split in dataset.splits)
-        yield "normalised", f"`{dataset.normalise}`"
+def _facts(one: Registered, roles: Sequence[str], costs: dict[str, str]) -> Iterator[tuple[str, str]]:
+    if issubclass(one.entry, Dataset):
+        yield "splits", ", ".join(f"`{split}`" for split in one.entry.splits)
+        yield "normalised", f"`{one.entry.normalise}`"
         return
-    roles = _own_roles(one, asked)
-    yield "roles", ", ".join(ROLE_WORDS[role] for role in roles)
-    bare = [f"`{name}` in {THE_ROLE[role]}" for role, name in one.entry.bare.items()]
-    if bare:
-        yield "a bare name means", " and ".join(bare)
+    yield "roles", ", ".join(ROLE_NAMES[role] for role in roles)
+    defaults = [f"`{name}` in {THE_ROLE[role]}" for role, name in one.entry.bare.items()]
+    if defaults:
+        yield "the name alone selects", " and ".join(defaults)
     if issubclass(one.entry, Masking):
         yield "parameters", "0"
-    elif costs is not None:
-        each = "one attention" if one.family == "attention" else "one role, all its layers"
-        yield f"parameters, {each}", _shown(costs.parameters)
-        if costs.biases is not None and costs.biases.terms:
-            yield "with biases", f"+ {costs.biases}"
-        more = "" if one.family == "attention" else " added to one attention"
-        yield f"operations over n tokens{more}", _shown(costs.operations)
+    elif costs:
+        attention = one.family == "attention"
+        yield f"parameters, {'one attention' if attention else 'one role, all its layers'}", costs["parameters"]
+        if costs["biases"] != "0":
+            yield "biases", f"+ {costs['biases']}"
+        yield f"FLOPs over n tokens{'' if attention else ' added to one attention'}", costs["flops"]
 
 
-def _shown(form: Form | None) -> str:
-    return "no polynomial" if form is None else str(form)
-
-
-def _refused(one: Registered, asked: Combinations) -> Iterator[str]:
+def _incompatible(one: Registered, combinations: Combinations) -> Iterator[str]:
     if one.family == "dataset":
         return
-    pick = (one.family, one.name)
+    entry = (one.family, one.name)
     for role in ROLES:
-        reason = asked.alone(pick, role)
+        reason = combinations.alone(entry, role)
         if reason is not None:
-            yield f"{ROLE_WORDS[role]}: {reason}"
-    yield from asked.not_with(pick)
-    yield from asked.sizes_refused(pick)
+            yield f"{ROLE_NAMES[role]}: {reason}"
+    yield from combinations.not_with(entry)
+    yield from combinations.sizes_refused(entry)
 
 
 def _options(one: Registered) -> Iterator[tuple[str, str, str, str]]:
@@ -173,65 +162,26 @@ def _options(one: Registered) -> Iterator[tuple[str, str, str, str]]:
         yield name, type_words(info), default, info.description or ""
 
 
-def _use(one: Registered) -> str:
+def _usage(one: Registered) -> str:
+    """Return the YAML that selects an entry with its default options."""
     if one.family == "dataset":
         return f"data: {{dataset: {one.name}}}"
-    options = one.entry.Options.model_fields
-    given = [
+    defaults = [
         f"{name}: {json.dumps(info.get_default(call_default_factory=True), default=str)}"
-        for name, info in options.items()
+        for name, info in one.entry.Options.model_fields.items()
         if not info.is_required() and info.default is not None
     ]
-    if not given:
-        return f"{one.family}: {one.name}"
-    return f"{one.family}: {{name: {one.name}, {', '.join(given)}}}"
+    return f"{one.family}: " + (f"{{name: {one.name}, {', '.join(defaults)}}}" if defaults else one.name)
 
 
 def _pairs(dataset: type[Dataset]) -> Iterator[tuple[str, str, str, str]]:
-    """Yield split, part, source and target of a few pairs; none where a file has to be brought."""
-    if set(BROUGHT) & set(dataset.Options.model_fields):
+    """Yield split, part, source and target of the first pairs; nothing for pairs from a file."""
+    if set(FILE_OPTIONS) & set(dataset.Options.model_fields):
         return
     for split in dataset.splits:
         with TemporaryDirectory() as cache:
             corpus = dataset.load(dataset.Options(), split, Path(cache))
-        named = {pair.split for pair in corpus.pairs}
-        for part in sorted(named, key=lambda name: ("train", "valid", "test", None).index(name)):
-            chosen = [pair for pair in corpus.pairs if pair.split == part][:PAIRS]
-            for pair in chosen:
-                yield split, part or "drawn", pair.source, pair.target
-
-
-def _card(name: str, panels: Sequence[Panel], pairs: Sequence[tuple[str, str, str, str]]) -> str:
-    heats = [panel for panel in panels if isinstance(panel, Heat)]
-    heads = next((panel for panel in panels if isinstance(panel, Heads)), None)
-    if heads is not None:
-        return _heads_card(name, heads, heats)
-    if heats:
-        square = [one for one in heats if len(one.rows) == len(one.columns)] or heats
-        # Of masks the decoder's says most; what encodings add is whole only in the encoder.
-        masks = [one for one in square if one.signs and one.title.startswith("decoder")]
-        best = (masks or square)[0]
-        return card(name, best.thumbnail(), _caption(best))
-    if pairs:
-        fitting = min(pairs, key=lambda pair: abs(len(pair[2] + pair[3]) - LETTERS))
-        first, y = wrapped(12, 58, fitting[2][:90], 21, size=11)
-        second, _ = wrapped(12, y + 16, fitting[3][:90], 21, size=11, colour="#0072b2")
-        return card(name, first + second, "source, target")
-    words = next((panel.words for panel in panels if isinstance(panel, Words)), "your own file")
-    shown, _ = wrapped(14, 70, words.split(":")[0], 20, size=10, colour="#667080")
-    return card(name, shown, "")
-
-
-def _heads_card(name: str, heads: Heads, heats: Sequence[Heat]) -> str:
-    chosen = next((one for one in heats if one.title.startswith("decoder")), None)
-    chosen = chosen or next(iter(heats), None)
-    inside = heads.thumbnail()
-    if chosen is not None:
-        inside += chosen.four(75, 90)
-    return card(name, inside, "heads, decoder weights")
-
-
-def _caption(heat: Heat) -> str:
-    role, _, what = heat.title.partition(": ")
-    first = role.split(",")[0]
-    return f"{first}: {what}" if what else first
+        parts = {pair.split for pair in corpus.pairs}
+        for part in sorted(parts, key=lambda name: ("train", "valid", "test", None).index(name)):
+            for pair in [pair for pair in corpus.pairs if pair.split == part][:PAIRS]:
+                yield split, part or "random", pair.source, pair.target

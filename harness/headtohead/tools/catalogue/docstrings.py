@@ -1,4 +1,4 @@
-"""What the file of an entry says about itself: idea, paper, departures."""
+"""The parts of an entry's module docstring: idea, paper, differences from the paper."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 
 @dataclass(frozen=True)
 class About:
-    """The docstring of an entry's file, part by part; empty where it has none."""
+    """The parts of a module docstring; a missing part is empty."""
 
     idea: str
     paper: str
@@ -21,16 +21,16 @@ class About:
 
 
 def about(entry: type) -> About:
-    """Read the file in which an entry is defined."""
+    """Return the parts of the docstring of the module that defines an entry."""
     text = inspect.getdoc(sys.modules.get(entry.__module__)) or inspect.getdoc(entry) or ""
     parts: dict[str, list[str]] = {"idea": []}
-    here = "idea"
+    part = "idea"
     for line in text.replace("``", "`").splitlines():
-        label = next((one for one in LABELS if line.startswith(f"{one}:")), None)
+        label = next((label for label in LABELS if line.startswith(f"{label}:")), None)
         if label is not None:
-            here = label.split()[0]
+            part = label.split()[0]
             line = line.removeprefix(f"{label}:")
-        parts.setdefault(here, []).append(line.strip())
+        parts.setdefault(part, []).append(line.strip())
     joined = {name: _flowing(lines) for name, lines in parts.items()}
     paper = joined.get("Paper") or joined.get("Papers") or joined.get("Source", "")
     return About(joined["idea"], paper, joined.get("Departs", ""))
@@ -44,4 +44,4 @@ def linked(text: str) -> str:
 def _flowing(lines: list[str]) -> str:
     """Join the lines of each paragraph."""
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
-    return "\n\n".join(" ".join(one.split()) for one in paragraphs if one.strip())
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())

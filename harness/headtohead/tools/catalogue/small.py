@@ -1,4 +1,4 @@
-"""The small settings that pictures are drawn in, and the words that stand along them."""
+"""The small model and the sentences that pictures are computed with."""
 
 from __future__ import annotations
 
@@ -17,52 +17,20 @@ from headtohead.plugins.registry import Registry
 
 D_MODEL, HEADS, LAYERS, TIME = 32, 4, 2, 16
 SEED = 1
-ROLE_WORDS = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
+ROLE_NAMES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 THE_ROLE = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}
 
 SOURCE = ("the", "old", "dog", "sees", "a", "cat", ".", "</s>")
 TARGET = ("<s>", "le", "vieux", "chien", "voit", "un", "chat", ".")
-LONG_SOURCE = (
-    "when",
-    "the",
-    "old",
-    "dog",
-    "saw",
-    "a",
-    "cat",
-    "it",
-    "ran",
-    "after",
-    "it",
-    ".",
-    "</s>",
-    "pad",
-    "pad",
-    "pad",
-)
-LONG_TARGET = (
-    "<s>",
-    "quand",
-    "le",
-    "vieux",
-    "chien",
-    "vit",
-    "un",
-    "chat",
-    "il",
-    "courut",
-    "après",
-    "lui",
-    ".",
-    "pad",
-    "pad",
-    "pad",
-)
+PADS = ("pad",) * 3
+LONG_SOURCE = ("when", "the", "old", "dog", "saw", "a", "cat", "it", "ran", "after", "it", ".", "</s>", *PADS)
+LONG_TARGET = ("<s>", "quand", "le", "vieux", "chien", "vit", "un", "chat", "il", "courut", "après", "lui", ".", *PADS)
 LIVE = 13
+"""Tokens before the padding."""
 
 
 def raw(**families: Any) -> dict[str, Any]:
-    """Return a small configuration in the words of an experiment file."""
+    """Return a small configuration with the keys of an experiment file."""
     model = {"d_model": D_MODEL, "heads": HEADS, "layers": LAYERS, "d_ff": 48, "dropout": 0.0}
     train = {"steps": 1, "precision": "float64"}
     return {"model": model, "train": train, **families}
@@ -74,9 +42,9 @@ def reason_against(
     longest: Mapping[str, int] | None = None,
     model: Mapping[str, int] | None = None,
 ) -> str | None:
-    """Return why a plan would leave a configuration out, or None.
+    """Return why a plan would exclude a configuration, or None.
 
-    An attention that reads one number of tokens alone is asked with the decoding that fits it.
+    Teacher-forced decoding is tried too, for attention defined for a single sentence length.
     """
     asked = raw(**families)
     asked["model"] |= model or {}

@@ -1,8 +1,8 @@
-"""What is wrong with a configuration, shown with numbers.
+"""The pitfalls of a configuration, with measurements.
 
-``examine`` asks one entry every invariant. Of a recipe it also measures, on the recipe's own data
-and at its own sizes, what the choices that are named as faults do: one file per kind of fault.
-Importing this package imports torch.
+``examine`` evaluates every invariant for one entry. For a recipe it also measures the effect of each
+pitfall on the recipe's own data and at its own sizes, with one file per kind of pitfall. Importing
+this package imports torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Targets that are not shifted: the word to predict is the word that is read."""
+"""Targets that are not shifted: each label equals the decoder input at its position."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from headtohead.training.loop import split_tensors
 
 @shows("answer given")
 def answer_given(case: Case) -> Iterator[Fact]:
-    """Compare what the decoder reads with what it must write, as training pairs them."""
-    said, tokens = _read_where_said(case, "same")
-    shifted, asked = _read_where_said(case, "next")
+    """Compare decoder inputs with labels, as training pairs them."""
+    equal, tokens = _labels_in_input(case, "same")
+    equal_if_shifted, labels = _labels_in_input(case, "next")
     yield Fact(
         "answer given",
-        f"the loss predicts its own input: {said} of {counted(tokens, 'target token')} are read in "
-        f"the very place where they must be said; with targets shifted by one it would be "
-        f"{shifted} of {asked}",
-        {"tokens": tokens, "read_where_said": said, "read_where_said_if_shifted": shifted},
+        f"the loss predicts its own input: {equal} of {counted(tokens, 'target token')} are the decoder "
+        f"input at the position where they are the label; with targets shifted by one it would be "
+        f"{equal_if_shifted} of {labels}",
+        {"tokens": tokens, "labels_in_input": equal, "labels_in_input_if_shifted": equal_if_shifted},
     )
 
 
-def _read_where_said(case: Case, target: str) -> tuple[int, int]:
-    """Return how many tokens are read where they are written, and how many are written."""
+def _labels_in_input(case: Case, target: str) -> tuple[int, int]:
+    """Return the number of labels that equal the input at their position, and the number of labels."""
     train = case.config.train.model_copy(update={"target": target})
     config = case.config.model_copy(update={"train": train})
     pairs = split_tensors(config, case.data, torch.device("cpu"))["train"]
-    reads, writes = pairs.target[:, 0], pairs.target[:, 1]
-    live = torch.arange(reads.shape[1]) < pairs.target_lengths[:, None]
-    return int((reads == writes)[live].sum()), int(live.sum())
+    inputs, labels = pairs.target[:, 0], pairs.target[:, 1]
+    live = torch.arange(inputs.shape[1]) < pairs.target_lengths[:, None]
+    return int((inputs == labels)[live].sum()), int(live.sum())

@@ -1,4 +1,4 @@
-"""Positions by row of the batch: no word order, and a place in the batch that is heard."""
+"""Positions by batch row: the output depends on the row, not on word order."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ MOST_ROWS = 4_096
 
 @shows("positions by batch row")
 def positions_by_batch_row(case: Case) -> Iterator[Fact]:
-    """Turn a sentence round, copy it down a batch, and make the batch larger than the table."""
+    """Reverse a sentence, repeat it in a batch, and find the largest batch."""
     words, end = case.source[:-1], case.source[-1:]
     turned = [*words[::-1], *end]
     same = case.logits([case.source], [case.target])
     order = float((case.logits([turned], [case.target]) - same).abs().max())
     yield Fact(
         "positions by batch row",
-        f"the encoder is blind to word order: the {len(words)} words of a sentence the other way "
-        f"round change the logits by {order:.3g}",
+        f"the encoder does not depend on word order: reversing the {len(words)} words of a sentence "
+        f"changes the logits by {order:.3g}",
         {"change_by_order": order},
     )
     batch = case.logits([case.source] * COPIES, [case.target] * COPIES)
     row = float((batch - batch[0]).abs().max())
     yield Fact(
         "positions by batch row",
-        f"the row is heard instead: the same sentence in {COPIES} rows of a batch gets logits "
-        f"that differ by up to {row:.3g}; translated alone it always is in row 0",
+        f"the encoder depends on the batch row instead: the same sentence in {COPIES} rows of a batch has "
+        f"logits that differ by up to {row:.3g}; a sentence translated alone is always in row 0",
         {"copies": COPIES, "change_by_row": row},
     )
     most = _most_rows(case)
     yield Fact(
         "positions by batch row",
-        f"a batch of {most} sentences is computed and one of {most + 1} is refused: the table has no more rows",
+        f"batches have at most {most} sentences: {most + 1} raise an error, since the table has no more rows",
         {"most_rows": most, "more_rows": most + 1},
     )
 
 
 def _most_rows(case: Case) -> int:
-    """Return the size of the largest batch that is computed, by halving."""
+    """Return the size of the largest batch the model accepts, by bisection."""
     low, high = COPIES, MOST_ROWS
     while low < high:
         middle = (low + high + 1) // 2

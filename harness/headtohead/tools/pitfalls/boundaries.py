@@ -1,4 +1,4 @@
-"""Targets without a start and a stop: what is never predicted, and what gives no loss."""
+"""Targets without start and end tokens: words never predicted, sentences without loss."""
 
 from __future__ import annotations
 

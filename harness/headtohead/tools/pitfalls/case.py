@@ -1,4 +1,4 @@
-"""A configuration at its own settings: its data if that is at hand, and its model as drawn."""
+"""A configuration with its data, if available, and its model at initialisation."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from headtohead.training.tensors import SplitTensors
 
 SEED = 1
 WORDS = 1_000
-"""Words of each side where the data, and with it the vocabulary, is not at hand."""
+"""Vocabulary size of each side where the data is not available."""
 
 MOST_TOKENS = 12
-"""Tokens of the sentences that are looked at, boundary tokens included."""
+"""Maximum tokens of the sentence used, boundary tokens included."""
 
 
 class NotMeasuredError(Exception):
-    """The data is not at hand; the text says what is missing."""
+    """The data is not available; the message names what is missing."""
 
 
 class Case:
-    """What evidence is measured on.
+    """The data and the model that pitfalls are measured on.
 
-    The model has the configuration's own sizes and the weights that seed 1 draws, in float64: a
-    difference of logits is then a difference, and not rounding.
+    The model has the configuration's own sizes and the initial weights of seed 1, in float64, so that
+    differences of logits are not rounding errors.
 
     Args:
         config: A resolved configuration.
@@ -58,11 +58,11 @@ class Case:
         return data.prepare(self.config.data, self.cache, registry=self.registry)
 
     def require_data(self) -> None:
-        """Raise NotMeasuredError unless the dataset's files are here."""
+        """Raise NotMeasuredError unless the dataset's files are available."""
         config = self.config.data
         dataset = self.registry.dataset(config.dataset)
         if dataset.stamp.__func__ is Dataset.stamp.__func__:  # type: ignore[attr-defined]
-            return  # it stamps nothing: it is made on the spot or comes with its plugin
+            return  # without a stamp, the dataset is generated or ships with its plugin
         options = dataset_options(config.dataset, dataset, config.options)
         split = loaded_split(dataset, split_name(config.dataset, dataset, config.split))
         if dataset.stamp(options, split, self.cache / "downloads") is None:
@@ -73,7 +73,7 @@ class Case:
 
     @property
     def has_data(self) -> bool:
-        """Whether the data is at hand."""
+        """Whether the data is available."""
         try:
             self.require_data()
         except NotMeasuredError:
@@ -94,20 +94,20 @@ class Case:
 
     @cached_property
     def model(self) -> Transformer:
-        """The model as it is drawn, in evaluation mode."""
+        """The model at initialisation, in evaluation mode."""
         with torch.random.fork_rng(devices=[]):
             return Transformer(self.config, (SEED,), *self.words).double().eval()
 
     @cached_property
     def source(self) -> list[int]:
-        """Ids of one training sentence; invented ones where the data is not at hand."""
+        """Ids of one training sentence; made-up ids where the data is not available."""
         if not self.has_data:
             return list(range(4, 10))
         return _ids(self.data.splits["train"].source[self._row])
 
     @cached_property
     def target(self) -> list[int]:
-        """What the decoder reads of its translation."""
+        """The decoder input of its translation."""
         if not self.has_data:
             return list(range(2, 8))
         target = _ids(self.data.splits["train"].target[self._row])
@@ -115,7 +115,7 @@ class Case:
 
     @cached_property
     def _row(self) -> int:
-        """The training pair with the longest source, of those that are not very long."""
+        """The training pair with the longest source among the pairs of at most `MOST_TOKENS` tokens."""
         train = self.data.splits["train"]
         tokens = [max(len(train.source[row]), len(train.target[row])) for row in range(len(train))]
         fitting = [row for row, most in enumerate(tokens) if most <= MOST_TOKENS]
@@ -131,7 +131,7 @@ class Case:
 
 
 def other_word(index: int, words: int) -> int:
-    """Return another id of a vocabulary, the first one last: it may be padding."""
+    """Return another id of a vocabulary, and id 0 only if there is no other: it may be padding."""
     return index + 1 if index + 1 < words else max(index - 1, 0)
 
 

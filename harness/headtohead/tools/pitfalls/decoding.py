@@ -1,4 +1,4 @@
-"""Ways to decode that are no translation: one pass over zeros, and reading the reference."""
+"""Decoding that does not translate: one pass over zeros, and teacher forcing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def one_pass_over_zeros(case: Case) -> Iterator[Fact]:
     draw, words, length = random.Random(0), case.words[0], len(case.source)
     others = [[draw.randrange(words) for _ in range(length)] for _ in range(SOURCES)]
     written = case.logits(others, [[0] * length] * SOURCES).argmax(-1)
-    different = len({tuple(one) for one in written.tolist()})
+    different = len({tuple(ids) for ids in written.tolist()})
     yield Fact(
         "not autoregressive",
         f"all {counted(length, 'word')} are chosen in one pass over {counted(length, 'zero')}, as "
-        "many as the source has words: no word knows the words before it, and what is read is the "
-        f"same for every sentence. {SOURCES} sources of that length get "
+        "many as the source has words: no word depends on the words before it, and the decoder input is "
+        f"the same for every sentence. {SOURCES} sources of that length get "
         f"{counted(different, 'different translation')}",
         {"words": length, "sources": SOURCES, "different_translations": different},
     )
@@ -33,14 +33,14 @@ def one_pass_over_zeros(case: Case) -> Iterator[Fact]:
 
 @shows("reference given")
 def reference_is_read(case: Case) -> Iterator[Fact]:
-    """Translate with the reference, and with the reference's words the other way round."""
+    """Translate with the reference, and with the words of the reference reversed."""
     target = case.target
     turned = [*target[:1], *target[1:-1][::-1], *target[-1:]]
     both = case.logits([case.source] * 2, [target, turned]).argmax(-1)
     changed = int(torch.ne(*both).sum())
     yield Fact(
         "reference given",
-        "the translation is read off a pass that reads the reference: with the words of the "
+        "the reference is the decoder input of the translation: with the words of the "
         f"reference in another order, {changed} of {counted(len(target), 'word')} of the "
         "translation of the same source change",
         {"words": len(target), "changed": changed},

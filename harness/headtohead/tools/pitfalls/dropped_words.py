@@ -1,4 +1,4 @@
-"""Words that are left out without a trace because the vocabulary lacks them."""
+"""Words dropped silently because the vocabulary lacks them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def words_dropped(case: Case) -> Iterator[Fact]:
     train = case.data.splits["train"]
     sides: tuple[tuple[Side, list[str]], ...] = (("source", train.source_text), ("target", train.target_text))
     lost = {side: [_lost(case, side, text) for text in texts] for side, texts in sides}
-    words = sorted({word for found in lost.values() for one in found for word in one})
+    words = sorted({word for found in lost.values() for missing in found for word in missing})
     hit = sum(bool(any(found[row] for found in lost.values())) for row in range(len(train)))
     number = next((row for row in range(len(train)) if lost["source"][row]), None)
     shown = "" if number is None else f": {_example(case, number)}"
@@ -38,5 +38,5 @@ def _lost(case: Case, side: Side, text: str) -> list[str]:
 
 def _example(case: Case, row: int) -> str:
     train = case.data.splits["train"]
-    said = case.data.source_vocabulary.decode(train.source[row].tolist())
-    return f"'{train.source_text[row]}' reaches the model as '{said}'"
+    decoded = case.data.source_vocabulary.decode(train.source[row].tolist())
+    return f"'{train.source_text[row]}' reaches the model as '{decoded}'"

@@ -1,4 +1,4 @@
-"""All evidence, by the fault that it shows."""
+"""The measurement of each pitfall, by the name of the pitfall."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from headtohead.tools.pitfalls import (
 from headtohead.tools.pitfalls.evidence import Evidence
 
 EVIDENCE: dict[str, Evidence] = {
-    one.fault: one
-    for one in (
+    evidence.fault: evidence
+    for evidence in (
         splits.nothing_held_out,
         splits.split_by_rows,
         letters.letters_destroyed,

@@ -1,4 +1,4 @@
-"""Evidence: what is measured where a fault is named."""
+"""Evidence: the measurement of one pitfall."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Measure = Callable[[Case], Iterator[Fact]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """How one fault is shown.
+    """The measurement of one pitfall.
 
     Attributes:
-        fault: Its name.
+        fault: Name of the pitfall.
         measure: Yields facts.
     """
 
@@ -24,7 +24,7 @@ class Evidence:
     measure: Measure
 
     def of(self, case: Case) -> list[Fact]:
-        """Measure, as far as the data is at hand."""
+        """Return the measured facts, or a note that the data is missing."""
         found: list[Fact] = []
         try:
             found.extend(self.measure(case))
@@ -34,7 +34,7 @@ class Evidence:
 
 
 def shows(fault: str) -> Callable[[Measure], Evidence]:
-    """Make evidence for a fault of a function that measures it."""
+    """Return a decorator that makes evidence of a function that measures a pitfall."""
 
     def make(measure: Measure) -> Evidence:
         return Evidence(fault, measure)

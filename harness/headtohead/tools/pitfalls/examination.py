@@ -1,4 +1,4 @@
-"""One entry examined: every invariant, and what its named faults did."""
+"""Examine one entry: the verdict of every invariant, and measurements of its pitfalls."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from headtohead.tools.pitfalls.targets import label, recipe_config
 FEW = 100
 
 RAISED = "raised "
-"""How the reason of a finding begins where the entry raised an error."""
+"""Start of the reason of a finding where the entry raised an error."""
 
 Outcome = Literal["holds", "broken", "broken as named", "does not apply"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one invariant says.
+    """The verdict of one invariant on one entry.
 
     Attributes:
         invariant: Its name.
-        promise: What it promises, in one sentence.
-        outcome: ``broken as named`` is broken by a choice that is known to break it.
-        number: The one that decided it, if there was one.
-        reason: What the number is, or why the invariant does not apply.
-        because: The choice that is known to break it, where it is broken as named.
-        example: The smallest that shows the breach: what moved which number by how much.
-        error: The error that the entry raised, with its location, if it raised one.
+        promise: What the invariant requires, in one sentence.
+        outcome: ``broken as named`` marks a known violation.
+        number: The measured number behind the outcome, if any.
+        reason: Meaning of the number, or why the invariant does not apply.
+        because: The setting with the known violation.
+        example: The smallest example of the violation: which change moved which number by how much.
+        error: The error raised by the entry, with its location, if any.
     """
 
     invariant: str
@@ -57,14 +57,14 @@ class Finding:
     error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as data; JSON has neither infinity nor NaN, so these become null."""
+        """Return JSON values; infinity and NaN become null."""
         number = self.number if self.number is not None and math.isfinite(self.number) else None
         return {**vars(self), "number": number}
 
 
 @dataclass(frozen=True)
 class Examination:
-    """Everything that was found about one entry."""
+    """All findings about one entry."""
 
     name: str
     findings: tuple[Finding, ...]
@@ -73,15 +73,15 @@ class Examination:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is broken but by a choice that is known to break it."""
+        """Whether there are no unexpected violations."""
         return all(one.outcome != "broken" for one in self.findings)
 
     def count(self, outcome: Outcome) -> int:
-        """Return how many invariants came out so."""
+        """Return the number of invariants with an outcome."""
         return sum(one.outcome == outcome for one in self.findings)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as data."""
+        """Return JSON values."""
         return {
             "name": self.name,
             "sound": self.is_sound,
@@ -92,23 +92,23 @@ class Examination:
 
 
 Known = dict[tuple[str, str], Verdict]
-"""Verdicts by configuration and invariant: neighbours in two families are asked once."""
+"""Verdicts by configuration and invariant, shared between entries of several families."""
 
 
 def examine(
     one: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), known: Known | None = None
 ) -> Examination:
-    """Ask an entry every invariant; of a recipe, also measure what its faults did.
+    """Evaluate every invariant for an entry; for a recipe, also measure its pitfalls.
 
     Args:
         one: The entry.
         registry: Of this process.
         cache: Of data; nothing is downloaded.
-        overrides: Laid over a recipe, for example ``"data.file=spa.txt"``.
-        known: What was found of other entries of this registry; added to.
+        overrides: Override fields of a recipe, for example ``"data.file=spa.txt"``.
+        known: Verdicts of other entries of this registry; new verdicts are added.
 
     Raises:
-        HeadToHeadError: If no configuration can be made of the entry, or it is defined in none.
+        HeadToHeadError: If the entry is incompatible with every small configuration.
     """
     with one_thread():
         return _examine(one, registry, cache, overrides, {} if known is None else known)
@@ -135,16 +135,16 @@ def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Ex
 
 
 def _few_pairs(case: Case) -> PreparedData | None:
-    """Return a recipe's own pairs for the steps of the check, unless they are many or not here."""
+    """Return the recipe's own pairs for the steps of the check, unless there are many or none available."""
     few = case.has_data and len(case.data.splits["train"]) <= FEW
     return case.data if few else None
 
 
 def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], known: Known) -> Finding:
-    """Return the first breach without a name and what stood beside it, else the first verdict.
+    """Return the first unexpected violation and its surroundings, else the first verdict.
 
-    What a choice beside the entry is known to break is no finding about the entry. What an entry
-    keeps or breaks by itself is asked in its roles alone, and what trains stacks once.
+    A known violation of another entry is no finding about this entry. Invariants of a single entry are
+    evaluated per role only, and invariants that train stacks once.
     """
     first: Verdict | None = None
     asked = [one for one in subjects if invariant.name not in OF_ONE_ENTRY or is_by_role(one[0])]
@@ -161,7 +161,7 @@ def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], known:
 
 
 def ask(invariant: Invariant, subject: Subject) -> Verdict:
-    """Ask an invariant; a plugin that raises has broken it."""
+    """Return the verdict of an invariant; an error raised by a plugin is a violation."""
     try:
         return invariant(subject)
     except Exception as error:
@@ -169,14 +169,14 @@ def ask(invariant: Invariant, subject: Subject) -> Verdict:
 
 
 def _example(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
-    """Return a breach without a name at the smallest sizes that show it."""
+    """Return an unexpected violation at the smallest sizes that show it."""
     if verdict.state != "broken" or verdict.because is not None:
         return verdict
     return smallest(invariant, subject, verdict)
 
 
 def finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding:
-    """Return a verdict in the words of a report."""
+    """Return the finding of a report for a verdict."""
     named = verdict.state == "broken" and verdict.because is not None
     return Finding(
         invariant.name,

@@ -1,4 +1,4 @@
-"""A fact: something measured on a configuration's own data and model, and a sentence about it."""
+"""A fact: a measurement on a configuration's own data and model, with a sentence about it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Fact:
-    """What one fault did, for a reader who knows the notebook and nothing else.
+    """The effect of one pitfall, for a reader who knows only the notebook.
 
     Attributes:
         fault: Name of the fault that it shows.
@@ -24,7 +24,7 @@ class Fact:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage: digits enough to tell 0 and 1 from what is near them."""
+    """Return a proportion as a percentage, with enough digits to differ from 0 % and 100 %."""
     if share in (0.0, 1.0):
         return f"{share:.0%}"
     return f"{100 * share:.1f} %" if 0.001 <= share <= 0.999 else f"{100 * share:.3g} %"
@@ -36,6 +36,6 @@ def counted(number: int, word: str, plural: str = "") -> str:
 
 
 def quoted(texts: list[str], most: int = 4) -> str:
-    """Return some texts in quotation marks, and how many are left out."""
+    """Return some texts in quotation marks, and the number of omitted texts."""
     shown = ", ".join(f"'{text}'" for text in texts[:most])
     return shown + (f" and {len(texts) - most:,} more" if len(texts) > most else "")

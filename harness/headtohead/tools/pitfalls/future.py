@@ -1,4 +1,4 @@
-"""A decoder that sees the words it has yet to say."""
+"""A decoder without a causal mask: it attends to later tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headtohead.tools.pitfalls.fact import Fact
 
 @shows("future visible")
 def future_is_read(case: Case) -> Iterator[Fact]:
-    """Exchange the last word that the decoder reads and look at the logits before it."""
+    """Replace the last token of the decoder input and compare the logits of earlier positions."""
     changed = [*case.target[:-1], other_word(case.target[-1], case.words[1])]
     logits = case.logits([case.source] * 2, [case.target, changed])
     moved = float((logits[1] - logits[0])[:-1].abs().max())

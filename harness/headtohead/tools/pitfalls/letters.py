@@ -1,4 +1,4 @@
-"""Letters that normalisation turns into spaces, so that words fall apart."""
+"""Letters that normalisation replaces by spaces, which splits words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headtohead.tools.pitfalls.fact import Fact, percent
 
 @shows("letters destroyed")
 def letters_destroyed(case: Case) -> Iterator[Fact]:
-    """Count the rows with a letter of which normalisation leaves none."""
+    """Count the rows with a letter that normalisation removes."""
     case.require_data()
     corpus = read_corpus(case.config.data, case.cache, registry=case.registry)
     normalise = normaliser(case.config.data.normalise or "none")

@@ -1,4 +1,4 @@
-"""A mask that is added to embeddings: what little is left of earlier tokens."""
+"""A mask added to embeddings: later rows depend on few earlier tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTHS = range(1, 13)
 
 @shows("mask on embeddings")
 def mask_on_embeddings(case: Case) -> Iterator[Fact]:
-    """Exchange each token of the target in turn, and ask which lengths have a meaning."""
+    """Replace each target token in turn, and find the lengths that the style accepts."""
     target = case.target
     changed = [
         [*target[:place], other_word(word, case.words[1]), *target[place + 1 :]] for place, word in enumerate(target)
@@ -47,7 +47,7 @@ def mask_on_embeddings(case: Case) -> Iterator[Fact]:
 
 
 def _off_diagonal(moved: Tensor) -> float:
-    """Return the most that an exchanged token moves a later row."""
+    """Return the largest change of a later row by a replaced token."""
     return float(moved.triu(1)[:, 1:].max())
 
 

@@ -1,4 +1,4 @@
-"""How much of the work is done on padding, and what padding does where it is seen."""
+"""The share of computation spent on padding, and the effect of padding that is not masked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PADDING = 2
 
 @shows("fixed padding")
 def fixed_padding(case: Case) -> Iterator[Fact]:
-    """Compare an epoch's batches with batches that are padded to their longest sentence."""
+    """Compare an epoch's batches with batches padded to their longest sentence."""
     fixed, longest = (_padding(case, to) for to in (case.config.train.pad_to, "batch"))
     tokens = case.config.train.pad_to
     yield Fact(
@@ -42,7 +42,7 @@ def _padding(case: Case, pad_to: int | str) -> Padding:
 
 @shows("padding visible")
 def padding_is_read(case: Case) -> Iterator[Fact]:
-    """Put a sentence into a batch with a longer one."""
+    """Compare the logits of a sentence alone and in a batch with a longer sentence."""
     source, target = ([*ids, *ids[:PADDING]] for ids in (case.source, case.target))
     alone = case.logits([case.source], [case.target])
     batch = case.logits([case.source, source], [case.target, target])

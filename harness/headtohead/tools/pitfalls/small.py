@@ -1,4 +1,4 @@
-"""A configuration with its widths cut down, so that invariants can be asked of it in seconds."""
+"""A configuration with reduced widths, so that invariants take seconds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headtohead.schema.config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.testing.tiny import TRAIN
 
 WIDTH, HEADS, LAYERS, INNER = 16, 4, 2, 12
-"""Sizes from which on a model is cut down; heads are then 4 wide."""
+"""Sizes above which a model is reduced; heads are then 4 wide."""
 
 
 def small(config: RunConfig) -> RunConfig:
-    """Return the configuration at small sizes, in float64, for four steps on invented words.
+    """Return the configuration at small sizes, in float64, for four steps on made-up words.
 
     Its choices stay; a model that is small already keeps its sizes. Every head splits the width.
     """

@@ -1,4 +1,4 @@
-"""What the test sentences of a split have in common with those that were trained on."""
+"""The overlap between test and training sentences of a split."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAWS = 10
 
 @shows("nothing held out")
 def nothing_held_out(case: Case) -> Iterator[Fact]:
-    """Count test sentences that are in train, and measure the leak of a split by rows."""
+    """Count test sentences that are in the training set, and measure the leak of a split by rows."""
     train, test = case.data.splits["train"], case.data.splits["test"]
     known = set(train.source_text)
     seen = sum(text in known for text in test.source_text)

@@ -1,4 +1,4 @@
-"""The configurations in which an entry is asked whether it keeps the invariants.
+"""The configurations in which the invariants of an entry are evaluated.
 
 An entry of one family stands beside plain choices of the others, and beside every other registered
 choice, one at a time.
@@ -22,7 +22,7 @@ PLAIN = "plain choices"
 
 
 def surroundings(one: Registered, registry: Registry) -> Iterator[tuple[str, RunConfig]]:
-    """Yield every configuration in which an entry is defined, with what stands beside it.
+    """Yield every configuration that an entry is compatible with, and the name of its other choices.
 
     It is asked in the roles that its bare name means, in all three, and in each by itself.
     """
@@ -46,7 +46,7 @@ def surroundings(one: Registered, registry: Registry) -> Iterator[tuple[str, Run
 
 
 def defined(names: Mapping[str, Any], registry: Registry) -> RunConfig | None:
-    """Return the small configuration of the given choices, or None if it has no meaning.
+    """Return the small configuration of the given choices, or None if they are incompatible.
 
     Args:
         names: By family, and fields of the section ``model`` by name.
@@ -61,18 +61,18 @@ def defined(names: Mapping[str, Any], registry: Registry) -> RunConfig | None:
 
 
 def refusal_of(names: Mapping[str, Any], registry: Registry) -> str | None:
-    """Return why a small configuration has no meaning, or None."""
+    """Return why a small configuration is incompatible, or None."""
     config = tiny_config(**names)
     return undefined_reason(config, _longest(config), registry)
 
 
 def is_by_role(beside: str) -> bool:
-    """Tell whether only plain choices stand beside an entry."""
+    """Return whether all other choices are the defaults."""
     return beside == PLAIN or " in " in beside
 
 
 def by_role(family: str, name: str, registry: Registry) -> list[tuple[str, dict[str, str]]]:
-    """Return an entry in all roles, and in each by itself beside the plain choices.
+    """Return an entry in all roles, and in each role alone with default choices elsewhere.
 
     A masking is asked in the roles alone in which its bare name means itself: a causal one hides
     source words from the first places of the target.
@@ -89,6 +89,6 @@ def by_role(family: str, name: str, registry: Registry) -> list[tuple[str, dict[
 
 
 def _longest(config: RunConfig) -> dict[str, int]:
-    """Return the tokens of the sentences that will be asked about; the last is not read."""
+    """Return the tokens of the sentences used; the last token is a label only."""
     read = only_length(config) or max(max(row) for row in TARGET_LENGTHS)
     return {"source": max(max(row) for row in SOURCE_LENGTHS), "target": read + 1}

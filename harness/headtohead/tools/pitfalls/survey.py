@@ -1,4 +1,4 @@
-"""Every defined combination of the registry, asked every invariant: what ``h2h check --all`` does.
+"""Evaluate every invariant for every compatible combination of the registry (``h2h check --all``).
 
 All of attention × positional × masking, the three fills taking turns; each entry in every role by
 itself, and in all of them. A positional encoding that has no meaning in an encoder is asked in the
@@ -43,28 +43,28 @@ class Combination:
 
 @dataclass
 class Survey:
-    """What was found over all combinations."""
+    """The findings over all combinations."""
 
     outcomes: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    """By attention and positional: how many combinations are sound, broken, or broken as named."""
+    """By attention and positional: number of combinations that are sound, broken, or broken as named."""
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By attention and positional, why no combination of them has a meaning."""
+    """By attention and positional, why no combination of them is compatible."""
     invariants: dict[str, Counter[str]] = field(default_factory=lambda: {one.name: Counter() for one in INVARIANTS})
     """Outcomes by invariant."""
     breaches: list[tuple[str, Finding]] = field(default_factory=list)
-    """What is broken by no known choice, with the variant in words."""
+    """Unexpected violations, with the variant in words."""
     named: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """What is broken as named: by invariant and choice, how often."""
+    """Number of known violations by invariant and choice."""
     asked: int = 0
-    """Combinations that have a meaning."""
+    """Number of compatible combinations."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is broken but by a choice that is known to break it."""
+        """Whether there are no unexpected violations."""
         return not self.breaches
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as data."""
+        """Return JSON values."""
         pairs = sorted({*self.outcomes, *self.refused})
         return {
             "sound": self.is_sound,
@@ -88,7 +88,7 @@ class Survey:
 
 
 def combinations(registry: Registry) -> Iterator[Combination]:
-    """Yield every combination, defined or not, in a fixed order."""
+    """Yield every combination, compatible or not, in a fixed order."""
     names = [sorted(registry.entries[family]) for family in FAMILIES]
     turn = 0
     for attention in names[0]:
@@ -116,7 +116,7 @@ def combinations(registry: Registry) -> Iterator[Combination]:
 
 
 def survey(registry: Registry, progress: Callable[[int], None] = lambda asked: None) -> Survey:
-    """Ask every invariant of every defined combination.
+    """Evaluate every invariant for every compatible combination.
 
     Args:
         registry: Whose entries are combined.
@@ -162,7 +162,7 @@ def _survey(found: Survey, one: Combination, registry: Registry, trained: set[tu
 
 
 def _config(choices: dict[str, Any], registry: Registry) -> tuple[RunConfig | None, str | None]:
-    """Return the small configuration of some choices, or why it has no meaning."""
+    """Return the small configuration of some choices, or why it is incompatible."""
     try:
         config = defined(choices, registry)
         return config, refusal_of(choices, registry) if config is None else None

@@ -1,4 +1,4 @@
-"""The survey as a page: which invariants there are, and what holds where. No times, no machine."""
+"""The survey as a page: the invariants and where each holds, without times or machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be checked, by the names that users type."""
+"""The entries that can be checked, by the names that users type."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.config import RunConfig
 
 FAMILIES = ("positional", "attention", "masking", "recipe")
-"""The families of which invariants are asked."""
+"""The families with invariants."""
 
 
 def targets(names: Sequence[str], registry: Registry) -> list[Registered]:
-    """Return the entries of the given names, each once, or every entry where none is given.
+    """Return the entries of the given names, each once, or every entry without names.
 
     Args:
         names: ``family/name``, or a name alone, which means that of every family that has it.
@@ -55,7 +55,7 @@ def of_files(files: Sequence[Path], registry: Registry) -> list[Registered]:
 
 
 def label(one: Registered) -> str:
-    """Return the name that means this entry alone."""
+    """Return the name that identifies an entry."""
     return f"{one.family}/{one.name}"
 
 

@@ -1,4 +1,4 @@
-"""Weights that nothing ever moved: all of them, or those of some parts."""
+"""Weights that training never updates: all weights, or those of some parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def never_trained(case: Case) -> Iterator[Fact]:
 
 @shows("parts untrained")
 def parts_untrained(case: Case) -> Iterator[Fact]:
-    """Count the weights that training moves, and those of each part that it leaves alone."""
+    """Count the trained weights, and the weights of each part that is not trained."""
     parts = case.config.train.parts or ()
     sizes: Counter[str] = Counter()
     for name, parameter in case.model.named_parameters():

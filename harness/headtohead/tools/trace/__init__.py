@@ -1,4 +1,4 @@
-"""One forward pass, step by step: every matrix named, shaped, and with the formula that made it."""
+"""One forward pass, step by step: every matrix with its name, shape and formula."""
 
 from __future__ import annotations
 

@@ -1,27 +1,27 @@
-"""Which rows and columns of a large matrix are shown."""
+"""The rows and columns of a large matrix that are shown."""
 
 from __future__ import annotations
 
 from headtohead.tools.trace.steps import Step
 
-Places = list[int | None]
-"""Rows or columns in their order; None stands where some are left out."""
+Indices = list[int | None]
+"""Rows or columns in order; None marks omitted ones."""
 
 
-def shown_rows(step: Step, most: int) -> Places:
+def shown_rows(step: Step, most: int) -> Indices:
     """Return the first and the last rows, at most ``most`` of them."""
     return _ends(len(step.values), most)
 
 
-def shown_columns(step: Step, most: int) -> Places:
-    """Return the first and the last columns, at most ``most`` of them; if any, the prominent."""
+def shown_columns(step: Step, most: int) -> Indices:
+    """Return the first and the last columns, at most ``most`` of them; the prominent ones, if any."""
     count = step.values.shape[1]
     if count <= most or not step.prominent:
         return _ends(count, most)
     return [*step.prominent, None]
 
 
-def _ends(count: int, most: int) -> Places:
+def _ends(count: int, most: int) -> Indices:
     if count <= most:
         return list(range(count))
     last = most // 3

@@ -1,4 +1,4 @@
-"""A trace as a file of arrays, each under the name of its step."""
+"""A trace as a file of arrays, by the names of the steps."""
 
 from __future__ import annotations
 

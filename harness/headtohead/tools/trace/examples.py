@@ -1,7 +1,7 @@
-"""One cell of a matrix computed by hand, in the numbers that the reader sees.
+"""One cell of a matrix computed by hand, with the numbers as they are shown.
 
-Each function returns a cell, or None where its formula does not give the cell: a variant that
-computes otherwise is not explained by the wrong sum.
+Each function returns a cell, or None where its formula does not give the cell, as for a variant that
+computes it differently.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ LARGE = 1e6
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a matrix, and the sum that gives it."""
+    """One cell of a matrix, and the calculation that gives it."""
 
     row: int
     column: int
     text: str
 
     def line(self, rows: Sequence[str], columns: Sequence[str]) -> str:
-        """Return the sum, the place of the cell before it.
+        """Return the calculation after the row and column of the cell.
 
         Args:
             rows: The token of each row.
-            columns: What each column is; empty where columns are coordinates.
+            columns: The name of each column; empty where columns are coordinates.
         """
         column = f"column “{columns[self.column]}”" if columns else f"column {self.column}"
         return f"row “{rows[self.row]}”, {column}: {self.text}"
 
 
 def number(value: float) -> str:
-    """Return a number as it is shown everywhere, with a true minus sign.
+    """Return a number as text, with a true minus sign.
 
     >>> number(-0.12345), number(-1e9), number(float("-inf")), number(2.0)
     ('−0.123', '−1.0e9', '−∞', '2.000')
@@ -57,19 +57,19 @@ def number(value: float) -> str:
 
 
 def scaled(before: Array, factor: float, after: Array) -> Cell | None:
-    """Return how the first cell is multiplied."""
+    """Return the multiplication of the first cell."""
     first = float(before[0, 0])
     return _cell(0, 0, f"{number(first)} · {number(factor)}", first * factor, after[0, 0])
 
 
-def added(one: Array, other: Array, after: Array, row: int = 0) -> Cell | None:
-    """Return how a cell of the first column is the sum of two."""
-    left, right = float(one[row, 0]), float(other[row, 0])
+def added(first: Array, second: Array, after: Array, row: int = 0) -> Cell | None:
+    """Return the addition for a cell of the first column."""
+    left, right = float(first[row, 0]), float(second[row, 0])
     return _cell(row, 0, f"{number(left)} {_signed(right)}", left + right, after[row, 0])
 
 
 def product(queries: Array, keys: Array, scale: float, scores: Array) -> Cell | None:
-    """Return how the last query meets the first key."""
+    """Return the score of the last query and the first key."""
     row = len(queries) - 1
     terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[row], keys[0], strict=True)]
     value = float(queries[row] @ keys[0]) * scale
@@ -77,18 +77,18 @@ def product(queries: Array, keys: Array, scale: float, scores: Array) -> Cell | 
 
 
 def share(scores: Array, weights: Array) -> Cell | None:
-    """Return how the first weight of the last row is made of its row of scores."""
+    """Return the softmax for the first weight of the last row."""
     row = len(scores) - 1
     live = [float(value) for value in scores[row] if _usual(value)]
     if not live or not _usual(scores[row, 0]):
         return None
     powers = [f"e^{{{number(value)}}}" for value in live]
-    value = 1 / sum(math.exp(one - live[0]) for one in live)
+    value = 1 / sum(math.exp(score - live[0]) for score in live)
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
 
 
 def ratio(scores: Array, weights: Array) -> Cell | None:
-    """Return how the first weight of the last row is its score over the sum of the row."""
+    """Return the normalisation of the first weight of the last row by the sum of scores."""
     row = len(scores) - 1
     live = [float(value) for value in scores[row] if _usual(value)]
     if not live or not _usual(scores[row, 0]) or not sum(live):
@@ -98,25 +98,25 @@ def ratio(scores: Array, weights: Array) -> Cell | None:
 
 
 def logistic(scores: Array, weights: Array) -> Cell | None:
-    """Return how the first weight of the last row is the sigmoid of its score less log n."""
+    """Return the sigmoid of the score minus log n for the first weight of the last row."""
     row = len(scores) - 1
-    seen = sum(_usual(value) for value in scores[row])
+    count = sum(_usual(value) for value in scores[row])
     if not _usual(scores[row, 0]):
         return None
     score = float(scores[row, 0])
-    text = f"1 / (1 + {seen} e^{{{number(-score)}}})"
-    return _cell(row, 0, text, 1 / (1 + seen * math.exp(-score)), weights[row, 0])
+    text = f"1 / (1 + {count} e^{{{number(-score)}}})"
+    return _cell(row, 0, text, 1 / (1 + count * math.exp(-score)), weights[row, 0])
 
 
 def mixture(weights: Array, values: Array, out: Array) -> Cell | None:
-    """Return how the first coordinate of the last row is mixed from the values."""
+    """Return the weighted sum for the first coordinate of the last row."""
     row = len(weights) - 1
     terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[row], values[:, 0], strict=True)]
     return _cell(row, 0, _sum(terms), float(weights[row] @ values[:, 0]), out[row, 0])
 
 
 def normalised(before: Array, eps: float, after: Array) -> Cell | None:
-    """Return how the first cell is brought to mean 0 and variance 1, before gain and bias."""
+    """Return the normalisation of the first cell to mean 0 and variance 1, before gain and bias."""
     cells = before[0].astype(np.float64)
     mean, variance = float(cells.mean()), float(cells.var())
     value = (float(cells[0]) - mean) / math.sqrt(variance + eps)
@@ -128,11 +128,11 @@ def normalised(before: Array, eps: float, after: Array) -> Cell | None:
 
 
 def activated(before: Array, after: Array) -> Cell | None:
-    """Return what a negative number becomes under max(0, x)."""
-    places = np.argwhere(before < 0)
-    if not len(places) or bool((after < 0).any()):
+    """Return max(0, x) of a negative number."""
+    cells = np.argwhere(before < 0)
+    if not len(cells) or bool((after < 0).any()):
         return None
-    row, column = (int(place) for place in places[0])
+    row, column = (int(index) for index in cells[0])
     text = f"max(0, {number(float(before[row, column]))})"
     return _cell(row, column, text, 0.0, after[row, column])
 
@@ -144,16 +144,16 @@ def _cell(row: int, column: int, text: str, value: float, cell: float) -> Cell |
 
 
 def _usual(score: float) -> bool:
-    """Tell whether a score is that of a key that may be seen."""
+    """Return whether a score belongs to a key that is not masked."""
     return bool(np.isfinite(score)) and score > -LARGE
 
 
-def _agree(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE)
+def _agree(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=CLOSE, abs_tol=CLOSE)
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """Join terms with plus; of many, the first and the last."""
+    """Join terms with plus signs, omitting the middle of many terms."""
     if len(terms) > TERMS + 1:
         terms = [*terms[:TERMS], "…", terms[-1]]
     return " + ".join(terms)

@@ -1,4 +1,4 @@
-"""What is said beside the numbers: the formula of each step, and the same in a sentence."""
+"""The formula of each step, and a description in words."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.tools.trace.examples import number
 
-Said = tuple[str, str]
+Description = tuple[str, str]
 """A formula and a sentence; either may be empty."""
 
-EMBEDDING: dict[str, Said] = {
+EMBEDDING: dict[str, Description] = {
     "ids": ("", "the number of each token in the vocabulary"),
     "embeddings": ("E[id]", "each token's row of the embedding table"),
-    "scaled": ("E · √d_{model}", "embeddings made large beside the positions that are added"),
-    "positions": ("", "what tells a token's place"),
-    "sum": ("X = E + P", "token and place in one vector; the first layer reads it"),
+    "scaled": ("E · √d_{model}", "embeddings scaled up relative to the added positions"),
+    "positions": ("", "the vector of each position"),
+    "sum": ("X = E + P", "token and position in one vector, the input of the first layer"),
 }
 
-FEED_FORWARD: dict[str, Said] = {
-    "inner": ("", "before the activation: each token by itself, made wider"),
+FEED_FORWARD: dict[str, Description] = {
+    "inner": ("", "before the activation: each token alone, projected to a larger width"),
     "activated": ("", "after the activation"),
-    "output": ("F = f(H) W_2 + b_2", "brought back to the width of the model"),
-    "residual": ("X + F", "what came in is kept, what was computed is added"),
-    "norm": ("(x − μ) / √(σ^2 + ε) · γ + β", "each token brought to mean 0 and variance 1"),
+    "output": ("F = f(H) W_2 + b_2", "projected back to the model width"),
+    "residual": ("X + F", "the input plus the output of the block"),
+    "norm": ("(x − μ) / √(σ^2 + ε) · γ + β", "each token normalised to mean 0 and variance 1"),
 }
 
 ACTIVATIONS = {"relu": "f(H) = max(0, H)", "gelu": "f(H) = H · Φ(H)"}
 
-FINAL_NORM: Said = ("(x − μ) / √(σ^2 + ε) · γ + β", "a last LayerNorm behind all layers of this side")
+FINAL_NORM: Description = ("(x − μ) / √(σ^2 + ε) · γ + β", "the last LayerNorm, after all layers of this side")
 
-OUTPUT: dict[str, Said] = {
-    "logits": ("X W + b", "a number for every word of the target vocabulary"),
-    "probabilities": ("softmax(logits)", "the same as shares of one, along each row"),
-    "chosen": ("argmax(logits)", "the likeliest word at each place"),
+OUTPUT: dict[str, Description] = {
+    "logits": ("X W + b", "a score for every word of the target vocabulary"),
+    "probabilities": ("softmax(logits)", "probabilities that sum to 1 in each row"),
+    "chosen": ("argmax(logits)", "the most likely word at each position"),
 }
 
 
 def incoming(normed: bool) -> str:
-    """Return the letter of what flows into a branch: normalised first, or as it is."""
+    """Return the input of a residual block: LN(X) with pre-norm, else X."""
     return "LN(X)" if normed else "X"
 
 
 @dataclass(frozen=True)
 class AttentionFormulas:
-    """The formulas of one attention, as its style and its encoding compute.
+    """The formulas of one attention with its style and its encoding.
 
     Args:
         part: The attention.
         masking: Name of its masking scheme; None where nothing is masked.
-        fill: How masked scores are filled.
-        normed: Whether what comes in is normalised first.
+        fill: The mask value.
+        normed: Whether the input is normalised first (pre-norm).
     """
 
     part: MultiHeadAttention
@@ -61,30 +61,30 @@ class AttentionFormulas:
     fill: str
     normed: bool
 
-    def of(self, step: str) -> Said:
-        """Return what is said of a step of one head, or of all heads together."""
-        asks = self._projected("Q", incoming(self.normed))
-        found_by = self._projected("K", self._read)
-        whose = "" if self.part.self_attention else "; Y is what the encoder gives"
-        found: dict[str, Said] = {
-            "plain-queries": (asks, "what each token asks for, before it is turned"),
-            "plain-keys": (found_by, f"what each token is found by, before it is turned{whose}"),
-            "queries": (self._turned(asks), "what each token asks for"),
-            "keys": (self._turned(found_by), f"what each token is found by{whose}"),
-            "values": (self._values, f"what each token hands over{whose}"),
-            "products": (self._products, "how well each question meets each key"),
-            "bias": (self._encoding, "what the encoding adds: places count by themselves"),
-            "unmixed": (self._scores, "the same before heads are mixed"),
-            "scores": (self._mixed_scores, "how well each question meets each key"),
-            "mask": (f"M: masking '{self.masking}'", "1 where a token may look, 0 where not"),
-            "filled": (self._filled, "what may not be looked at is to get no weight"),
-            "unmixed-weights": (self._shares, "the shares of each map, before maps are mixed"),
-            "weights": (self._weights, "how much each token (row) takes from each other (column)"),
-            "output": (self._output, "the values, mixed by the weights"),
-            "finished": (self._style.formula(), "what the style makes of what the head has read"),
+    def of(self, step: str) -> Description:
+        """Return the description of a step of one head, or of all heads together."""
+        queries = self._projected("Q", incoming(self.normed))
+        keys = self._projected("K", self._read)
+        memory = "" if self.part.self_attention else "; Y is the output of the encoder"
+        found: dict[str, Description] = {
+            "plain-queries": (queries, "the query of each token, before transformation"),
+            "plain-keys": (keys, f"the key of each token, before transformation{memory}"),
+            "queries": (self._transformed(queries), "the query of each token"),
+            "keys": (self._transformed(keys), f"the key of each token{memory}"),
+            "values": (self._values, f"the value of each token{memory}"),
+            "products": (self._products, "scaled dot product of each query and each key"),
+            "bias": (self._encoding, "the values that the encoding adds, which depend on positions"),
+            "unmixed": (self._scores, "the scores before heads are mixed"),
+            "scores": (self._mixed_scores, "score of each query (row) and each key (column)"),
+            "mask": (f"M: masking '{self.masking}'", "1 where a key may be attended to, 0 where it is masked"),
+            "filled": (self._filled, "scores with masked keys replaced by the mask value"),
+            "unmixed-weights": (self._shares, "the weights of each map, before maps are mixed"),
+            "weights": (self._weights, "how much each token (row) attends to each other (column)"),
+            "output": (self._output, "the values, averaged with the weights"),
+            "finished": (self._style.formula(), "the output of the head, transformed by the style"),
             "concatenation": ("Z = [Z_0, Z_1, …]", "the outputs of all heads side by side"),
             "projection": self._projection,
-            "residual": ("X + O", "what came in is kept, what was computed is added"),
+            "residual": ("X + O", "the input plus the output of the block"),
             "norm": FEED_FORWARD["norm"],
         }
         return found[step]
@@ -105,7 +105,7 @@ class AttentionFormulas:
     def _projected(letter: str, read: str) -> str:
         return f"{letter} = {read} W_{letter} + b_{letter}"
 
-    def _turned(self, plain: str) -> str:
+    def _transformed(self, plain: str) -> str:
         parts = []
         if overrides(self._style, Attention, "transform"):
             parts.append(self._style.formula())
@@ -128,13 +128,13 @@ class AttentionFormulas:
     @property
     def _products(self) -> str:
         if overrides(self._style, Attention, "scores") or not self.part.context.geometry.key_width:
-            return self._style.formula() or "S: as the style has it"
+            return self._style.formula() or "S: defined by the style"
         return f"Q K^T{self._scale}"
 
     @property
     def _mixed_scores(self) -> str:
         if overrides(self._style, Attention, "mix_scores"):
-            return self._style.formula() or "S: as the style has it"
+            return self._style.formula() or "S: defined by the style"
         return self._scores
 
     @property
@@ -157,7 +157,7 @@ class AttentionFormulas:
     def _weights(self) -> str:
         own = overrides(self._style, Attention, "normalise") or overrides(self._style, Attention, "mix")
         if own:
-            return f"A: {self._style.formula() or 'as the style has it'}"
+            return f"A: {self._style.formula() or 'defined by the style'}"
         return f"A = {self._shares}"
 
     @property
@@ -169,10 +169,10 @@ class AttentionFormulas:
     @property
     def _output(self) -> str:
         own = overrides(self.part.positional, Positional, "values")
-        return f"Z = A V + {self._encoding or 'what the encoding adds'}" if own else "Z = A V"
+        return f"Z = A V + {self._encoding or 'the values added by the encoding'}" if own else "Z = A V"
 
     @property
-    def _projection(self) -> Said:
+    def _projection(self) -> Description:
         if self._style.projects:
-            return "O = Z W_O + b_O", "the heads' outputs made one vector of the model's width"
-        return "O = Z", "this style projects nothing"
+            return "O = Z W_O + b_O", "the outputs of the heads projected to the model width"
+        return "O = Z", "this style has no projections"

@@ -103,7 +103,7 @@ def of_recipe(name: str, registry: Registry, cache: Path, seed: int = 1, overrid
     model = Transformer(config, [seed], *sizes).eval()
     if config.train.precision == "float64":
         model.double()
-    title = f"{name}, seed {seed}: as drawn, not trained"
+    title = f"{name}, seed {seed}: at initialisation, not trained"
     return Origin(title, config, model, data, decoding_limit(config, data.longest_target))
 
 

@@ -20,16 +20,15 @@ class Step:
     """One matrix, or one list of ids.
 
     Args:
-        name: Where it stands, such as ``encoder.0.self.head.1.weights``.
+        name: Path in the model, such as ``encoder.0.self.head.1.weights``.
         values: ``[row, column]``, or ``[row]`` for ids.
         rows: The token of each row.
         columns: What each column is; empty where columns are coordinates.
-        formula: How it comes from the steps before, with ``_`` before what stands below the line
-            and ``^`` before what stands above.
-        says: The same in words.
-        example: One cell computed by hand, or nothing.
-        remarks: A word about each row of ids.
-        prominent: The columns to show where there is no room for all.
+        formula: Its formula, with ``_`` before subscripts and ``^`` before superscripts.
+        says: The formula in words.
+        example: One cell computed by hand, or empty.
+        remarks: A remark about each id.
+        prominent: The columns shown where there is no room for all.
     """
 
     name: str
@@ -43,8 +42,8 @@ class Step:
     prominent: tuple[int, ...] = ()
 
     @property
-    def place(self) -> str:
-        """What the step is part of, such as ``encoder.0.self.head.1``; empty for the last ones."""
+    def part(self) -> str:
+        """Path of the part with the step, such as ``encoder.0.self.head.1``; empty for the last steps."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -63,12 +62,12 @@ class Trace:
     """A whole forward pass of one sentence pair.
 
     Args:
-        title: Of whom: a recipe with a seed, or a run.
-        source: The sentence that is read.
-        target: What the decoder reads, and where that comes from, in words.
-        steps: In their order.
-        notes: What a reader should know, one sentence each.
-        hears_source: Whether the second attention of the decoder reads the encoder.
+        title: The model: a recipe with a seed, or a run.
+        source: The source sentence.
+        target: The decoder input, and where it comes from, in words.
+        steps: In order of computation.
+        notes: Remarks, one sentence each.
+        cross_reads_encoder: Whether cross-attention reads the encoder.
     """
 
     title: str
@@ -76,13 +75,13 @@ class Trace:
     target: str
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()
-    hears_source: bool = True
+    cross_reads_encoder: bool = True
 
     def __getitem__(self, name: str) -> Array:
         """Return the numbers of a step.
 
         Raises:
-            HeadToHeadError: If there is none of this name.
+            HeadToHeadError: If no step has this name.
         """
         for step in self.steps:
             if step.name == name:
@@ -98,23 +97,23 @@ class Trace:
         Raises:
             HeadToHeadError: If there is none.
         """
-        kept = tuple(one for one in self.steps if f"{one.name}.".startswith(f"{part}."))
+        kept = tuple(step for step in self.steps if f"{step.name}.".startswith(f"{part}."))
         if kept:
             return replace(self, steps=kept)
         raise self._unknown(part)
 
     def _unknown(self, name: str) -> HeadToHeadError:
-        """Return the error that suggests the nearest name, or tells the large parts."""
-        places = [place for one in self.steps for place in _places(one.name)]
-        large = [place for place in places if place.count(".") < 2]
-        close = get_close_matches(name, places, n=1, cutoff=0.6)
+        """Return the error that suggests the nearest name, or lists the large parts."""
+        paths = [path for step in self.steps for path in _paths(step.name)]
+        large = [path for path in paths if path.count(".") < 2]
+        close = get_close_matches(name, paths, n=1, cutoff=0.6)
         return HeadToHeadError(f"no step '{name}'{nearest(name, close or large)}")
 
 
-def _places(name: str) -> list[str]:
-    """Return a name and the names of all that it is part of."""
-    words = name.split(".")
-    return [".".join(words[:length]) for length in range(1, len(words) + 1)]
+def _paths(name: str) -> list[str]:
+    """Return a name and the names of all enclosing parts."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
 def as_share(values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""A trace as plain text: a line for each step, and its numbers below."""
+"""A trace as plain text: a line per step, followed by its numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def as_text(trace: Trace) -> str:
 
 
 def plain_formula(formula: str) -> str:
-    """Return a formula without the braces around what stands above or below the line.
+    """Return a formula without the braces around subscripts and superscripts.
 
     >>> plain_formula("A = e^{x} W_Q")
     'A = e^x W_Q'
@@ -30,8 +30,8 @@ def plain_formula(formula: str) -> str:
 
 def _step(step: Step) -> str:
     shape = "×".join(str(size) for size in step.shape)
-    told = "; ".join(part for part in (plain_formula(step.formula), step.says) if part)
-    lines = [f"{step.name}  [{shape}]  {told}"]
+    description = "; ".join(part for part in (plain_formula(step.formula), step.says) if part)
+    lines = [f"{step.name}  [{shape}]  {description}"]
     lines += [f"  {line}" for line in _table(step)]
     if step.example:
         lines.append(f"  {plain_formula(step.example)}")
@@ -43,7 +43,7 @@ def _table(step: Step) -> list[str]:
     cells: list[list[str]] = []
     columns = [] if step.values.ndim == 1 else shown_columns(step, MOST_COLUMNS)
     if step.columns:
-        cells.append(["", *("…" if place is None else step.columns[place] for place in columns)])
+        cells.append(["", *("…" if column is None else step.columns[column] for column in columns)])
     for row in rows:
         cells.append(["…"] if row is None else _row(step, row, columns))
     return _aligned(cells)
@@ -53,7 +53,7 @@ def _row(step: Step, row: int, columns: Sequence[int | None]) -> list[str]:
     if step.values.ndim == 1:
         remark = step.remarks[row] if step.remarks else ""
         return [step.rows[row], str(step.values[row]), remark]
-    shown = ("…" if place is None else _cell(step, row, place) for place in columns)
+    shown = ("…" if column is None else _cell(step, row, column) for column in columns)
     return [step.rows[row], *shown]
 
 
@@ -74,7 +74,7 @@ def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
+    """Return the width of a text in terminal columns."""
     return sum(
         0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
     )

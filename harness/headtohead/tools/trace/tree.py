@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from headtohead.tools.trace.steps import Step, Trace
 
 OUTPUT = "output"
-"""The part of the last steps, which have no place in their names."""
+"""The part of the last steps, whose names have no part."""
 
 HEADINGS = {
     "encoder": "Encoder",
     "decoder": "Decoder",
-    OUTPUT: "Words",
+    OUTPUT: "Logits",
     "self": "self-attention",
     "cross": "attention to the encoder",
     "between": "feed-forward between the attentions",
@@ -26,19 +26,19 @@ class Part:
     """A part of the model, its steps and smaller parts in their order."""
 
     path: str
-    hears_source: bool = True
+    cross_reads_encoder: bool = True
     items: list[Step | Part] = field(default_factory=list)
 
     @property
     def heading(self) -> str:
         """The name of the part alone."""
-        words = self.path.split(".")
-        if words[-1] == "cross" and not self.hears_source:
-            return DEAF
-        if words[-1] in HEADINGS:
-            return HEADINGS[words[-1]]
-        kind = words[-2] if words[-2:-1] and words[-2] in NUMBERED else "layer"
-        return f"{kind} {words[-1]}"
+        names = self.path.split(".")
+        if names[-1] == "cross" and not self.cross_reads_encoder:
+            return SELF_CROSS
+        if names[-1] in HEADINGS:
+            return HEADINGS[names[-1]]
+        kind = names[-2] if names[-2:-1] and names[-2] in NUMBERED else "layer"
+        return f"{kind} {names[-1]}"
 
     @property
     def depth(self) -> int:
@@ -66,20 +66,20 @@ class Part:
 
 
 NUMBERED = ("head", "map")
-"""Parts of an attention that have a number: heads, and the maps that a head is mixed of."""
+"""Numbered parts of an attention: heads, and the maps that are mixed into a head."""
 
-DEAF = "second attention, to the decoder itself"
+SELF_CROSS = "second attention, to the decoder itself"
 
 
 def as_tree(trace: Trace) -> list[Part]:
-    """Return the sides and the output, each with everything that is in it."""
+    """Return the parts at the top: encoder, decoder and output."""
     known: dict[str, Part] = {}
     top: list[Part] = []
     for step in trace:
         above: Part | None = None
-        for path in _paths(step.place or OUTPUT):
+        for path in _paths(step.part or OUTPUT):
             if path not in known:
-                known[path] = Part(path, trace.hears_source)
+                known[path] = Part(path, trace.cross_reads_encoder)
                 (top if above is None else above.items).append(known[path])
             above = known[path]
         assert above is not None
@@ -87,8 +87,8 @@ def as_tree(trace: Trace) -> list[Part]:
     return top
 
 
-def _paths(place: str) -> list[str]:
-    """Return the paths of a place from the largest part down; ``head`` alone is no part."""
-    words = place.split(".")
-    paths = [".".join(words[: end + 1]) for end in range(len(words))]
+def _paths(part: str) -> list[str]:
+    """Return the paths from the largest part down; ``head`` without a number is no part."""
+    names = part.split(".")
+    paths = [".".join(names[: end + 1]) for end in range(len(names))]
     return [path for path in paths if path.rpartition(".")[2] not in NUMBERED]

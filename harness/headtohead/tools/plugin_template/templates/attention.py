@@ -6,11 +6,13 @@ Departs from the paper: nothing.
 
 from torch import Tensor
 
-from headtohead import Attention, BuildContext, Options, hookimpl
+from headtohead import Attention, BuildContext, Cost, Options, hookimpl
 
 
 class MyIdea(Attention):
     """Split heads, each with a trained sharpness; at 0 it is plain attention."""
+
+    cost = Cost(parameters="4*d**2 + h", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 
     def build(self) -> None:
         """Draw one number per head, ``[member, head]``."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from headtohead import BuildContext, Positional, hookimpl
+from headtohead import BuildContext, Cost, Positional, hookimpl
 from headtohead import Options as BaseOptions
 
 
@@ -24,6 +24,7 @@ class MyIdea(Positional):
 
     Options = MyIdeaOptions
     options: MyIdeaOptions
+    cost = Cost(parameters="L*h")
     promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def build(self) -> None:

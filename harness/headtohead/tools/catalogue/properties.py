@@ -1,4 +1,4 @@
-"""What entries promise, in sentences."""
+"""The properties that entries declare, in sentences."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from headtohead.schema.roles import ROLES
 from headtohead.tools.catalogue.small import THE_ROLE
 
 SENTENCES = {
-    "order-blind": "an encoder that sees everything is a bag of words",
-    "relative": "moving all positions alike changes nothing",
-    "mirror-blind": "an encoder cannot tell a sentence from its mirror image",
+    "order-blind": "an encoder without mask is a bag of words",
+    "relative": "shifting all positions changes nothing",
+    "mirror-blind": "reversing the source changes nothing in the encoder",
     "falls-with-distance": "on equal tokens, weights fall with distance",
-    "hides-future": "no key after the query is seen",
-    "hides-padding": "no key beyond the length is seen",
-    "shows-the-rest": "every other key is seen",
+    "hides-future": "no key after the query is attended to",
+    "hides-padding": "no padding is attended to",
+    "shows-the-rest": "every other key is attended to",
     "distribution": "weights of a row are positive and sum to 1",
     "positive": "weights are positive, and a row need not sum to 1",
     "signed": "weights may be negative",
 }
 
 
-def promises(entry: type[Entry]) -> list[str]:
-    """Return what an entry means to be, which the invariants hold it to."""
+def properties(entry: type[Entry]) -> list[str]:
+    """Return the properties that an entry declares and the invariants test."""
     if issubclass(entry, Positional):
         return [_sentence(name) for name in sorted(entry.promises)]
     if issubclass(entry, Attention):
@@ -39,11 +39,11 @@ def promises(entry: type[Entry]) -> list[str]:
 def _of_attention(entry: type[Attention]) -> Iterator[str]:
     yield _sentence(entry.weights)
     if entry.hears_places:
-        yield "scores depend on places without any encoding"
+        yield "scores depend on positions without any encoding"
     if entry.map_note:
         yield f"maps: {entry.map_note}"
     if entry.breaks:
-        yield f"known to break: {', '.join(sorted(entry.breaks))}"
+        yield f"known violations: {', '.join(sorted(entry.breaks))}"
 
 
 def _of_masking(entry: type[Masking]) -> Iterator[str]:

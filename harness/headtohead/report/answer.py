@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import EQUAL, IDENTICAL, OTHER_DATA, UNDETECTED, Contrast, sensitivity
 from headtohead.analysis.published import Finding, Verdict, findings
 from headtohead.analysis.study import Analysis, found_settings, main_contrasts, settings_contradict
-from headtohead.report.shapley_answer import path_answer
+from headtohead.report.shapley import path_answer
 from headtohead.storage.frames import FINAL
 from headtohead.storage.metrics import readable, show
 

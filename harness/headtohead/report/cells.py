@@ -42,7 +42,7 @@ def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
     return (
         Column("verdict", align="left"),
         Column("Holm\np", tooltip=f"paired t-test, Holm-adjusted over {tested} {unit}"),
-        Column("sign-flip\np", tooltip="exact, unadjusted"),
+        Column("sign-\nflip p", tooltip="exact, unadjusted"),
         Column("effect", tooltip="mean difference over its standard deviation, Hedges-corrected (d_z)"),
     )
 

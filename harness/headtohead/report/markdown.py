@@ -99,7 +99,7 @@ def _text(text: Text) -> str:
 
 
 def _table(table: Table) -> str:
-    head = _line(markdown_escape(column.heading) for column in table.columns)
+    head = _line(markdown_escape(column.heading.replace("-\n", "-")) for column in table.columns)
     sides = (":---:" if table.grid else "---" if column.align == "left" else "---:" for column in table.columns[1:])
     rule = f"|{'|'.join(['---', *sides])}|"
     return "\n".join([head, rule, *(_row(row, len(table.columns)) for row in table.rows)])

@@ -18,7 +18,7 @@ def two_way_blocks(analysis: Analysis) -> list[Block]:
     if grid is None:
         return []
     metric, (row_axis, column_axis) = readable(analysis.metric), grid.axes
-    blocks = [
+    blocks: list[Block] = [
         Heading(2, "Every pair", "pairs", "Every pair"),
         Paragraph(
             f"{metric[:1].upper()}{metric[1:]} of every {row_axis} with every {column_axis}: mean and half of the 95 % "

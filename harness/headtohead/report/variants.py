@@ -32,7 +32,7 @@ COST_COLUMNS = (
     Column("parameters"),
     Column("FLOPs\nper token"),
     Column("inner\nwidth"),
-    Column("tokens\nper s"),
+    Column("tokens/s"),
     Column("memory,\nMB"),
     Column("time,\ns"),
 )

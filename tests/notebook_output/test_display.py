@@ -16,9 +16,9 @@ import pytest
 
 import headtohead as h2h
 from headtohead.api import Result
+from headtohead.report.html import html_blocks
 from headtohead.report.notebook.maps import MOST_CELLS
 from headtohead.report.notebook.runs import run_html
-from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import text_table, titled_list
 from headtohead.training.maps import ProbeMaps
 
@@ -182,7 +182,7 @@ def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     assert html.count(">&lt;s0&gt;<") > 0
     assert "<b>a &lt;b&gt; c</b>" in html
     assert re.search(r"<s\d", html) is None
-    assert "The decoder's input is its own translation." in html
+    assert "The decoder&#39;s input is its own translation." in html
     assert repr(maps(2, 3, 4)).startswith("ProbeMaps('a <b> c': encoder [2, 3, 4, 4]")
 
 

@@ -529,10 +529,7 @@ class Markdown(html.parser.HTMLParser):
 def words_of_page(text: str) -> list[str]:
     """Words of a page in reading order, without its contents, its figures and the line above its title."""
     without = re.sub(
-        r'<nav>.*?</nav>|<svg.*?</svg>|<style>.*?</style>|<script.*?</script>|<title>.*?</title>|<div class="kicker">.*?</div>',
-        " ",
-        text,
-        flags=re.DOTALL,
+        r'<(nav|svg|style|script|title)\b.*?</\1>|<div class="kicker">.*?</div>', " ", text, flags=re.DOTALL
     )
     return words_alone(without.replace("-<br>", "-").replace("<", " <"), Page)
 

@@ -5,9 +5,9 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from headtohead.model.transformer import Transformer
 from headtohead.figures.heat_map import coloured
 from headtohead.figures.style import PALETTE
+from headtohead.model.transformer import Transformer
 from headtohead.report.gallery import Gallery, VariantMaps, payload
 from headtohead.report.notebook.maps import maps_html
 from headtohead.storage.attention_maps import load_maps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,8 @@ PIXELS_PER_INCH = 96
 CELL = 17
 """Side of a cell in pixels; wider where cells hold a text."""
 LONGEST_LABEL = 14
+TITLE_WIDTH = 32
+"""Characters in a line of a title."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,12 @@ def heat_map_figure(
     full = limit or max((float(np.nanmax(np.abs(one.values), initial=0.0)) for one in maps), default=0.0) or 1.0
     cell = max([CELL, *(8 + 5.5 * len(text) for one in maps for row in one.texts or () for text in row)])
     left = 10 + 7 * max((len(label(name)) for one in maps for name in one.rows), default=0) + 16 * bool(row_axis)
-    above = 24 + 5.6 * max((len(label(name)) for one in maps for name in one.columns), default=0)
+    titles = [textwrap.wrap(one.title, TITLE_WIDTH) for one in maps]
+    lines = max(map(len, titles), default=0)
+    above = 10 + 14 * lines + 5.6 * max((len(label(name)) for one in maps for name in one.columns), default=0)
     below = 4 + 16 * bool(column_axis)
     wide = max((left + cell * len(one.columns) + 22 for one in maps), default=0)
-    wide = max([wide, *(8 + 6.3 * len(one.title) for one in maps)])
+    wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
     high = max((above + CELL * len(one.rows) + below for one in maps), default=0)
     across = max(1, min(across, len(maps), int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))))
     size = wide * across, high * -(-len(maps) // across)
@@ -65,9 +70,9 @@ def heat_map_figure(
             box = x + left, size[1] - y - above - CELL * len(one.rows), cell * len(one.columns), CELL * len(one.rows)
             axes = figure.add_axes((box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]))
             _draw(axes, one, full)
-            figure.text(
-                (x + 4) / size[0], 1 - (y + 13) / size[1], one.title, fontsize=8.3, fontweight="bold", color=style.INK
-            )
+            for line, text in enumerate(titles[number]):
+                height = 1 - (y + 13 + 14 * line) / size[1]
+                figure.text((x + 4) / size[0], height, text, fontsize=8.3, fontweight="bold", color=style.INK)
             if number == 0:
                 axes.set_ylabel(row_axis, color=style.MUTED)
                 axes.set_xlabel(column_axis, color=style.MUTED)

@@ -84,13 +84,15 @@ def html_page(blocks: Sequence[Block], figures: Mapping[str, str], *, title: str
     interactive = any(isinstance(block, AttentionMaps) for block in blocks)
     script = Markup("<script>\n{}\n</script>\n").format(Markup(_asset("report.js"))) if interactive else Markup()
     css = Markup(_asset("report.css"))
-    return str(_PAGE.format(title=title, css=css, kicker=kicker, body=html_blocks(blocks, figures), script=script))
+    return str(
+        _PAGE.format(title=title, css=css, kicker=kicker, body=Markup(html_blocks(blocks, figures)), script=script)
+    )
 
 
-def html_blocks(blocks: Sequence[Block], figures: Mapping[str, str] | None = None, *, inline: bool = False) -> Markup:
+def html_blocks(blocks: Sequence[Block], figures: Mapping[str, str] | None = None, *, inline: bool = False) -> str:
     """Return blocks as HTML; ``inline`` needs no style sheet, for the output of a notebook's cell."""
     renderer = _Renderer(figures or {}, inline, [block for block in blocks if isinstance(block, Heading)])
-    return renderer.blocks(blocks)
+    return str(renderer.blocks(blocks))
 
 
 class _Renderer:

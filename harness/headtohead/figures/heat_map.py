@@ -51,25 +51,25 @@ def heat_map_figure(
         row_axis: Meaning of rows, written at the left of the first map.
         column_axis: Meaning of columns, written below the first map.
     """
-    full = limit or max((float(np.nanmax(np.abs(one.values), initial=0.0)) for one in maps), default=0.0) or 1.0
-    cell = max([CELL, *(8 + 5.5 * len(text) for one in maps for row in one.texts or () for text in row)])
-    left = 10 + 7 * max((len(label(name)) for one in maps for name in one.rows), default=0) + 16 * bool(row_axis)
-    titles = [textwrap.wrap(one.title, TITLE_WIDTH) for one in maps]
+    full = limit or max((float(np.nanmax(np.abs(each.values), initial=0.0)) for each in maps), default=0.0) or 1.0
+    cell = max([CELL, *(8 + 5.5 * len(text) for each in maps for row in each.texts or () for text in row)])
+    left = 10 + 7 * max((len(label(name)) for each in maps for name in each.rows), default=0) + 16 * bool(row_axis)
+    titles = [textwrap.wrap(each.title, TITLE_WIDTH, break_on_hyphens=False) for each in maps]
     lines = max(map(len, titles), default=0)
-    above = 10 + 14 * lines + 5.6 * max((len(label(name)) for one in maps for name in one.columns), default=0)
+    above = 10 + 14 * lines + 5.6 * max((len(label(name)) for each in maps for name in each.columns), default=0)
     below = 4 + 16 * bool(column_axis)
-    wide = max((left + cell * len(one.columns) + 22 for one in maps), default=0)
+    wide = max((left + cell * len(each.columns) + 22 for each in maps), default=0)
     wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
-    high = max((above + CELL * len(one.rows) + below for one in maps), default=0)
+    high = max((above + CELL * len(each.rows) + below for each in maps), default=0)
     across = max(1, min(across, len(maps), int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))))
     size = wide * across, high * -(-len(maps) // across)
     with style.drawing():
         figure = Figure(figsize=(size[0] / PIXELS_PER_INCH, size[1] / PIXELS_PER_INCH))
-        for number, one in enumerate(maps):
+        for number, each in enumerate(maps):
             x, y = (number % across) * wide, (number // across) * high
-            box = x + left, size[1] - y - above - CELL * len(one.rows), cell * len(one.columns), CELL * len(one.rows)
+            box = x + left, size[1] - y - above - CELL * len(each.rows), cell * len(each.columns), CELL * len(each.rows)
             axes = figure.add_axes((box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]))
-            _draw(axes, one, full)
+            _draw(axes, each, full)
             for line, text in enumerate(titles[number]):
                 height = 1 - (y + 13 + 14 * line) / size[1]
                 figure.text((x + 4) / size[0], height, text, fontsize=8.3, fontweight="bold", color=style.INK)
@@ -95,16 +95,16 @@ def label(token: str) -> str:
     return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
-def _draw(axes: Any, one: HeatMap, limit: float) -> None:
-    values = np.asarray(one.values, dtype=np.float64)
+def _draw(axes: Any, each: HeatMap, limit: float) -> None:
+    values = np.asarray(each.values, dtype=np.float64)
     rows, columns = values.shape
     axes.imshow(coloured(values, limit), interpolation="none", aspect="auto", extent=(0, columns, rows, 0))
     axes.grid(visible=False)
     axes.tick_params(length=0, labelsize=7.9, labelcolor=style.INK, top=False, labeltop=True, labelbottom=False, pad=3)
-    axes.set_yticks([row + 0.5 for row in range(rows)], [label(name) for name in one.rows])
+    axes.set_yticks([row + 0.5 for row in range(rows)], [label(name) for name in each.rows])
     axes.set_xticks(
         [column + 0.62 for column in range(columns)],
-        [label(name) for name in one.columns],
+        [label(name) for name in each.columns],
         rotation=55,
         ha="left",
         va="bottom",
@@ -114,7 +114,7 @@ def _draw(axes: Any, one: HeatMap, limit: float) -> None:
         spine.set_visible(True)
         spine.set_linewidth(0.5)
         spine.set_color(style.MUTED)
-    for row, texts in enumerate(one.texts or ()):
+    for row, texts in enumerate(each.texts or ()):
         for column, text in enumerate(texts):
             dark = abs(values[row, column]) > 0.6 * limit
             colour = style.PAPER if dark else style.INK

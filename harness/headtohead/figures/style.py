@@ -1,4 +1,4 @@
-"""How pictures look: one colour per axis value, told apart by all, the same bytes each time."""
+"""The style of figures: colours that colour-blind readers can distinguish, and the same bytes each time."""
 
 from __future__ import annotations
 

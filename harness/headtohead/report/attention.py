@@ -12,7 +12,6 @@ from headtohead.figures.heat_map import HeatMap, heat_map_figure
 from headtohead.report.blocks import (
     AttentionMaps,
     Block,
-    Cell,
     Column,
     Details,
     Heading,
@@ -20,6 +19,7 @@ from headtohead.report.blocks import (
     Paragraph,
     Span,
     Table,
+    TableCell,
     TableRow,
 )
 from headtohead.report.content import ReportContent
@@ -96,7 +96,7 @@ def _head_table(gallery: Gallery) -> Table:
         for role, weights in ((role, maps[role]) for role in ROLES if role in maps):
             pairs = zip(entropy(weights).flat, mean_distance(weights).flat, strict=True)
             heads = ", ".join(f"{spread:.2f} / {far:.2f}" for spread, far in pairs)
-            rows.append(TableRow((Cell(shown.title), Cell(role), Cell(heads))))
+            rows.append(TableRow((TableCell(shown.title), TableCell(role), TableCell(heads))))
     columns = (
         Column("variant", align="left"),
         Column("role", align="left"),

@@ -110,7 +110,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table; ``shade`` is the percentage of colour behind it."""
 
     text: Text
@@ -123,7 +123,7 @@ class Cell:
 class TableRow:
     """A line of a table; one with fewer cells than columns ends in empty cells."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     emphasised: bool = False
 
 

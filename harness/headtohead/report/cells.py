@@ -5,34 +5,34 @@ from __future__ import annotations
 import math
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.report.blocks import Cell, Column, Note, VerdictLabel
+from headtohead.report.blocks import Column, Note, TableCell, VerdictLabel
 from headtohead.statistics.paired_tests import Paired, Summary
 from headtohead.storage.metrics import show, show_p
 
 
-def blank(reason: str = "") -> Cell:
+def blank(reason: str = "") -> TableCell:
     """Return a cell without a value; ``reason`` is its tooltip."""
-    return Cell("–", tooltip=reason)
+    return TableCell("–", tooltip=reason)
 
 
-def mean_cell(mean: str, low: float, high: float, metric: str) -> Cell:
+def mean_cell(mean: str, low: float, high: float, metric: str) -> TableCell:
     """Return a mean with its interval below it, where the interval exists."""
-    return Cell(mean, (Note(f"{show(low, metric)} to {show(high, metric)}"),) if math.isfinite(low) else ())
+    return TableCell(mean, (Note(f"{show(low, metric)} to {show(high, metric)}"),) if math.isfinite(low) else ())
 
 
-def score_cell(summary: Summary, metric: str) -> Cell:
+def score_cell(summary: Summary, metric: str) -> TableCell:
     """Return a mean over seeds with its interval."""
     return mean_cell(show(summary.mean, metric), summary.low, summary.high, metric)
 
 
-def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -> Cell:
+def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -> TableCell:
     """Return a paired difference with its interval, or ``reason`` as the tooltip of a blank cell."""
     if paired is None:
         return blank(reason or "")
     return mean_cell(show(paired.mean, metric, signed=True), paired.low, paired.high, metric)
 
 
-def difference_cell(contrast: Contrast | None) -> Cell:
+def difference_cell(contrast: Contrast | None) -> TableCell:
     """Return the difference of a contrast, blank where there is none."""
     return paired_cell(contrast.paired, contrast.metric, contrast.reason) if contrast else blank()
 
@@ -47,21 +47,21 @@ def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
     )
 
 
-def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tuple[Cell, ...]:
+def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tuple[TableCell, ...]:
     """Return verdict, Holm-adjusted p, sign-flip p and effect size of a contrast."""
     paired = contrast.paired if contrast else None
     return (
         verdict_cell(contrast, with_reason=with_reason),
-        Cell(show_p(contrast.holm_p if contrast else None)),
-        Cell(show_p(paired.sign_flip_p if paired else None)),
-        Cell(show(paired.effect if paired else None, "system/effect", signed=True)),
+        TableCell(show_p(contrast.holm_p if contrast else None)),
+        TableCell(show_p(paired.sign_flip_p if paired else None)),
+        TableCell(show(paired.effect if paired else None, "system/effect", signed=True)),
     )
 
 
-def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> Cell:
+def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> TableCell:
     """Return the verdict of a contrast with the reason for it."""
     if contrast is None:
-        return Cell(VerdictLabel("–", "none"))
+        return TableCell(VerdictLabel("–", "none"))
     label = VerdictLabel(contrast.words if contrast.verdict else "–", contrast.verdict if contrast.found else "none")
     reason = contrast.reason if with_reason else None
-    return Cell(label, (Note(reason, "interval wrap"),) if reason else ())
+    return TableCell(label, (Note(reason, "interval wrap"),) if reason else ())

@@ -10,7 +10,7 @@ from typing import Any
 from headtohead.analysis.contrasts import loss_mismatch
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import answer
-from headtohead.report.blocks import Cell, VariantTitle
+from headtohead.report.blocks import TableCell, VariantTitle
 from headtohead.report.cells import blank, score_cell
 from headtohead.report.facts import facts
 from headtohead.report.figures.palette import Palette
@@ -98,7 +98,7 @@ class ReportContent:
         """How many variants the tables leave out."""
         return len(self.analysis.order) - len(self.listed)
 
-    def score(self, slug: str, metric: str) -> Cell:
+    def score(self, slug: str, metric: str) -> TableCell:
         """Return a variant's mean of any metric, blank with the reason where it would mislead."""
         reason = self.analysis.withheld.get(slug) or loss_mismatch(
             self.analysis.frames, slug, self.analysis.frames.baseline, metric

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headtohead.analysis.contrasts import Contrast, factor_family
-from headtohead.report.blocks import Block, Cell, Column, Heading, NamedFigure, Paragraph, Table, TableRow
+from headtohead.report.blocks import Block, Column, Heading, NamedFigure, Paragraph, Table, TableCell, TableRow
 from headtohead.report.cells import difference_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
 from headtohead.storage import metrics
@@ -50,13 +50,13 @@ def _row(contrast: Contrast, unpadded: Contrast | None) -> TableRow:
     spread = [metrics.show(end, contrast.metric, signed=True) for end in contrast.spread or ()]
     return TableRow(
         (
-            Cell(str(contrast.axis)),
-            Cell(f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left),
-            Cell(contrast.right),
+            TableCell(str(contrast.axis)),
+            TableCell(f"{contrast.left} ({contrast.within})" if contrast.within else contrast.left),
+            TableCell(contrast.right),
             difference_cell(contrast),
             difference_cell(unpadded),
-            Cell(" to ".join(spread) or "–"),
-            Cell(str(len(contrast.pairs))),
+            TableCell(" to ".join(spread) or "–"),
+            TableCell(str(len(contrast.pairs))),
             *verdict_cells(contrast),
         )
     )

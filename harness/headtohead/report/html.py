@@ -14,7 +14,6 @@ from headtohead.report.blocks import (
     AttentionMaps,
     Block,
     BulletList,
-    Cell,
     CodeBlock,
     Column,
     Contents,
@@ -28,6 +27,7 @@ from headtohead.report.blocks import (
     SentenceTranslations,
     Span,
     Table,
+    TableCell,
     TableRow,
     Text,
     TranslationOutput,
@@ -175,7 +175,7 @@ class _Renderer:
         kind = _attributes(**{"class": "baseline" * row.emphasised})
         return Markup("<tr{}>{}</tr>").format(kind, Markup().join(cells))
 
-    def cell(self, cell: Cell, column: Column) -> Markup:
+    def cell(self, cell: TableCell, column: Column) -> Markup:
         notes = (Markup('<span class="{}">{}</span>').format(note.role, _text(note.text)) for note in cell.notes)
         attributes = self.look(column, cell.tooltip, cell.shade)
         return Markup("<td{}>{}{}</td>").format(attributes, _text(cell.text), Markup().join(notes))

@@ -10,7 +10,6 @@ from headtohead.report.blocks import (
     AttentionMaps,
     Block,
     BulletList,
-    Cell,
     CodeBlock,
     Contents,
     Definitions,
@@ -23,6 +22,7 @@ from headtohead.report.blocks import (
     SentenceTranslations,
     Span,
     Table,
+    TableCell,
     TableRow,
     Text,
     TranslationOutput,
@@ -110,7 +110,7 @@ def _row(row: TableRow, columns: int) -> str:
     return _line(cells + [""] * (columns - len(cells)))
 
 
-def _cell(cell: Cell, *, strong: bool) -> str:
+def _cell(cell: TableCell, *, strong: bool) -> str:
     text = f"**{_text(cell.text)}**" if strong else _text(cell.text)
     return " ".join([text, *(f"({_text(note.text)})" for note in cell.notes)])
 

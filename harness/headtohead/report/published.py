@@ -11,12 +11,12 @@ from headtohead.report.answer import published_sum
 from headtohead.report.blocks import (
     Block,
     BulletList,
-    Cell,
     Column,
     Heading,
     Note,
     Paragraph,
     Table,
+    TableCell,
     TableRow,
     VerdictLabel,
 )
@@ -89,14 +89,14 @@ def _claim(frames: Frames, found: Finding) -> TableRow:
     measured = [_score(summary, metric) for _, summary in sides if summary]
     return TableRow(
         (
-            Cell(claim["says"], (Note(" against ".join(names), "interval wrap"),)),
-            Cell(readable(metric), (Note(f"published: {printed['where']}", "interval wrap"),)),
-            Cell(" against ".join(published) or "no value"),
-            Cell(" against ".join(measured)),
-            Cell(_published_difference(printed)),
+            TableCell(claim["says"], (Note(" against ".join(names), "interval wrap"),)),
+            TableCell(readable(metric), (Note(f"published: {printed['where']}", "interval wrap"),)),
+            TableCell(" against ".join(published) or "no value"),
+            TableCell(" against ".join(measured)),
+            TableCell(_published_difference(printed)),
             _difference(found, metric),
-            Cell(_expected(claim)),
-            Cell(
+            TableCell(_expected(claim)),
+            TableCell(
                 VerdictLabel(found.verdict, VERDICT_KINDS.get(found.verdict, "none")),
                 (Note(found.reason, "interval wrap"),),
             ),
@@ -111,7 +111,10 @@ def _setup(frames: Frames, record: Mapping[str, Any]) -> list[Block]:
     alike = [name for name in pairs if name not in different]
     blocks: list[Block] = []
     if different:
-        rows = (TableRow((Cell(name), *(Cell(_text(value)) for value in pair))) for name, pair in different.items())
+        rows = (
+            TableRow((TableCell(name), *(TableCell(_text(value)) for value in pair)))
+            for name, pair in different.items()
+        )
         columns = tuple(Column(heading, align="left") for heading in ("field", "published", "here"))
         blocks += [Heading(3, "Differences of set-up"), Table(columns, tuple(rows))]
     lines = [str(difference) for difference in record["differences"]]
@@ -176,7 +179,7 @@ def _score(summary: Summary, metric: str) -> str:
     return show(summary.mean, metric)
 
 
-def _difference(found: Finding, metric: str) -> Cell:
+def _difference(found: Finding, metric: str) -> TableCell:
     """Return the measured difference; without one, the interval of the variant itself."""
     if found.difference is None:
         return mean_cell("–", found.variant.low, found.variant.high, metric)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headtohead.report.blocks import Block, BulletList, Cell, Column, Heading, Link, Paragraph, Table, TableRow
+from headtohead.report.blocks import Block, BulletList, Column, Heading, Link, Paragraph, Table, TableCell, TableRow
 from headtohead.report.content import MOST_ROWS, ReportContent
 from headtohead.storage import metrics
 
@@ -40,11 +40,11 @@ def _unfinished(content: ReportContent) -> list[Block]:
     rows = tuple(
         TableRow(
             (
-                Cell(str(run["title"])),
-                Cell(str(run["seed"])),
-                Cell(str(run["state"])),
-                Cell(str(run["reason"] or "–")),
-                Cell(_progress(run["step"], run["steps"])),
+                TableCell(str(run["title"])),
+                TableCell(str(run["seed"])),
+                TableCell(str(run["state"])),
+                TableCell(str(run["reason"] or "–")),
+                TableCell(_progress(run["step"], run["steps"])),
             )
         )
         for _, run in unfinished[:MOST_ROWS].iterrows()
@@ -63,9 +63,9 @@ def _excluded(content: ReportContent) -> list[Block]:
     rows = tuple(
         TableRow(
             (
-                Cell(row.get("title") or " · ".join(map(metrics.label, row["axes"].values()))),
-                Cell(str(row["reason"])),
-                Cell(sources.get(str(row.get("source")), str(row.get("source") or "–"))),
+                TableCell(row.get("title") or " · ".join(map(metrics.label, row["axes"].values()))),
+                TableCell(str(row["reason"])),
+                TableCell(sources.get(str(row.get("source")), str(row.get("source") or "–"))),
             )
         )
         for row in excluded

@@ -12,13 +12,13 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
     BulletList,
-    Cell,
     Column,
     Heading,
     NamedFigure,
     Note,
     Paragraph,
     Table,
+    TableCell,
     TableRow,
 )
 from headtohead.report.cells import paired_cell, verdict_cells, verdict_columns
@@ -73,7 +73,7 @@ def _distance(path: PathAnalysis) -> str:
 
 
 def _largest(path: PathAnalysis, found: list[Share]) -> list[str]:
-    """Return who accounts for most of the distance, then the other detected shares."""
+    """Return the choice that accounts for most of the distance, then the other detected shares."""
     if not found:
         return _largest_untested(path)
     whole = path.distance.paired
@@ -89,7 +89,7 @@ def _largest(path: PathAnalysis, found: list[Share]) -> list[str]:
     others = [share for share in found if share is not first]
     if not others:
         return [lead]
-    named = ", ".join(f"{one.name} {_share_amount(one)}" for one in others[:MOST_NAMES])
+    named = ", ".join(f"{share.name} {_share_amount(share)}" for share in others[:MOST_NAMES])
     more = others[MOST_NAMES:]
     rest = f" and {len(more)} more of at most {show(abs(more[0].mean), metric)} each" if more else ""
     return [lead, f"also detected: {named}{rest}"]
@@ -207,8 +207,8 @@ def choice_table(path: PathAnalysis) -> Table:
     metric = path.distance.metric
     rows = [_choice(share) for share in path.shares]
     if path.remainder and not math.isnan(path.remainder):
-        rows.append(TableRow((Cell("not judged"), Cell(show(path.remainder, metric, signed=True)))))
-    whole = Cell("whole distance"), paired_cell(path.distance.paired, metric), Cell(path.distance.words)
+        rows.append(TableRow((TableCell("not judged"), TableCell(show(path.remainder, metric, signed=True)))))
+    whole = TableCell("whole distance"), paired_cell(path.distance.paired, metric), TableCell(path.distance.words)
     return Table(columns, (*rows, TableRow(whole, emphasised=True)))
 
 
@@ -236,12 +236,12 @@ def _choice(share: Share) -> TableRow:
     verdict, *tests = verdict_cells(contrast)
     return TableRow(
         (
-            Cell(share.name, (Note(f"{share.before} → {share.after}", "interval wrap"),)),
-            Cell("0", tooltip=contrast.reason or "")
+            TableCell(share.name, (Note(f"{share.before} → {share.after}", "interval wrap"),)),
+            TableCell("0", tooltip=contrast.reason or "")
             if share.nothing
             else paired_cell(contrast.paired, metric, contrast.reason),
             verdict,
-            Cell(" to ".join(spread) or "–", (Note(f"± {show(share.order_error, metric)}"),)),
+            TableCell(" to ".join(spread) or "–", (Note(f"± {show(share.order_error, metric)}"),)),
             paired_cell(share.alone.paired, metric, share.alone.reason),
             paired_cell(share.without.paired, metric, share.without.reason),
             *tests,

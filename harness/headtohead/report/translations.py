@@ -9,13 +9,13 @@ from headtohead.analysis.sentences import SentenceTest, sentence_tests
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
-    Cell,
     Column,
     Details,
     Heading,
     Paragraph,
     SentenceTranslations,
     Table,
+    TableCell,
     TableRow,
     TranslationOutput,
 )
@@ -78,11 +78,11 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
     rows = (
         TableRow(
             (
-                Cell(content.title(test.slug)),
-                Cell(str(test.seed)),
-                Cell(f"{test.bleu:.1f}"),
-                Cell(show(test.bleu - test.baseline_bleu, "test/bleu", signed=True)),
-                Cell(show_p(test.p)),
+                TableCell(content.title(test.slug)),
+                TableCell(str(test.seed)),
+                TableCell(f"{test.bleu:.1f}"),
+                TableCell(show(test.bleu - test.baseline_bleu, "test/bleu", signed=True)),
+                TableCell(show_p(test.p)),
             )
         )
         for test in tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.blocks import Block, BulletList, Cell, Column, Heading, Note, Span, Table, TableRow
+from headtohead.report.blocks import Block, BulletList, Column, Heading, Note, Span, Table, TableCell, TableRow
 from headtohead.storage.metrics import show
 
 CHOSEN_SHADE = 40
@@ -26,7 +26,7 @@ def tuning_blocks(analysis: Analysis) -> list[Block]:
         for trial in first["tried"]
     )
     rows = (
-        TableRow((Cell(titles[slug]), *(_trial(trial, result["chosen"], metric) for trial in result["tried"])))
+        TableRow((TableCell(titles[slug]), *(_trial(trial, result["chosen"], metric) for trial in result["tried"])))
         for slug, result in tuned.items()
         if slug in titles
     )
@@ -48,9 +48,9 @@ def tuning_blocks(analysis: Analysis) -> list[Block]:
     ]
 
 
-def _trial(tried: dict[str, Any], chosen: dict[str, Any], metric: str) -> Cell:
+def _trial(tried: dict[str, Any], chosen: dict[str, Any], metric: str) -> TableCell:
     mean = "diverged" if tried["mean"] is None else show(tried["mean"], metric)
     notes = () if tried["sd"] is None else (Note(f"sd {show(tried['sd'], metric)}"),)
     if tried["values"] == chosen:
-        return Cell(Span(mean, "strong"), notes, tooltip="chosen", shade=CHOSEN_SHADE)
-    return Cell(mean, notes)
+        return TableCell(Span(mean, "strong"), notes, tooltip="chosen", shade=CHOSEN_SHADE)
+    return TableCell(mean, notes)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from headtohead.analysis.study import Analysis
 from headtohead.analysis.two_way import Grid, find_grid, shares
-from headtohead.report.blocks import Block, BulletList, Cell, Column, Heading, Note, Paragraph, Span, Table, TableRow
+from headtohead.report.blocks import (
+    Block,
+    BulletList,
+    Column,
+    Heading,
+    Note,
+    Paragraph,
+    Span,
+    Table,
+    TableCell,
+    TableRow,
+)
 from headtohead.report.cells import blank
 from headtohead.storage.metrics import higher_is_better, readable, show
 
@@ -37,13 +48,15 @@ def two_way_table(analysis: Analysis, grid: Grid) -> Table:
     means = [summary.mean for summary in grid.summaries.values()]
     span = (min(means), max(means)) if means else (0.0, 0.0)
     rows = (
-        TableRow((Cell(Span(row, "strong")), *(_cell(analysis, grid, row, column, span) for column in grid.columns)))
+        TableRow(
+            (TableCell(Span(row, "strong")), *(_cell(analysis, grid, row, column, span) for column in grid.columns))
+        )
         for row in grid.rows
     )
     return Table((Column("", align="left"), *map(Column, grid.columns)), tuple(rows), grid=True)
 
 
-def _cell(analysis: Analysis, grid: Grid, row: str, column: str, span: tuple[float, float]) -> Cell:
+def _cell(analysis: Analysis, grid: Grid, row: str, column: str, span: tuple[float, float]) -> TableCell:
     summary, metric = grid.summary(row, column), analysis.metric
     if summary is None:
         slug = grid.cells.get((row, column), "")
@@ -53,7 +66,7 @@ def _cell(analysis: Analysis, grid: Grid, row: str, column: str, span: tuple[flo
     part = part if higher_is_better(metric) else 1 - part
     mean = show(summary.mean, metric)
     interval = f"± {show((summary.high - summary.low) / 2, metric)}" if summary.n > 1 else ""
-    return Cell(
+    return TableCell(
         mean,
         (Note(interval),) if interval else (),
         tooltip=f"{row} · {column}: {mean} {interval}, {summary.n} seeds",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.analysis.study import ceiling_verdicts
-from headtohead.report.blocks import Block, Cell, Column, Heading, Paragraph, Span, Table, TableRow
+from headtohead.report.blocks import Block, Column, Heading, Paragraph, Span, Table, TableCell, TableRow
 from headtohead.report.cells import paired_cell
 from headtohead.report.content import ReportContent
 from headtohead.statistics.paired_tests import paired
@@ -46,12 +46,12 @@ def _row(content: ReportContent, slug: str, name: str, ceiling: str) -> TableRow
     difference = paired([batched[seed] for seed in seeds], [alone[seed] for seed in seeds])
     return TableRow(
         (
-            Cell(content.title(slug)),
+            TableCell(content.title(slug)),
             content.score(slug, metric),
             content.score(slug, name),
             paired_cell(difference, metric),
             content.score(slug, "test/loss"),
             content.score(slug, "test/loss_alone"),
-            Cell(Span(ceiling, "alarm") if "suspect" in ceiling else ceiling),
+            TableCell(Span(ceiling, "alarm") if "suspect" in ceiling else ceiling),
         )
     )

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import (
     Block,
-    Cell,
     Column,
     Heading,
     Inline,
@@ -18,6 +17,7 @@ from headtohead.report.blocks import (
     Paragraph,
     Span,
     Table,
+    TableCell,
     TableRow,
     VerdictLabel,
 )
@@ -87,7 +87,7 @@ def variant_note(content: ReportContent, slug: str) -> str:
     return partial or (f"equals {content.title(equal).text}" if equal else "")
 
 
-def primary_score(content: ReportContent, slug: str) -> Cell:
+def primary_score(content: ReportContent, slug: str) -> TableCell:
     """Return a variant's primary score, blank where the variant is not ranked."""
     if withheld := content.analysis.withheld.get(slug, ""):
         return blank(f"not ranked: {withheld}")
@@ -104,7 +104,14 @@ def fault_table(content: ReportContent) -> Table | None:
     if not having:
         return None
     rows = (
-        TableRow((Cell(name), Cell(consequence), Cell(Span(key, "code")), Cell(_names(titles, len(variants)))))
+        TableRow(
+            (
+                TableCell(name),
+                TableCell(consequence),
+                TableCell(Span(key, "code")),
+                TableCell(_names(titles, len(variants))),
+            )
+        )
         for (name, consequence, key), titles in having.items()
     )
     headings = ("fault", "what follows", "choice", "in")
@@ -146,11 +153,11 @@ def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> Ta
         notes.append(Note(("fault: ", *names[1:]), "faults"))
     verdict, *tests = verdict_cells(contrast, with_reason=not note)
     cells = (
-        Cell(content.title(slug), tuple(notes)),
+        TableCell(content.title(slug), tuple(notes)),
         primary_score(content, slug),
-        Cell(str(analysis.summaries[slug].n)),
+        TableCell(str(analysis.summaries[slug].n)),
         difference_cell(contrast),
-        Cell(VerdictLabel("baseline", "baseline")) if baseline else verdict,
+        TableCell(VerdictLabel("baseline", "baseline")) if baseline else verdict,
         *tests,
         *_costs(content, slug),
     )
@@ -162,18 +169,18 @@ def parameters(content: ReportContent, slug: str) -> str:
     return show_count((content.analysis.frames.variants[slug].get("parameters") or {}).get("total"))
 
 
-def _costs(content: ReportContent, slug: str) -> tuple[Cell, ...]:
+def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
     """Return the cost columns of a variant; speed, memory and time are means over its runs."""
     variant = content.analysis.frames.variants[slug]
     d_ff, asked = variant.get("d_ff"), variant.get("d_ff_asked")
     seconds = _mean(content, slug, "system/wall_seconds")
     return (
-        Cell(parameters(content, slug)),
-        Cell(show_count(variant.get("flops_per_token"))),
-        Cell(str(variant.get("inner_width", "–")), (Note(f"d_ff {d_ff} for {asked}"),) if d_ff != asked else ()),
-        Cell(show_count(_mean(content, slug, "system/tokens_per_second"))),
-        Cell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
-        Cell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
+        TableCell(parameters(content, slug)),
+        TableCell(show_count(variant.get("flops_per_token"))),
+        TableCell(str(variant.get("inner_width", "–")), (Note(f"d_ff {d_ff} for {asked}"),) if d_ff != asked else ()),
+        TableCell(show_count(_mean(content, slug, "system/tokens_per_second"))),
+        TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
+        TableCell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
     )
 
 
@@ -213,7 +220,7 @@ def _further_metrics(content: ReportContent) -> list[Block]:
     rows = tuple(
         TableRow(
             (
-                Cell(content.title(slug)),
+                TableCell(content.title(slug)),
                 *(content.score(slug, name) for name in names),
                 *(_costs(content, slug)[number] for number in costs),
             ),

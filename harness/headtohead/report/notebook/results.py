@@ -9,7 +9,7 @@ import pandas as pd
 
 from headtohead.analysis.study import analyse
 from headtohead.report import ReportPaths
-from headtohead.report.blocks import Block, Cell, Column, Paragraph, Span, Table, TableRow
+from headtohead.report.blocks import Block, Column, Paragraph, Span, Table, TableCell, TableRow
 from headtohead.report.cells import difference_cell
 from headtohead.report.content import ReportContent
 from headtohead.report.html import html_blocks
@@ -72,7 +72,7 @@ def _score_blocks(content: ReportContent) -> list[Block]:
 def _row(content: ReportContent, slug: str) -> TableRow:
     score = primary_score(content, slug)
     interval = score.notes[0].text if score.notes else score.tooltip
-    contrast = next((one for one in content.analysis.variants.contrasts if one.left == slug), None)
+    contrast = next((each for each in content.analysis.variants.contrasts if each.left == slug), None)
     verdict = contrast.words if contrast and contrast.verdict else "–"
     if slug == content.analysis.frames.baseline:
         against = "the baseline"
@@ -80,11 +80,11 @@ def _row(content: ReportContent, slug: str) -> TableRow:
         against = variant_note(content, slug) or f"{difference_cell(contrast).text}: {verdict}"
     return TableRow(
         (
-            Cell(content.title(slug, coloured=False)),
-            Cell(str(content.analysis.summaries[slug].n)),
-            Cell(score.text),
-            Cell(interval),
-            Cell(against),
-            Cell(parameters(content, slug)),
+            TableCell(content.title(slug, coloured=False)),
+            TableCell(str(content.analysis.summaries[slug].n)),
+            TableCell(score.text),
+            TableCell(interval),
+            TableCell(against),
+            TableCell(parameters(content, slug)),
         )
     )

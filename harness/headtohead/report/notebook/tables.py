@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from headtohead.report.blocks import Block, BulletList, Cell, Column, Paragraph, Span, Table, TableRow
+from headtohead.report.blocks import Block, BulletList, Column, Paragraph, Span, Table, TableCell, TableRow
 
 
 def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Container[int] = ()) -> Table:
@@ -12,7 +12,7 @@ def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Co
     columns = tuple(
         Column(heading, align="right" if number in right else "left") for number, heading in enumerate(headings)
     )
-    return Table(columns, tuple(TableRow(tuple(map(Cell, row))) for row in rows))
+    return Table(columns, tuple(TableRow(tuple(map(TableCell, row))) for row in rows))
 
 
 def titled_list(title: str, lines: Iterable[str]) -> list[Block]:

@@ -21,10 +21,12 @@ from headtohead.analysis.study import analyse
 from headtohead.config.loading import load_file
 from headtohead.planning.planner import make_plan
 from headtohead.plugins.registry import current
-from headtohead.report.content import Content
+from headtohead.report.content import ReportContent
+from headtohead.report.document import report_blocks
 from headtohead.report.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
 from headtohead.report.figures.strip import drawn
-from headtohead.report.rendering import html_page, markdown_page
+from headtohead.report.markdown import markdown_page
+from headtohead.report.writing import page
 from headtohead.storage.frames import load_frames
 from headtohead.storage.progress import read_progress
 
@@ -60,9 +62,10 @@ def status(file: Path) -> None:
 
 def report(file: Path) -> None:
     """Everything but the figures, whose rows are limited."""
-    content = Content(analyse(load_frames(file.parent / "runs" / "large")))
-    assert content.answer in markdown_page(content, {}).replace("\\", "")
-    html_page(content, {})
+    content = ReportContent(analyse(load_frames(file.parent / "runs" / "large")))
+    blocks = report_blocks(content)
+    assert content.answer in markdown_page(blocks).replace("\\", "")
+    page(content, blocks, {})
 
 
 REPEATED = {plan: 1, status: 20, report: 1}
@@ -160,7 +163,7 @@ def _held_by(file: str) -> int:
 
 
 def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path, Path]) -> None:
-    small, large = (Content(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
+    small, large = (ReportContent(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
     assert small.parts == {}
     found = large.parts
     rows = len(drawn(large.analysis))
@@ -168,12 +171,12 @@ def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path,
     assert found["scores"] == f"{rows} of 80 variants: the best, and the baseline."
     assert found["lines"] == "24 of 80 variants: the best, and the baseline."
     assert found["translations"] == "Of the first 24 variants of the design."
-    page = html_page(large, {"scores": "<svg/>", "lengths": "<svg/>"})
-    assert found["scores"] in page
-    assert found["lines"] in page
-    assert found["translations"] in page
-    text = markdown_page(large, {"scores": "<svg/>"})
-    assert found["scores"] in text
+    figures = {"scores": "<svg/>", "lengths": "<svg/>"}
+    blocks = report_blocks(large, tuple(figures))
+    for text in (page(large, blocks, figures), markdown_page(blocks)):
+        assert found["scores"] in text
+        assert found["lines"] in text
+        assert found["translations"] in text
 
 
 def test_a_forest_of_very_many_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
@@ -186,7 +189,7 @@ def test_a_forest_of_very_many_shows_the_largest_differences(studies: tuple[Path
     left_out = [abs(one.paired.mean) for one in tested if one not in rows]
     assert min(sizes) >= max(left_out)
     assert rows == [one for one in tested if one in rows]
-    shown = Content(analysis).parts["contrasts"]
+    shown = ReportContent(analysis).parts["contrasts"]
     assert shown == "The 48 largest of 79 differences."
 
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headtohead.data import PreparedData, prepare, prepare_corpus
-from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import Vocabulary, frequency_vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
@@ -437,29 +436,6 @@ def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData]
     train = first.splits["train"]
     for ids, text in zip(train.target, train.target_text, strict=True):
         assert second.tokenise(text, "target") == ids.tolist()
-
-
-OLD_FILES = {
-    "9513af0909495683f56babb750d0c512596d30964ace459b6af96fc0465f2466": DataConfig(
-        dataset="toy-grammar", split="iid", normalise="none"
-    ),
-    "5b8b98c767bea2ca884f619366d79106f38aabdf28f5362f2ea3304533caaa61": DataConfig(
-        dataset="tatoeba",
-        split="row",
-        normalise="ascii-fold",
-        options={"pair": "eng-spa"},
-        limit=9,
-        vocabulary={"max_size": 50, "shared": True},
-    ),
-}
-"""Frozen for format 3 of the store: where data lies that makes none of these choices."""
-
-
-def test_choices_with_their_old_meaning_keep_their_place_in_the_cache(tmp_path: Path) -> None:
-    for name, config in OLD_FILES.items():
-        assert PreparedStore(tmp_path, config, "0" * 64).path("mark").stem == name
-    config = next(iter(OLD_FILES.values())).model_copy(update={"cut": 9})
-    assert PreparedStore(tmp_path, config, "0" * 64).path("mark").stem not in OLD_FILES
 
 
 def test_a_file_from_before_these_choices_is_read_with_the_usual_boundaries(

@@ -140,7 +140,7 @@ def test_a_stack_that_another_process_holds_is_not_sent(planned: Study) -> None:
 def test_a_copy_whose_leases_were_taken_over_changes_nothing(planned: Study) -> None:
     sending = sent(planned)
     assert sending.leased()
-    message = Message("exit", code=exits.OK, parcel=sending.pack())
+    message = Message("exit", code=exits.OK, archive=sending.pack())
     run = StackFolder(sending.job.stack).runs()[-1].path
     (run / "status.json").write_text('{"state": "DONE", "attempt": 2}')
     lease = planned.experiment / ".leases" / f"{run.name}.json"

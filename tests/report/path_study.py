@@ -15,9 +15,9 @@ from typing import Any
 import headtohead
 from headtohead.config.loading import load_mapping
 from headtohead.planning.planner import make_plan
-from headtohead.plugins import registry as plugin_registry
+from headtohead.plugins import registry as registry_module
 from headtohead.plugins.entry import Setting
-from headtohead.plugins.registry import Registry, current, load_registry
+from headtohead.plugins.registry import Registry, load_registry
 from headtohead.schema.config import RunConfig
 from headtohead_plugins.positional.sinusoidal import Sinusoidal
 
@@ -107,12 +107,12 @@ def _registry(study: PathStudy) -> Iterator[Registry]:
         def register_positionals(self) -> dict[str, type[Sinusoidal]]:
             return {"choosy": Choosy}
 
-    before = current()
-    plugin_registry._current = load_registry(objects=[Plugin()])
+    before = registry_module.current()
+    registry_module._current = load_registry(objects=[Plugin()])
     try:
-        yield current()
+        yield registry_module.current()
     finally:
-        plugin_registry._current = before
+        registry_module._current = before
 
 
 def _value(config: RunConfig, name: str) -> Any:

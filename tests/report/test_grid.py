@@ -11,7 +11,7 @@ import pytest
 
 from headtohead.analysis.study import analyse
 from headtohead.analysis.two_way import find_grid, shares
-from headtohead.report.two_way import grid_section
+from headtohead.report.two_way import two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
 
@@ -100,13 +100,14 @@ def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path
 
 
 def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
-    section = grid_section(analyse(load_frames(table(made, tmp_path, primary="test/loss"))))
-    assert section is not None
+    analysis = analyse(load_frames(table(made, tmp_path, primary="test/loss")))
+    grid = find_grid(analysis)
+    assert grid is not None
     shades = {}
-    for row, cells in section.lines:
-        for column, cell in zip(section.grid.columns, cells, strict=True):
-            if found := section.grid.summary(row, column):
-                shades[found.mean] = cell.shade
+    for row, cells in zip(grid.rows, two_way_table(analysis, grid).rows, strict=True):
+        for column, cell in zip(grid.columns, cells.cells[1:], strict=True):
+            if summary := grid.summary(row, column):
+                shades[summary.mean] = cell.shade
     assert (shades[min(shades)], shades[max(shades)]) == (62, 0)
 
 

@@ -9,7 +9,8 @@ import pytest
 from headtohead.analysis.study import analyse
 from headtohead.report import write_report
 from headtohead.report.answer import answer
-from headtohead.report.shapley import path_section
+from headtohead.report.blocks import VerdictLabel
+from headtohead.report.shapley import choice_table, inseparable_choices, path_blocks, sampled_orders, undetected_choices
 from headtohead.storage.frames import load_frames
 
 FOUR = ("model.norm", "model.activation", "model.bias", "train.lr")
@@ -34,6 +35,13 @@ def study(paths, cache, tmp_path):
         return paths.write_path(tmp_path / "runs", made, cache)
 
     return study
+
+
+def choices(analysis):
+    """The rows of the table of choices, without the whole distance, as cells by column."""
+    table = choice_table(analysis.path)
+    headings = [column.heading for column in table.columns]
+    return [dict(zip(headings, row.cells, strict=False)) for row in table.rows if not row.emphasised]
 
 
 def answered(folder, **options):
@@ -100,7 +108,7 @@ def test_nothing_detected_is_said_of_all_choices_at_once(study):
 def test_undetected_choices_are_told_with_the_range_of_what_the_table_prints(study):
     analysis = analyse(load_frames(study(score=lambda a, seed: 0.5 + 0.02 * wobble(a, seed))))
     printed = [
-        float(re.search(r"could have seen ≥ ([\d.]+)\)$", row.verdict)[1]) for row in path_section(analysis).rows
+        float(re.search(r"could have seen ≥ ([\d.]+)\)$", row["verdict"].text.text)[1]) for row in choices(analysis)
     ]
     assert len(set(printed)) > 1
     told = f"(could have seen ≥ {min(printed):.3f} to {max(printed):.3f})"
@@ -120,7 +128,7 @@ def test_a_choice_that_turns_between_orders_is_not_said_to_make_no_difference(st
         text,
     )
     assert not re.search(r"no difference detected for [^(;]*train\.lr", text)
-    assert "train.lr" not in (path_section(analysis).undetected or "")
+    assert "train.lr" not in (undetected_choices(analysis.path) or "")
 
 
 def test_scores_that_are_equal_everywhere_are_called_so(study):
@@ -157,27 +165,28 @@ def test_choices_around_a_point_without_a_result_are_not_judged(study):
 
 
 def test_the_table_has_a_row_per_choice_largest_first(study):
-    section = path_section(analyse(load_frames(study())))
-    assert [row.name for row in section.rows] == ["model.norm", "model.activation", "model.bias", "train.lr"]
-    first = section.rows[0]
-    assert (first.before, first.after, first.verdict) == ("pre", "post", "better")
-    assert re.fullmatch(r"\+0\.2\d\d", first.share.mean)
-    assert re.fullmatch(r"0\.2\d\d to 0\.2\d\d", first.share.interval)
-    assert section.undetected == "No detectable difference: train.lr."
-    assert section.remainder is None
+    analysis = analyse(load_frames(study()))
+    rows = choices(analysis)
+    assert [row["choice"].text for row in rows] == ["model.norm", "model.activation", "model.bias", "train.lr"]
+    first = rows[0]
+    assert (first["choice"].notes[0].text, first["verdict"].text) == ("pre → post", VerdictLabel("better", "better"))
+    assert re.fullmatch(r"\+0\.2\d\d", first["share"].text)
+    assert re.fullmatch(r"0\.2\d\d to 0\.2\d\d", first["share"].notes[0].text)
+    assert undetected_choices(analysis.path) == "No detectable difference: train.lr."
 
 
 def test_what_was_not_sampled_is_said(study):
-    section = path_section(analyse(load_frames(study())))
-    assert section.sampled[0].startswith("8 of 24 orders were walked, drawn at random (seed 1)")
-    assert "the other orders were not sampled" in section.sampled[0]
-    trained = len(section.analysis.frames.variants)
-    assert section.sampled[1] == (f"4 choices make 16 points; {trained} of them are part of this study.")
+    analysis = analyse(load_frames(study()))
+    sampled = sampled_orders(analysis, analysis.path)
+    assert sampled[0].startswith("8 of 24 orders were walked, drawn at random (seed 1)")
+    assert "the other orders were not sampled" in sampled[0]
+    trained = len(analysis.frames.variants)
+    assert sampled[1] == (f"4 choices make 16 points; {trained} of them are part of this study.")
 
 
 def test_all_orders_are_called_shapley_values(study):
-    section = path_section(analyse(load_frames(study(names=FOUR[:3]))))
-    assert section.sampled[0] == (
+    analysis = analyse(load_frames(study(names=FOUR[:3])))
+    assert sampled_orders(analysis, analysis.path)[0] == (
         "All 6 orders of the 3 choices were walked: the shares are Shapley values of these runs."
     )
 
@@ -185,29 +194,31 @@ def test_all_orders_are_called_shapley_values(study):
 def test_differences_that_are_undefined_apart_are_listed(study):
     together = {"model.norm", "model.bias"}
     folder = study(undefined=lambda applied: len(applied & together) == 1)
-    section = path_section(analyse(load_frames(folder)))
-    assert section.apart[:2] == [
+    analysis = analyse(load_frames(folder))
+    apart = inseparable_choices(analysis.path)
+    assert apart[:2] == [
         "model.norm applied alone to start has no meaning: these do not go together; it has one "
         "together with model.bias.",
         "model.norm taken out of end has no meaning: these do not go together; it has one together with model.bias.",
     ]
-    joint = [line for line in section.apart if "were applied together in" in line]
+    joint = [line for line in apart if "were applied together in" in line]
     assert joint
     assert all("of 8 walks, being undefined apart there" in line for line in joint)
-    assert "model.norm with model.bias" in [row.name for row in section.rows]
-    assert "orders looked at pass a point that has no meaning" in " ".join(section.sampled)
+    assert "model.norm with model.bias" in [row["choice"].text for row in choices(analysis)]
+    assert "orders looked at pass a point that has no meaning" in " ".join(sampled_orders(analysis, analysis.path))
 
 
 def test_what_the_known_shares_leave_is_a_row(study):
-    section = path_section(analyse(load_frames(study(states={("from-plus-model.norm", 2): "DIVERGED"}))))
-    unknown = [row for row in section.rows if row.share.mean == "–"]
+    *rows, remainder = choices(analyse(load_frames(study(states={("from-plus-model.norm", 2): "DIVERGED"}))))
+    unknown = [row for row in rows if row["share"].text == "–"]
     assert unknown
-    assert all("1 diverged of 6 seeds" in row.reason for row in unknown)
-    assert section.remainder is not None
+    assert all("1 diverged of 6 seeds" in row["verdict"].notes[0].text for row in unknown)
+    assert remainder["choice"].text == "not judged"
+    assert re.fullmatch(r"[+−]0\.\d+", remainder["share"].text)
 
 
 def test_an_experiment_without_a_path_has_no_section(quickstart):
-    assert path_section(analyse(load_frames(quickstart))) is None
+    assert path_blocks(analyse(load_frames(quickstart))) == []
 
 
 # the pages
@@ -234,7 +245,7 @@ def test_a_path_report_has_a_waterfall_and_shows_every_choice_on_both_pages(repo
     assert "![the distance, choice by choice](figures/waterfall.svg)" in text
     for name in FOUR:
         assert name in page
-        assert f"| {name} |" in text
+        assert f"| {name} (" in text
     for told in ("8 of 24 orders were walked", "whole distance", "No detectable difference"):
         assert told in page
         assert told in text

@@ -4,14 +4,43 @@ import json
 import re
 import subprocess
 import sys
+import typing
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from markdown_it import MarkdownIt
 
 from headtohead.errors import HeadToHeadError
+from headtohead.figures.style import PALETTE
 from headtohead.report import write_report
+from headtohead.report.blocks import (
+    AttentionMaps,
+    Block,
+    BulletList,
+    CodeBlock,
+    Column,
+    Contents,
+    Definitions,
+    Details,
+    Heading,
+    Link,
+    NamedFigure,
+    Note,
+    Paragraph,
+    Prose,
+    SentenceTranslations,
+    Span,
+    Table,
+    TableCell,
+    TableRow,
+    TranslationOutput,
+    VariantTitle,
+    VerdictLabel,
+)
+from headtohead.report.html import html_page
+from headtohead.report.markdown import markdown_page
 
 NASTY = '<script>alert("x")</script> | a`b` *c* [d](e) & \\ </style><!-- '
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -160,11 +189,14 @@ def test_layers_and_heads_are_numbered_from_0_and_each_page_says_so_once(report)
     assert 'word + " " + index;' in text
 
 
-def test_maps_show_without_scripts(report):
+def test_maps_show_without_scripts(report, quickstart):
     text = report.html.read_text(encoding="utf-8")
-    panels = re.findall(r'<div class="panel">.*?</svg></div>', text, re.DOTALL)
-    assert len(panels) == 12
-    assert all("<title>chat → " in panel for panel in panels)
+    panels = re.search(r'<div class="panels" id="panels">(<svg.*?</svg>)\s*</div>', text, re.DOTALL)[1]
+    assert panels.count("<image ") == 12
+    texts = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", panels))
+    for variant in json.loads((quickstart / "experiment.json").read_text())["variants"]:
+        assert f"{variant['title']} (seed 1)" in texts
+    assert texts.split().count("chat") == 12
 
 
 def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
@@ -190,7 +222,7 @@ def test_the_table_of_runs_holds_every_run(report):
     assert all(0 < float(row["test/exact_match"]) <= 1 for row in rows)
 
 
-def test_markdown_says_what_the_page_says(report, page):
+def test_markdown_has_the_answer_whole_tables_and_links_to_files(report):
     text = report.markdown.read_text(encoding="utf-8")
     assert report.answer.replace("|", "\\|") in text.replace("\\", "")
     for linked in re.findall(r"\]\(([^)]+)\)", text):
@@ -256,7 +288,7 @@ def test_text_from_data_never_becomes_markup(made, tmp_path):
         root = ET.fromstring(figure.read_text(encoding="utf-8"))
         assert not [e for e in root.iter() if e.tag.endswith("script")]
     markdown = paths.markdown.read_text(encoding="utf-8")
-    assert "<script" not in markdown
+    assert "<script" not in MarkdownIt("commonmark").render(markdown)  # HTML is on: raw tags would pass
     for block in re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}) == 1
 
@@ -282,7 +314,7 @@ def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
     assert "Partial: " in paths.markdown.read_text(encoding="utf-8")
 
 
-def test_failures_exclusions_reuse_and_equals_are_all_told(incomplete):
+def test_failures_exclusions_reuse_and_equals_are_all_listed(incomplete):
     page = words(Page(incomplete.html.read_text(encoding="utf-8")))
     markdown = incomplete.markdown.read_text(encoding="utf-8").replace("\\", "")
     for text in (page, markdown):
@@ -484,3 +516,85 @@ def test_the_platform_is_named_without_the_machines_kernel(page, report):
     assert "platformLinux x86_64" in words(page)
     assert "generic" not in report.html.read_text(encoding="utf-8")
     assert "generic" not in report.markdown.read_text(encoding="utf-8")
+
+
+# one list of blocks
+
+
+class Markdown(html.parser.HTMLParser):
+    """The text of Markdown, read by a public parser."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.feed(MarkdownIt("commonmark").enable("table").render(markdown))
+
+    def handle_data(self, data):
+        self.text += f" {data}"
+
+
+def words_of_page(text: str) -> list[str]:
+    """Words of a page in reading order, without its contents, its figures and the line above its title."""
+    without = re.sub(
+        r'<(nav|svg|style|script|title)\b.*?</\1>|<div class="kicker">.*?</div>', " ", text, flags=re.DOTALL
+    )
+    return words_alone(without.replace("-<br>", "-").replace("<", " <"), Page)
+
+
+def words_alone(text: str, parser) -> list[str]:
+    """Words and numbers without the punctuation that formats put around them."""
+    return re.findall(r"[^\s()|:;,/→·✓✗.“”]+", parser(text).text)
+
+
+def words_of_markdown(text: str) -> list[str]:
+    return words_alone(text, Markdown)
+
+
+@pytest.fixture(params=["report", "incomplete"])
+def written(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_page_and_markdown_have_the_same_words_and_numbers_in_the_same_order(written):
+    page = words_of_page(written.html.read_text(encoding="utf-8"))
+    markdown = words_of_markdown(written.markdown.read_text(encoding="utf-8"))
+    assert len(page) > 1500
+    assert page == markdown
+
+
+EVERY_BLOCK = [
+    Heading(1, "Which? <1>", "top", "Top"),
+    Contents(),
+    Paragraph(("plain <2> ", Span("strong | 3", "strong"), " ", Link("results 4", "results.csv")), "note"),
+    Prose("an *author's* text 5\n\n- and a list 6"),
+    BulletList(("first _7_", (Span("LEAKY 8", "alarm"), " <b>"))),
+    Definitions((("term 9", Span("code 10", "code")), ("b", "c"))),
+    Table(
+        (Column("variant\n11", align="left"), Column("score"), Column("verdict")),
+        (
+            TableRow((TableCell(VariantTitle("a · b 12", PALETTE[0])), TableCell("0.5", (Note("0.4 to 0.6"),)))),
+            TableRow((TableCell("c 13"), TableCell("–"), TableCell(VerdictLabel("better", "better"))), emphasised=True),
+        ),
+    ),
+    NamedFigure("scores", "alternative text", "caption 14"),
+    SentenceTranslations("source 15", "reference 16", (TranslationOutput("output 17", True, (VariantTitle("a"),)),)),
+    Details("summary 18", (Paragraph("inner"),)),
+    CodeBlock("code <19> ``` & 20", "sh"),
+    AttentionMaps(NamedFigure("maps", "maps", "opening 21"), {"open": {}}),
+]
+
+
+def test_every_kind_of_block_has_the_same_text_in_both_formats():
+    assert {type(block) for block in EVERY_BLOCK} == set(typing.get_args(Block))
+    page = words_of_page(html_page(EVERY_BLOCK, {"scores": "<svg></svg>", "maps": "<svg></svg>"}, title="", kicker=""))
+    markdown = words_of_markdown(markdown_page(EVERY_BLOCK))
+    assert page == markdown
+    for number in range(1, 22):
+        assert any(re.search(rf"(?<!\d){number}(?!\d)", word) for word in page), number
+
+
+@pytest.mark.parametrize("block", [type(block) for block in EVERY_BLOCK if not isinstance(block, Contents)])
+def test_a_block_that_one_format_leaves_out_is_seen(block):
+    kept = [other for other in EVERY_BLOCK if not isinstance(other, block)]
+    page = html_page(EVERY_BLOCK, {"scores": "<svg></svg>", "maps": "<svg></svg>"}, title="", kicker="")
+    assert words_of_page(page) != words_of_markdown(markdown_page(kept))

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 
+from headtohead.figures.heat_map import coloured
+from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
-from headtohead.report.attention import Gallery, Shown, panel_svg, payload
+from headtohead.report.gallery import Gallery, VariantMaps, payload
 from headtohead.report.notebook.maps import maps_html
 from headtohead.storage.attention_maps import load_maps
 from headtohead.testing.subject import Subject
@@ -69,7 +72,7 @@ def gallery(tmp_path, **styles):
         folder = tmp_path / title
         folder.mkdir()
         write_maps(folder / "attention", [maps_of(name)])
-        shown.append(Shown(title, title, 1, load_maps(folder)))
+        shown.append(VariantMaps(title, title, 1, load_maps(folder)))
     return Gallery(tuple(shown), 0)
 
 
@@ -83,13 +86,13 @@ def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix
 
 
 def test_negative_weights_have_a_colour_of_their_own_as_full_at_minus_one():
-    svg = panel_svg(
-        np.array([[0.5, -0.5], [-1.2, 0.001]]), ["a", "b"], ["c", "d"], colours={"plus": "PLUS", "minus": "MINUS"}
-    )
-    assert svg.count('fill="PLUS" fill-opacity="0.50"') == 1
-    assert svg.count('fill="MINUS" fill-opacity="0.50"') == 1
-    assert svg.count('fill="MINUS" fill-opacity="1.00"') == 1
-    assert "a → d: -0.500" in svg
+    colours = coloured(np.array([[0.5, -0.5], [-1.2, np.nan]]), 1.0)
+    plus, minus = to_rgb(PALETTE[0]), to_rgb(PALETTE[1])
+    assert colours[0, 0].tolist() == [*plus, 0.5]
+    assert colours[0, 1].tolist() == [*minus, 0.5]
+    assert colours[1, 0].tolist() == [*minus, 1.0]
+    assert colours[1, 1, 3] == 1.0
+    assert colours[1, 1, :3].tolist() not in ([*plus], [*minus])
 
 
 def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():

@@ -1,9 +1,10 @@
-"""How pictures look: one colour per axis value, told apart by all, the same bytes each time."""
+"""The style of figures: colours that colour-blind readers can distinguish, and the same bytes each time."""
 
 from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -74,7 +75,9 @@ def to_svg(figure: Figure, salt: str) -> str:
     ``salt`` keeps the ids of several figures on one page apart. Artists whose gid was set by
     `tip` carry their text as a title that browsers show on hovering.
     """
-    with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}):
+    with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}), warnings.catch_warnings():
+        # Browsers draw the text, in fonts that have letters which matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()

@@ -1,4 +1,4 @@
-"""The answer in one sentence, put together from verdicts and never said louder than they are."""
+"""The answer in one sentence, built from verdicts and claiming no more than they do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import EQUAL, IDENTICAL, OTHER_DATA, UNDETECTED, Contrast, sensitivity
 from headtohead.analysis.published import Finding, Verdict, findings
 from headtohead.analysis.study import Analysis, found_settings, main_contrasts, settings_contradict
-from headtohead.report.shapley_answer import path_answer
+from headtohead.report.shapley import path_answer
 from headtohead.storage.frames import FINAL
 from headtohead.storage.metrics import readable, show
 
@@ -31,17 +31,17 @@ def answer(analysis: Analysis) -> str:
         text = ("on the seeds that have finished, " if _partial(analysis) else "") + path_answer(analysis.path)
         return text[0].upper() + text[1:]
     judged = [c for c in contrasts if c.paired is not None or _equal(c)]
-    told = _told(judged)
-    clauses = [_clause(analysis, contrast) for contrast in told]
-    if len(told) < len(judged):
-        clauses.append(_rest(analysis, [contrast for contrast in judged if contrast not in told]))
+    named = _named(judged)
+    clauses = [_clause(analysis, contrast) for contrast in named]
+    if len(named) < len(judged):
+        clauses.append(_rest(analysis, [contrast for contrast in judged if contrast not in named]))
     if len(judged) < len(contrasts):
         clauses.append(_silence(analysis, [c for c in contrasts if c not in judged]))
     text = _opening(analysis, contrasts[0]) + "; ".join(clauses) + "."
     return text[0].upper() + text[1:]
 
 
-def _told(contrasts: list[Contrast]) -> list[Contrast]:
+def _named(contrasts: list[Contrast]) -> list[Contrast]:
     """Return the contrasts that have room in one sentence: all, or the largest differences."""
     if len(contrasts) <= MOST_CLAUSES:
         return contrasts
@@ -181,8 +181,8 @@ def _mixed(analysis: Analysis, contrast: Contrast) -> str:
         parts.append(f"{low} to {high} {readable(contrast.metric)} in single settings")
     found = found_settings(analysis, contrast)
     parts += [
-        f"{_changes(analysis, one.left)} is {one.verdict} than the baseline by {_amount(one)}"
-        for one in found[:MOST_SETTINGS]
+        f"{_changes(analysis, setting.left)} is {setting.verdict} than the baseline by {_amount(setting)}"
+        for setting in found[:MOST_SETTINGS]
     ]
     if more := found[MOST_SETTINGS:]:
         parts.append(f"{_counted(len(more), 'more setting')} better or worse than the baseline")
@@ -195,14 +195,14 @@ def _equal(contrast: Contrast) -> bool:
 
 def published_sum(found: Sequence[Finding]) -> str:
     """Return how many published claims agree, in one sentence."""
-    counts = Counter(one.verdict for one in found)
+    counts = Counter(finding.verdict for finding in found)
     words: dict[Verdict, str] = {
         "agrees": "agrees" if counts["agrees"] == 1 else "agree",
         "disagrees": "disagrees" if counts["disagrees"] == 1 else "disagree",
         "cannot tell": "cannot be told",
     }
-    told = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
-    return f"Of {len(found)} published claim{'s' * (len(found) != 1)}, {', '.join(told)}."
+    parts = [f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]]
+    return f"Of {len(found)} published claim{'s' * (len(found) != 1)}, {', '.join(parts)}."
 
 
 def _nothing_to_compare(analysis: Analysis) -> str:
@@ -215,7 +215,7 @@ def _nothing_to_compare(analysis: Analysis) -> str:
         )
     if len(analysis.frames.variants) == 1:
         found = findings(analysis.frames, allow_partial=analysis.allow_partial)
-        if any(one.difference for one in found):
+        if any(finding.difference for finding in found):
             return published_sum(found)
         summary = analysis.summaries[analysis.frames.baseline]
         return (

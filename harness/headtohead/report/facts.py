@@ -11,8 +11,8 @@ from headtohead.analysis.study import Analysis, ceiling_verdicts
 from headtohead.storage import metrics
 from headtohead.storage.frames import Frames
 
-TELLING_CEILING = 0.9
-"""A ceiling above it is passed by next to nobody: staying below is no news."""
+INFORMATIVE_CEILING = 0.9
+"""Above it, hardly any model reaches the ceiling, and staying below is not worth a sentence."""
 
 
 def facts(analysis: Analysis) -> list[str]:
@@ -85,13 +85,13 @@ def _equal_fact(analysis: Analysis, row: Mapping[str, Any]) -> str:
 
 
 def _floor_facts(analysis: Analysis) -> list[str]:
-    """Say that nobody left the worst score there is: a comparison then says nothing."""
+    """Return a warning where every run has the worst possible score."""
     least, largest = metrics.span(analysis.metric)
     worst = least if metrics.higher_is_better(analysis.metric) else largest
     frames = analysis.frames
     scores = [frames.scores(slug, analysis.metric) for slug in frames.variants]
-    found = [one for by_seed in scores for one in by_seed.values()]
-    if not found or any(one != worst for one in found):
+    values = [score for by_seed in scores for score in by_seed.values()]
+    if not values or any(score != worst for score in values):
         return []
     return [
         f"Every run has the worst {metrics.readable(analysis.metric)} there is, "
@@ -109,7 +109,7 @@ def _ceiling_facts(analysis: Analysis) -> list[str]:
     if over:
         names = ", ".join(_title(analysis, slug) for slug in over)
         return [f"Suspect: {names} passes the ceiling of {ceiling} that no encoder blind to word order can pass."]
-    if analysis.ceiling is None or analysis.ceiling > TELLING_CEILING:
+    if analysis.ceiling is None or analysis.ceiling > INFORMATIVE_CEILING:
         return []
     who, stay = (
         (f"All {len(verdicts)} variants that are told no order of the source", "stay")
@@ -128,9 +128,9 @@ def _state_facts(analysis: Analysis) -> list[str]:
         "TIMEOUT": "timed out",
         "KILLED": "were killed",
     }
-    told = [f"{counts[state]} {word}" for state, word in words.items() if state in counts]
+    parts = [f"{counts[state]} {word}" for state, word in words.items() if state in counts]
     total = len(analysis.frames.runs)
-    return [f"Of {total} runs, {', '.join(told)}; see below."] if told else []
+    return [f"Of {total} runs, {', '.join(parts)}; see below."] if parts else []
 
 
 def _leak_facts(analysis: Analysis) -> list[str]:

@@ -1,167 +1,161 @@
-"""The section of a report on published results: theirs, ours, what differs, and the verdict."""
+"""The section on published results: what each claim says, what was measured here, and the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headtohead.analysis.published import Finding, findings
 from headtohead.analysis.study import Analysis
 from headtohead.report.answer import published_sum
-from headtohead.report.rows import Score
+from headtohead.report.blocks import (
+    Block,
+    BulletList,
+    Column,
+    Heading,
+    Note,
+    Paragraph,
+    Table,
+    TableCell,
+    TableRow,
+    VerdictLabel,
+)
+from headtohead.report.cells import mean_cell
 from headtohead.statistics.paired_tests import Summary
+from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
 
-
-@dataclass(frozen=True)
-class ClaimRow:
-    """One claim: what is said, both sides as published and as measured here, and the verdict."""
-
-    says: str
-    variant: str
-    against: str
-    metric: str
-    where: str
-    published: str
-    ours: str
-    published_difference: str
-    difference: Score
-    expected: str
-    verdict: str
-    word: str
-    reason: str
+VERDICT_KINDS = {"agrees": "better", "disagrees": "worse"}
 
 
-@dataclass(frozen=True)
-class SetupRow:
-    """One difference of set-up."""
-
-    name: str
-    theirs: str
-    ours: str
+def published_summary(analysis: Analysis) -> str | None:
+    """Return how many claims agree, None for an experiment that makes no claims."""
+    found = _findings(analysis)
+    return published_sum(found) if found else None
 
 
-@dataclass(frozen=True)
-class PublishedSection:
-    """What a report says of published results."""
-
-    analysis: Analysis
-    record: Mapping[str, Any]
-
-    @cached_property
-    def source(self) -> str:
-        """Where the claims stand."""
-        return str(self.record["source"])
-
-    @cached_property
-    def findings(self) -> tuple[Finding, ...]:
-        """The claims, judged."""
-        return findings(self.analysis.frames, allow_partial=self.analysis.allow_partial)
-
-    @cached_property
-    def rows(self) -> list[ClaimRow]:
-        """The claims, in the order of the file."""
-        return [self._row(one) for one in self.findings]
-
-    @cached_property
-    def sum(self) -> str:
-        """How many claims agree, in one sentence."""
-        return published_sum(self.findings)
-
-    @cached_property
-    def confidence(self) -> str:
-        """The level of the intervals that the verdicts rest on."""
-        level = next((one.confidence for one in self.findings if one.difference), None)
-        return f"{100 * level:.4g} %" if level else ""
-
-    @cached_property
-    def setup(self) -> list[SetupRow]:
-        """Fields in which the source's set-up differs from ours."""
-        rows = []
-        for name, theirs in self.record["setup"].items():
-            ours = self._ours(name)
-            if not _same(ours, theirs):
-                rows.append(SetupRow(name, _text(theirs), _text(ours)))
-        return rows
-
-    @cached_property
-    def alike(self) -> list[str]:
-        """Names of the set-up that are as in the source."""
-        different = {row.name for row in self.setup}
-        return [name for name in self.record["setup"] if name not in different]
-
-    @cached_property
-    def differences(self) -> list[str]:
-        """Further differences, as the file states them."""
-        return [str(one) for one in self.record["differences"]]
-
-    def _row(self, found: Finding) -> ClaimRow:
-        claim, printed = found.claim, found.claim["published"]
-        metric = claim["metric"]
-        sides = [("variant", found.variant), ("against", found.against)]
-        names = {side: self._name(claim, side) for side, summary in sides if summary}
-        ours = [_score(summary, metric) for _, summary in sides if summary]
-        return ClaimRow(
-            says=claim["says"],
-            variant=names["variant"],
-            against=names.get("against", ""),
-            metric=readable(metric),
-            where=printed["where"],
-            published=" against ".join(_plain(printed[side]) for side, _ in sides if printed[side] is not None)
-            or "no value",
-            ours=" against ".join(ours),
-            published_difference=_published_difference(printed),
-            difference=_difference(found, metric),
-            expected=_expected(claim),
-            verdict=found.verdict,
-            word={"agrees": "better", "disagrees": "worse"}.get(found.verdict, "none"),
-            reason=found.reason,
-        )
-
-    def _name(self, claim: Mapping[str, Any], side: str) -> str:
-        title = str(self.analysis.frames.variants[claim[side]]["title"])
-        lengths = claim["lengths"]
-        metric = ""
-        if side == "against":
-            lengths = claim["against_lengths"] or lengths
-            if claim["against_metric"]:
-                metric = f", {readable(claim['against_metric'])}"
-        return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
-
-    def _ours(self, name: str) -> Any:
-        frames = self.analysis.frames
-        data, variant = frames.experiment.get("data", {}), frames.variants[frames.baseline]
-        if "." in name:
-            if name in frames.axes:
-                return "varied here"
-            section, field = name.split(".", 1)
-            return (variant.get("config") or {}).get(section, {}).get(field)
-        counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
-        words = ", ".join(f"{size} {side}" for side, size in sizes.items())
-        languages = " to ".join(data.get("languages", []))
-        ours: dict[str, Any] = {
-            "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
-            "test": f"{counts.get('test')} pairs",
-            "pairs": counts.get("train"),
-            "vocabulary": f"{words}, {data.get('tokens')} tokens",
-            "parameters": (variant.get("parameters") or {}).get("total"),
-            "steps": self._steps(),
-            "seeds": len(frames.seeds),
-            "decoding": _decoding((variant.get("config") or {}).get("evaluate", {})),
-        }
-        return ours[name]
-
-    def _steps(self) -> int | None:
-        steps = self.analysis.frames.runs["steps"].dropna()
-        return int(steps.max()) if len(steps) else None
-
-
-def published_section(analysis: Analysis) -> PublishedSection | None:
-    """Return the section, None for an experiment that makes no claims."""
+def published_blocks(analysis: Analysis) -> list[Block]:
+    """Return the section, nothing for an experiment that makes no claims."""
     record = analysis.frames.experiment.get("published")
-    return PublishedSection(analysis, record) if record else None
+    if not record:
+        return []
+    found = _findings(analysis)
+    level = next((finding.confidence for finding in found if finding.difference), None)
+    interval = (
+        f"The interval is the {100 * level:.4g} % interval of the difference, paired by seed: with it all verdicts "
+        "together are right in 95 of 100 studies. "
+        if level
+        else ""
+    )
+    return [
+        Heading(2, "Published and measured here", "published", "Published"),
+        Paragraph(
+            f"Source: {record['source']}. {interval}Agrees: the whole interval lies where the claim says. Disagrees: "
+            "it lies wholly elsewhere. Cannot tell: neither. “Equal” is judged by two one-sided tests against the "
+            "margin, “at most” by every single run.",
+            "note",
+        ),
+        _claims(analysis.frames, found),
+        *_setup(analysis.frames, record),
+    ]
+
+
+def _findings(analysis: Analysis) -> Sequence[Finding]:
+    if not analysis.frames.experiment.get("published"):
+        return ()
+    return findings(analysis.frames, allow_partial=analysis.allow_partial)
+
+
+def _claims(frames: Frames, found: Sequence[Finding]) -> Table:
+    columns = (
+        Column("claim", align="left"),
+        Column("metric", align="left"),
+        Column("published"),
+        Column("here"),
+        Column("difference,\npublished"),
+        Column("difference,\nhere"),
+        Column("expected", align="left"),
+        Column("verdict", align="left"),
+    )
+    return Table(columns, tuple(_claim(frames, finding) for finding in found))
+
+
+def _claim(frames: Frames, found: Finding) -> TableRow:
+    claim, printed = found.claim, found.claim["published"]
+    metric = claim["metric"]
+    sides = [("variant", found.variant), ("against", found.against)]
+    names = [_name(frames, claim, side) for side, summary in sides if summary]
+    published = [_plain(printed[side]) for side, _ in sides if printed[side] is not None]
+    measured = [_score(summary, metric) for _, summary in sides if summary]
+    return TableRow(
+        (
+            TableCell(claim["says"], (Note(" against ".join(names), "interval wrap"),)),
+            TableCell(readable(metric), (Note(f"published: {printed['where']}", "interval wrap"),)),
+            TableCell(" against ".join(published) or "no value"),
+            TableCell(" against ".join(measured)),
+            TableCell(_published_difference(printed)),
+            _difference(found, metric),
+            TableCell(_expected(claim)),
+            TableCell(
+                VerdictLabel(found.verdict, VERDICT_KINDS.get(found.verdict, "none")),
+                (Note(found.reason, "interval wrap"),),
+            ),
+        )
+    )
+
+
+def _setup(frames: Frames, record: Mapping[str, Any]) -> list[Block]:
+    """Return how the source's set-up differs from this experiment's, and what is alike."""
+    pairs = {name: (theirs, _ours(frames, name)) for name, theirs in record["setup"].items()}
+    different = {name: pair for name, pair in pairs.items() if not _same(*pair)}
+    alike = [name for name in pairs if name not in different]
+    blocks: list[Block] = []
+    if different:
+        rows = (
+            TableRow((TableCell(name), *(TableCell(_text(value)) for value in pair)))
+            for name, pair in different.items()
+        )
+        columns = tuple(Column(heading, align="left") for heading in ("field", "published", "here"))
+        blocks += [Heading(3, "Differences of set-up"), Table(columns, tuple(rows))]
+    lines = [str(difference) for difference in record["differences"]]
+    lines += [f"As published: {', '.join(alike)}."] if alike else []
+    return [*blocks, BulletList(tuple(lines))] if lines else blocks
+
+
+def _name(frames: Frames, claim: Mapping[str, Any], side: str) -> str:
+    title = str(frames.variants[claim[side]]["title"])
+    lengths = claim["lengths"]
+    metric = ""
+    if side == "against":
+        lengths = claim["against_lengths"] or lengths
+        if claim["against_metric"]:
+            metric = f", {readable(claim['against_metric'])}"
+    return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
+
+
+def _ours(frames: Frames, name: str) -> Any:
+    """Return the value of a field of set-up in this experiment."""
+    data, variant = frames.experiment.get("data", {}), frames.variants[frames.baseline]
+    if "." in name:
+        if name in frames.axes:
+            return "varied here"
+        section, field = name.split(".", 1)
+        return (variant.get("config") or {}).get(section, {}).get(field)
+    counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
+    words = ", ".join(f"{size} {side}" for side, size in sizes.items())
+    languages = " to ".join(data.get("languages", []))
+    steps = frames.runs["steps"].dropna()
+    ours: dict[str, Any] = {
+        "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
+        "test": f"{counts.get('test')} pairs",
+        "pairs": counts.get("train"),
+        "vocabulary": f"{words}, {data.get('tokens')} tokens",
+        "parameters": (variant.get("parameters") or {}).get("total"),
+        "steps": int(steps.max()) if len(steps) else None,
+        "seeds": len(frames.seeds),
+        "decoding": _decoding((variant.get("config") or {}).get("evaluate", {})),
+    }
+    return ours[name]
 
 
 def _decoding(evaluate: Mapping[str, Any]) -> str:
@@ -185,15 +179,12 @@ def _score(summary: Summary, metric: str) -> str:
     return show(summary.mean, metric)
 
 
-def _difference(found: Finding, metric: str) -> Score:
+def _difference(found: Finding, metric: str) -> TableCell:
+    """Return the measured difference; without one, the interval of the variant itself."""
     if found.difference is None:
-        low, high = (show(end, metric) for end in (found.variant.low, found.variant.high))
-        return Score("–", f"{low} to {high}" if found.variant.n > 1 else "")
+        return mean_cell("–", found.variant.low, found.variant.high, metric)
     mean = show(found.difference.mean, metric, signed=True)
-    if found.difference.n < 2:
-        return Score(mean)
-    low, high = show(found.difference.low, metric), show(found.difference.high, metric)
-    return Score(mean, f"{low} to {high}")
+    return mean_cell(mean, found.difference.low, found.difference.high, metric)
 
 
 def _published_difference(printed: Mapping[str, Any]) -> str:
@@ -208,8 +199,8 @@ def _plain(value: float | None) -> str:
     return "–" if value is None else f"{value:g}".replace("-", "−")
 
 
-def _same(ours: Any, theirs: Any) -> bool:
-    numbers = all(isinstance(one, int | float) for one in (ours, theirs))
+def _same(theirs: Any, ours: Any) -> bool:
+    numbers = all(isinstance(value, int | float) for value in (ours, theirs))
     return bool(abs(ours - theirs) <= 1e-9 * abs(theirs)) if numbers else ours == theirs
 
 
@@ -223,5 +214,5 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(_text(one) for one in value)
+        return ", ".join(_text(part) for part in value)
     return str(value)

@@ -1,13 +1,11 @@
-"""Writing a report: analyse once, draw each figure once, write every file whole."""
+"""Writing a report: analyse once, draw each figure once, render one list of blocks in every format."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -15,8 +13,11 @@ from matplotlib.figure import Figure
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
 from headtohead.figures import style
-from headtohead.report.attention import sheet_svg
-from headtohead.report.content import Content
+from headtohead.files import write_text
+from headtohead.report.attention import attention_figure
+from headtohead.report.blocks import Block, NamedFigure, Paragraph, Span
+from headtohead.report.content import ReportContent
+from headtohead.report.document import report_blocks
 from headtohead.report.figures.buckets import buckets_figure
 from headtohead.report.figures.cost import cost_figure
 from headtohead.report.figures.curves import curves_figure
@@ -25,7 +26,8 @@ from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.figures.waterfall import waterfall_figure
-from headtohead.report.rendering import html_page, markdown_page
+from headtohead.report.html import html_blocks, html_page
+from headtohead.report.markdown import markdown_page
 from headtohead.storage.frames import load_frames
 from headtohead.storage.paths import inside
 
@@ -43,7 +45,7 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
-    """Where a report was written, and what it answers."""
+    """The files of a report, and its answer."""
 
     folder: Path
     html: Path
@@ -55,14 +57,15 @@ class ReportPaths(os.PathLike[str]):
         return str(self.html)
 
     def _repr_html_(self) -> str:
-        """Show the answer and its two main pictures as cell output in Jupyter."""
-        parts = [f'<p style="font-size: 1.15em">{escape(self.answer)}</p>']
+        """Return the answer and the main figures as output of a notebook's cell."""
+        blocks: list[Block] = [Paragraph(self.answer, "answer")]
+        figures = {}
         for name in ("waterfall", "contrasts", "scores"):
             file = self.folder / "figures" / f"{name}.svg"
             if file.is_file():
-                svg = file.read_text(encoding="utf-8")
-                parts.append(f'<div style="background: white; max-width: 960px">{svg}</div>')
-        return "".join([*parts, f"<p><code>{escape(str(self.html))}</code></p>"])
+                figures[name] = file.read_text(encoding="utf-8")
+                blocks.append(NamedFigure(name, name))
+        return html_blocks([*blocks, Paragraph(Span(str(self.html), "code"))], figures, inline=True)
 
 
 def write_report(
@@ -73,33 +76,42 @@ def write_report(
     Args:
         experiment_dir: The folder that holds ``experiment.json``.
         reports_root: Where reports are kept; an earlier report of the experiment is replaced.
-        allow_partial: Rank variants whose seeds are not all in, and say so on the report's face.
+        allow_partial: Rank variants whose seeds are not all done, with a warning at the top.
         source: Where the run directories came from, if not from the runs folder itself.
 
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
     """
-    content = Content(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
+    content = ReportContent(analyse(load_frames(experiment_dir), allow_partial=allow_partial), source)
     return write_content(content, reports_root)
 
 
-def write_content(content: Content, reports_root: Path) -> ReportPaths:
+def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
     """Write the files of a report into the folder of its experiment's name."""
     folder = inside(reports_root, content.analysis.frames.name, tree=True)
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
     figures = draw(content)
+    blocks = report_blocks(content, tuple(figures))
     paths = ReportPaths(folder, folder / "index.html", folder / "report.md", folder / "results.csv", content.answer)
     with _writing_to(folder):
         for old in (folder / "figures").glob("*.svg"):
             if old.stem not in figures:
                 old.unlink()
         for name, svg in figures.items():
-            _write(folder / "figures" / f"{name}.svg", svg)
-        _write(paths.csv, content.analysis.frames.runs.reset_index().to_csv(index=False))
-        _write(paths.markdown, markdown_page(content, figures))
-        _write(paths.html, html_page(content, figures))
+            write_text(folder / "figures" / f"{name}.svg", svg)
+        write_text(paths.csv, content.analysis.frames.runs.reset_index().to_csv(index=False))
+        write_text(paths.markdown, markdown_page(blocks))
+        write_text(paths.html, page(content, blocks, figures))
     return paths
+
+
+def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, str]) -> str:
+    """Return the report as one HTML page."""
+    experiment = content.experiment
+    source = f" · from {content.source}" if content.source else ""
+    title = f"{experiment['name']}: {experiment['question']}"
+    return html_page(blocks, figures, title=title, kicker=f"headtohead · {experiment['name']}{source}")
 
 
 @contextmanager
@@ -113,26 +125,13 @@ def _writing_to(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def draw(content: Content) -> dict[str, str]:
-    """Return the figures as SVG by name; those that have nothing to show are absent."""
+def draw(content: ReportContent) -> dict[str, str]:
+    """Return the figures as SVG by name, without those that have nothing to show."""
     drawn: dict[str, str] = {}
     for name, function in FIGURES.items():
         figure = function(content.analysis)
         if figure is not None:
             drawn[name] = style.to_svg(figure, salt=name)
     if content.gallery is not None:
-        drawn["attention"] = sheet_svg(content.gallery)
+        drawn["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
     return drawn
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole, so that a reader never sees half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -35,16 +35,16 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts that have a row: all, or of very many the largest differences."""
     judged = judged_contrasts(analysis)
-    sizes = sorted((abs(one.paired.mean) for one in judged if one.paired), reverse=True)
+    sizes = sorted((abs(contrast.paired.mean) for contrast in judged if contrast.paired), reverse=True)
     if len(sizes) <= MOST_ROWS:
         return judged
     least = sizes[MOST_ROWS - 1]
-    return [one for one in judged if one.paired and abs(one.paired.mean) >= least][:MOST_ROWS]
+    return [contrast for contrast in judged if contrast.paired and abs(contrast.paired.mean) >= least][:MOST_ROWS]
 
 
 def judged_contrasts(analysis: Analysis) -> list[Contrast]:
     """Return the contrasts that the answer speaks of and that have a difference."""
-    return [one for one in main_contrasts(analysis) if one.paired is not None]
+    return [contrast for contrast in main_contrasts(analysis) if contrast.paired is not None]
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
@@ -87,7 +87,7 @@ def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> No
 def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
     """Return each seed's difference, averaged over what the contrast averages over."""
     if analysis.path and contrast.kind == "choice":
-        return next(dict(one.by_seed) for one in analysis.path.shares if one.contrast is contrast)
+        return next(dict(share.by_seed) for share in analysis.path.shares if share.contrast is contrast)
     slugs = {slug for pair in contrast.pairs for slug in pair}
     scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
     seeds, differences = factor_differences(scores, contrast.pairs)

@@ -70,5 +70,5 @@ def _row(figure: Figure, axes: Axes, row: int, heads: list[tuple[int, dict[str, 
                 label=words,
             )
             entropy = f", entropy {head['entropy']:.2f}" if "entropy" in head else ""
-            told = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
-            style.tip(figure, point, f"{words}, {told}{entropy}")
+            result = f"seed {seed}, head {head['head']}: {show(loss, 'test/loss', signed=True)}"
+            style.tip(figure, point, f"{words}, {result}{entropy}")

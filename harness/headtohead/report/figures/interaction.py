@@ -21,7 +21,7 @@ MOST_PANELS = 6
 MOST_NAMES = 2
 """Settings that a panel's title names one by one."""
 MOST_LINES = 16
-"""Lines beyond this cannot be told apart, and names side by side cannot be read."""
+"""More lines are hard to distinguish, and more names do not fit side by side."""
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:

@@ -1,20 +1,22 @@
-"""A plan as cell output: what would run, what is done, what is refused and why."""
+"""A plan as cell output: the runs it would start, finished runs, and excluded combinations."""
 
 from __future__ import annotations
 
 from headtohead.planning.overview import COLUMNS, NUMBERS, overview
 from headtohead.planning.plan import Plan
-from headtohead.report.notebook.tables import paragraph, section, table
+from headtohead.report.blocks import Block, Paragraph, Span
+from headtohead.report.html import html_blocks
+from headtohead.report.notebook.tables import text_table, titled_list
 
 
 def plan_html(plan: Plan) -> str:
     """Return what ``h2h plan`` prints, as HTML."""
-    told = overview(plan)
-    return "".join(
-        [
-            paragraph(told.heading, strong=True),
-            *(paragraph(line) for line in told.lines),
-            table(COLUMNS, told.rows, right=NUMBERS),
-            *(section(heading, lines) for heading, lines in told.sections.items()),
-        ]
-    )
+    summary = overview(plan)
+    blocks: list[Block] = [
+        Paragraph(Span(summary.heading, "strong")),
+        *map(Paragraph, summary.lines),
+        text_table(COLUMNS, summary.rows, right=NUMBERS),
+    ]
+    for heading, lines in summary.sections.items():
+        blocks += titled_list(heading, lines)
+    return html_blocks(blocks, inline=True)

@@ -1,4 +1,4 @@
-"""Results as cell output: the answer, a line per variant, and below it what they come from."""
+"""Results as cell output: the answer, a line per variant, and the facts beside the scores."""
 
 from __future__ import annotations
 
@@ -9,45 +9,36 @@ import pandas as pd
 
 from headtohead.analysis.study import analyse
 from headtohead.report import ReportPaths
-from headtohead.report.content import Content
-from headtohead.report.notebook.tables import paragraph, section, table
-from headtohead.report.rows import VariantRow
+from headtohead.report.blocks import Block, Column, Paragraph, Span, Table, TableCell, TableRow
+from headtohead.report.cells import difference_cell
+from headtohead.report.content import ReportContent
+from headtohead.report.html import html_blocks
+from headtohead.report.notebook.tables import titled_list
+from headtohead.report.variants import fault_table, parameters, primary_score, variant_note
 from headtohead.storage.frames import Frames, load_frames
 
-COLUMNS = ("variant", "seeds", "score", "95 % interval", "against the baseline", "parameters")
-NUMBERS = (1, 2, 3, 5)
-ROWS = ("variant", "seed", "state", "reason")
+SHOWN_COLUMNS = ("variant", "seed", "state", "reason")
 MOST_ROWS = 30
 """Rows that are shown; the middle of a longer table is left out."""
 
 
 def summary_html(frames: Frames) -> str:
-    """Return the answer, every variant's score and what a reader should know beside them."""
-    content = Content(analyse(frames))
-    return paragraph(content.answer, strong=True) + table_html(content)
-
-
-def table_html(content: Content) -> str:
-    """Return a line per variant, best first, and what a reader should know beside the scores."""
-    banner = paragraph(content.banner) if content.banner else ""
-    columns = [content.metric if name == "score" else name for name in COLUMNS]
-    rows = [_row(one) for one in content.variants]
-    faults = (f"{one.name} ({one.variants}): {one.says}" for one in content.faults)
-    beside = section("faults", faults) + section("beside the scores", content.facts)
-    return banner + table(columns, rows, NUMBERS) + beside
+    """Return the answer, every variant's score and the facts beside them."""
+    content = ReportContent(analyse(frames))
+    return html_blocks([Paragraph(Span(content.answer, "strong")), *_score_blocks(content)], inline=True)
 
 
 def rows_html(runs: pd.DataFrame) -> str:
-    """Return the rows with what a reader looks for in them, and what else there is."""
-    shown = [name for name in runs.columns if name in ROWS or str(name).startswith("test/")]
+    """Return the main columns of the runs, and how many further columns there are."""
+    shown = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
     rows = pd.DataFrame(runs)[shown].reset_index(drop=True).dropna(axis="columns", how="all")
     left_out = len(runs.columns) - len(shown)
     note = f"{len(runs)} runs; .columns names {left_out} further columns: axes, sizes, costs"
-    return str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")) + paragraph(note)
+    return str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")) + html_blocks([Paragraph(note)], inline=True)
 
 
 def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | None) -> str:
-    """Return what a study came to: its answer and figures, or how far it got.
+    """Return a study's answer and figures, or its progress while it is incomplete.
 
     Args:
         folder: The experiment's folder of runs.
@@ -56,17 +47,44 @@ def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | N
     """
     if report is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        return paragraph(f"not complete: {counts or 'no run'} in {folder}")
-    return report._repr_html_() + table_html(Content(analyse(load_frames(folder))))
+        return html_blocks([Paragraph(f"not complete: {counts or 'no run'} in {folder}")], inline=True)
+    content = ReportContent(analyse(load_frames(folder)))
+    return report._repr_html_() + html_blocks(_score_blocks(content), inline=True)
 
 
-def _row(one: VariantRow) -> tuple[str, ...]:
-    verdict = one.verdict if not one.difference.mean else f"{one.difference.mean}: {one.verdict}"
-    return (
-        one.title,
-        str(one.n),
-        one.score.mean,
-        one.score.interval or one.score.reason,
-        "the baseline" if one.baseline else one.note or verdict,
-        one.costs.parameters,
+def _score_blocks(content: ReportContent) -> list[Block]:
+    """Return a line per variant, best first, then faults and facts."""
+    columns = (
+        Column("variant", align="left"),
+        Column("seeds"),
+        Column(content.metric),
+        Column("95 % interval"),
+        Column("against the baseline", align="left"),
+        Column("parameters"),
+    )
+    blocks: list[Block] = [Paragraph(content.banner, "banner")] if content.banner else []
+    blocks.append(Table(columns, tuple(_row(content, slug) for slug in content.listed)))
+    if faults := fault_table(content):
+        blocks += [Paragraph(Span("faults", "strong")), faults]
+    return [*blocks, *titled_list("beside the scores", content.facts)]
+
+
+def _row(content: ReportContent, slug: str) -> TableRow:
+    score = primary_score(content, slug)
+    interval = score.notes[0].text if score.notes else score.tooltip
+    contrast = next((each for each in content.analysis.variants.contrasts if each.left == slug), None)
+    verdict = contrast.words if contrast and contrast.verdict else "–"
+    if slug == content.analysis.frames.baseline:
+        against = "the baseline"
+    else:
+        against = variant_note(content, slug) or f"{difference_cell(contrast).text}: {verdict}"
+    return TableRow(
+        (
+            TableCell(content.title(slug, coloured=False)),
+            TableCell(str(content.analysis.summaries[slug].n)),
+            TableCell(score.text),
+            TableCell(interval),
+            TableCell(against),
+            TableCell(parameters(content, slug)),
+        )
     )

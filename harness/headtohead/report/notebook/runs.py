@@ -1,11 +1,13 @@
-"""A loaded run as cell output: what it is, what it scored, what is wrong with it."""
+"""A loaded run as cell output: its main settings, its scores and its known faults."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from headtohead.report.notebook.tables import paragraph, section, table
+from headtohead.report.blocks import Paragraph, Span
+from headtohead.report.html import html_blocks
+from headtohead.report.notebook.tables import text_table, titled_list
 from headtohead.storage.metrics import show
 
 CHOICES = ("positional", "attention", "masking")
@@ -16,20 +18,22 @@ def run_html(record: Mapping[str, Any], metrics: Mapping[str, float | None]) -> 
     """Return a run's title, choices and sizes, its scores on the test set and its named faults.
 
     Args:
-        record: Of the run, as in ``run.json``.
+        record: The run's record, as in ``run.json``.
         metrics: Final metrics by name; empty where nothing was scored.
     """
     scores = [
         (name.removeprefix("test/"), show(value, name)) for name, value in metrics.items() if name.startswith("test/")
     ]
-    scored = table(("on the test set", "score"), scores, right=(1,))
-    return "".join(
+    scored = text_table(("on the test set", "score"), scores, right=(1,))
+    faults = (f"{fault['name']}: {fault['says']}" for fault in record.get("faults") or ())
+    return html_blocks(
         [
-            paragraph(_title(record), strong=True),
-            table(("choice", "value"), _choices(record["config"])),
-            scored if scores else paragraph("no scores: it was not evaluated here"),
-            section("faults", (_fault(one) for one in record.get("faults") or ())),
-        ]
+            Paragraph(Span(_title(record), "strong")),
+            text_table(("choice", "value"), _choices(record["config"])),
+            scored if scores else Paragraph("no scores: it was not evaluated here"),
+            *titled_list("faults", faults),
+        ],
+        inline=True,
     )
 
 
@@ -49,7 +53,3 @@ def _by_role(chosen: Mapping[str, Mapping[str, Any]]) -> str:
     if len(set(names.values())) == 1:
         return next(iter(names.values()))
     return ", ".join(f"{name} ({role})" for role, name in names.items())
-
-
-def _fault(one: Mapping[str, Any]) -> str:
-    return f"{one['name']}: {one['says']}"

@@ -1,32 +1,21 @@
-"""Tables and lists as HTML that reads well on the light and the dark page of a notebook."""
+"""Blocks that several cell outputs have."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from html import escape
+
+from headtohead.report.blocks import Block, BulletList, Column, Paragraph, Span, Table, TableCell, TableRow
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Container[int] = ()) -> str:
-    """Return rows under their columns; columns whose number is in ``right`` align to the right."""
-    head = "".join(_cell("th", text, number in right) for number, text in enumerate(columns))
-    body = "".join(
-        "<tr>" + "".join(_cell("td", text, n in right) for n, text in enumerate(row)) + "</tr>" for row in rows
+def text_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Container[int] = ()) -> Table:
+    """Return texts under their headings; columns whose number is in ``right`` align to the right."""
+    columns = tuple(
+        Column(heading, align="right" if number in right else "left") for number, heading in enumerate(headings)
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return Table(columns, tuple(TableRow(tuple(map(TableCell, row))) for row in rows))
 
 
-def section(heading: str, lines: Iterable[str]) -> str:
-    """Return lines as a list under a heading; nothing where there are none."""
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<p><b>{escape(heading)}</b></p><ul>{items}</ul>" if items else ""
-
-
-def paragraph(text: str, *, strong: bool = False) -> str:
-    """Return one line of text."""
-    shown = escape(text)
-    return f"<p><b>{shown}</b></p>" if strong else f"<p>{shown}</p>"
-
-
-def _cell(tag: str, text: str, right: bool) -> str:
-    side = "right" if right else "left"
-    return f'<{tag} style="text-align: {side}">{escape(text)}</{tag}>'
+def titled_list(title: str, lines: Iterable[str]) -> list[Block]:
+    """Return lines as a list under a bold title; nothing where there are no lines."""
+    items = tuple(lines)
+    return [Paragraph(Span(title, "strong")), BulletList(items)] if items else []

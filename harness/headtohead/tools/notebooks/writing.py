@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registry
-from headtohead.report.rendering import markdown_escape
+from headtohead.report.markdown import markdown_escape
 from headtohead.tools.notebooks.content import Content, read_study
 from headtohead.tools.notebooks.drawing import draw, interval
 from headtohead.tools.notebooks.editions import Edition

@@ -1,0 +1,67 @@
+"""Cells that several tables of a report have: means, differences, verdicts and their tests."""
+
+from __future__ import annotations
+
+import math
+
+from headtohead.analysis.contrasts import Contrast
+from headtohead.report.blocks import Column, Note, TableCell, VerdictLabel
+from headtohead.statistics.paired_tests import Paired, Summary
+from headtohead.storage.metrics import show, show_p
+
+
+def blank(reason: str = "") -> TableCell:
+    """Return a cell without a value; ``reason`` is its tooltip."""
+    return TableCell("–", tooltip=reason)
+
+
+def mean_cell(mean: str, low: float, high: float, metric: str) -> TableCell:
+    """Return a mean with its interval below it, where the interval exists."""
+    return TableCell(mean, (Note(f"{show(low, metric)} to {show(high, metric)}"),) if math.isfinite(low) else ())
+
+
+def score_cell(summary: Summary, metric: str) -> TableCell:
+    """Return a mean over seeds with its interval."""
+    return mean_cell(show(summary.mean, metric), summary.low, summary.high, metric)
+
+
+def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -> TableCell:
+    """Return a paired difference with its interval, or ``reason`` as the tooltip of a blank cell."""
+    if paired is None:
+        return blank(reason or "")
+    return mean_cell(show(paired.mean, metric, signed=True), paired.low, paired.high, metric)
+
+
+def difference_cell(contrast: Contrast | None) -> TableCell:
+    """Return the difference of a contrast, blank where there is none."""
+    return paired_cell(contrast.paired, contrast.metric, contrast.reason) if contrast else blank()
+
+
+def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
+    """Return the headings of `verdict_cells`; ``tested`` contrasts share Holm's correction."""
+    return (
+        Column("verdict", align="left"),
+        Column("Holm\np", tooltip=f"paired t-test, Holm-adjusted over {tested} {unit}"),
+        Column("sign-\nflip p", tooltip="exact, unadjusted"),
+        Column("effect", tooltip="mean difference over its standard deviation, Hedges-corrected (d_z)"),
+    )
+
+
+def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tuple[TableCell, ...]:
+    """Return verdict, Holm-adjusted p, sign-flip p and effect size of a contrast."""
+    paired = contrast.paired if contrast else None
+    return (
+        verdict_cell(contrast, with_reason=with_reason),
+        TableCell(show_p(contrast.holm_p if contrast else None)),
+        TableCell(show_p(paired.sign_flip_p if paired else None)),
+        TableCell(show(paired.effect if paired else None, "system/effect", signed=True)),
+    )
+
+
+def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> TableCell:
+    """Return the verdict of a contrast with the reason for it."""
+    if contrast is None:
+        return TableCell(VerdictLabel("–", "none"))
+    label = VerdictLabel(contrast.words if contrast.verdict else "–", contrast.verdict if contrast.found else "none")
+    reason = contrast.reason if with_reason else None
+    return TableCell(label, (Note(reason, "interval wrap"),) if reason else ())

@@ -1,0 +1,103 @@
+"""A whole report as one list of blocks, in the order in which every format shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headtohead.report.attention import attention_blocks
+from headtohead.report.blocks import Block, BulletList, Contents, Heading, NamedFigure, Paragraph, Prose, Span, Text
+from headtohead.report.content import ReportContent
+from headtohead.report.data_description import data_blocks
+from headtohead.report.factors import factor_blocks
+from headtohead.report.facts import uneven_origins
+from headtohead.report.published import published_blocks, published_summary
+from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
+from headtohead.report.runs import run_blocks
+from headtohead.report.shapley import path_blocks, waterfall
+from headtohead.report.translations import translation_blocks
+from headtohead.report.tuning import tuning_blocks
+from headtohead.report.two_way import two_way_blocks
+from headtohead.report.unpadded import unpadded_blocks
+from headtohead.report.variants import fault_blocks, variant_blocks, with_part
+
+WARNINGS = ("Suspect", "LEAKY", "STALE")
+"""First words of facts that cast doubt on the results."""
+
+
+def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[Block]:
+    """Return the report of an experiment; ``figures`` names the figures that were drawn."""
+    analysis = content.analysis
+    return [
+        *_opening(content, figures),
+        *path_blocks(analysis, figures),
+        *two_way_blocks(analysis),
+        *published_blocks(analysis),
+        *variant_blocks(content, figures),
+        *factor_blocks(content, figures),
+        *unpadded_blocks(content),
+        *_figure_sections(content, figures),
+        *attention_blocks(content, figures),
+        *translation_blocks(content),
+        *fault_blocks(content),
+        *tuning_blocks(analysis),
+        *run_blocks(content),
+        *data_blocks(content),
+        *statistics_blocks(content),
+        *reproduction_blocks(content),
+    ]
+
+
+def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
+    """Return question, answer, main figure and facts."""
+    experiment = content.experiment
+    blocks: list[Block] = [Heading(1, experiment["question"])]
+    if content.banner:
+        blocks.append(Paragraph(content.banner, "banner"))
+    blocks.append(Paragraph(content.answer, "answer"))
+    if content.analysis.path and "waterfall" in figures:
+        blocks.append(waterfall(content.analysis.path))
+    elif "contrasts" in figures:
+        averaged = ", averaged over the settings of the other axes" if content.axes_judged else ""
+        caption = (
+            f"Every point is one seed{averaged}; the bar is the 95 % interval of the mean. Grey: no difference "
+            "detected."
+        )
+        caption = with_part(caption, content.parts.get("contrasts"))
+        blocks.append(NamedFigure("contrasts", "differences, every seed a point", caption))
+    claims = published_summary(content.analysis)
+    facts = [*content.facts, *uneven_origins(content.analysis.frames)]
+    items: list[Text] = [claims] if claims and claims != content.answer else []
+    items += [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
+    if items:
+        blocks.append(BulletList(tuple(items)))
+    if experiment.get("description"):
+        blocks.append(Prose(experiment["description"]))
+    return [*blocks, Contents()]
+
+
+def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Block]:
+    """Return the sections that are a figure alone: masked heads, lengths, curves and costs."""
+    seeds = "Mean over seeds, band from the lowest to the highest seed."
+    lines, cost = content.parts.get("lines"), content.parts.get("cost")
+    curves = f"{seeds} Steps that some seed did not reach are left out."
+    sections: dict[str, list[Block]] = {
+        "heads": [
+            Heading(2, "Heads", "heads", "Heads"),
+            Paragraph(
+                "What masking heads does to the baseline's loss on the test sentences: every head of every seed, "
+                "masked by itself, or left alone in its layer. Layers and heads are numbered from 0.",
+                "note",
+            ),
+            NamedFigure("heads", "loss added by masking heads"),
+        ],
+        "lengths": [
+            Heading(2, "By length of the source", "lengths", "Lengths"),
+            NamedFigure("lengths", "score by length", with_part(seeds, lines)),
+        ],
+        "curves": [
+            Heading(2, "Training", "curves", "Training"),
+            NamedFigure("curves", "training curves", with_part(curves, lines)),
+        ],
+        "cost": [Heading(2, "Score and cost", "cost", "Cost"), NamedFigure("cost", "score against cost", cost or "")],
+    }
+    return [block for name, blocks in sections.items() if name in figures for block in blocks]

@@ -13,6 +13,7 @@ from headtohead.report.answer import published_sum
 from headtohead.report.rows import Score
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import readable, show, show_count
+from headtohead.storage.records import ClaimRecord, PublishedNumbers
 
 
 @dataclass(frozen=True)
@@ -98,18 +99,20 @@ class PublishedSection:
         return [str(one) for one in self.record["differences"]]
 
     def _row(self, found: Finding) -> ClaimRow:
-        claim, printed = found.claim, found.claim["published"]
-        metric = claim["metric"]
+        claim, printed = found.claim, found.claim.published
+        metric = claim.metric
         sides = [("variant", found.variant), ("against", found.against)]
         names = {side: self._name(claim, side) for side, summary in sides if summary}
         ours = [_score(summary, metric) for _, summary in sides if summary]
         return ClaimRow(
-            says=claim["says"],
+            says=claim.says,
             variant=names["variant"],
             against=names.get("against", ""),
             metric=readable(metric),
-            where=printed["where"],
-            published=" against ".join(_plain(printed[side]) for side, _ in sides if printed[side] is not None)
+            where=printed.where,
+            published=" against ".join(
+                _plain(value) for value in (printed.variant, printed.against) if value is not None
+            )
             or "no value",
             ours=" against ".join(ours),
             published_difference=_published_difference(printed),
@@ -120,14 +123,13 @@ class PublishedSection:
             reason=found.reason,
         )
 
-    def _name(self, claim: Mapping[str, Any], side: str) -> str:
-        title = str(self.analysis.frames.variants[claim[side]]["title"])
-        lengths = claim["lengths"]
-        metric = ""
+    def _name(self, claim: ClaimRecord, side: str) -> str:
+        slug = claim.against if side == "against" and claim.against else claim.variant
+        title, lengths, metric = self.analysis.frames.by_slug[slug].title, claim.lengths, ""
         if side == "against":
-            lengths = claim["against_lengths"] or lengths
-            if claim["against_metric"]:
-                metric = f", {readable(claim['against_metric'])}"
+            lengths = claim.against_lengths or lengths
+            if claim.against_metric:
+                metric = f", {readable(claim.against_metric)}"
         return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
 
     def _ours(self, name: str) -> Any:
@@ -171,14 +173,14 @@ def _decoding(evaluate: Mapping[str, Any]) -> str:
     return f"beam {beam['size']}, length penalty {beam['length_penalty']:g}"
 
 
-def _expected(claim: Mapping[str, Any]) -> str:
-    by = f" by more than {claim['by']:g}" if claim["by"] else ""
+def _expected(claim: ClaimRecord) -> str:
+    by = f" by more than {claim.by:g}" if claim.by else ""
     return {
         "higher": f"higher{by}",
         "lower": f"lower{by}",
-        "equal": f"equal to within {_plain(claim['margin'])}",
-        "at-most": f"at most {_plain(claim['limit'])}",
-    }[claim["expect"]]
+        "equal": f"equal to within {_plain(claim.margin)}",
+        "at-most": f"at most {_plain(claim.limit)}",
+    }[claim.expect]
 
 
 def _score(summary: Summary, metric: str) -> str:
@@ -196,10 +198,10 @@ def _difference(found: Finding, metric: str) -> Score:
     return Score(mean, f"{low} to {high}")
 
 
-def _published_difference(printed: Mapping[str, Any]) -> str:
-    if printed["variant"] is None or printed["against"] is None:
+def _published_difference(printed: PublishedNumbers) -> str:
+    if printed.variant is None or printed.against is None:
         return "–"
-    difference = round(printed["variant"] - printed["against"], 6)
+    difference = round(printed.variant - printed.against, 6)
     sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{abs(difference):g}"
 

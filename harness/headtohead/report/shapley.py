@@ -109,30 +109,30 @@ class PathSection:
         walked, possible = self.path.walked, self.path.possible
         if walked == possible:
             return [
-                f"All {possible} orders of the {len(self.path.record['choices'])} choices "
+                f"All {possible} orders of the {len(self.path.record.choices)} choices "
                 "were walked: the shares are Shapley values of these runs."
             ]
         return [
             f"{walked} of {possible:,} orders were walked, drawn at random (seed "
-            f"{self.path.record['orders']['seed']}), each with its reverse where both have a "
+            f"{self.path.record.orders.seed}), each with its reverse where both have a "
             "meaning. A share is the average over these; the other orders were not sampled. The "
             "range is over the walked orders, ± the standard error of a share as an estimate of "
             "the average over all orders; the interval is over seeds and knows nothing of orders."
         ]
 
     def _points(self) -> str:
-        choices = len(self.path.record["choices"])
+        choices = len(self.path.record.choices)
         trained = len(self.analysis.frames.variants)
         return f"{choices} choices make {2**choices:,} points; {trained} of them are part of this study."
 
     def _blocked(self) -> list[str]:
-        orders = self.path.record["orders"]
-        number = sum(orders["blocked"].values())
+        orders = self.path.record.orders
+        number = sum(orders.blocked.values())
         if not number:
             return []
-        reasons = "; ".join(f"{reason} ({times})" for reason, times in orders["blocked"].items())
+        reasons = "; ".join(f"{reason} ({times})" for reason, times in orders.blocked.items())
         return [
-            f"{number} of the {orders['tried']} orders looked at pass a point that has no meaning: "
+            f"{number} of the {orders.tried} orders looked at pass a point that has no meaning: "
             f"{reasons}. Orders that pass none were walked first, so that shares are averages "
             "over orders of that kind."
         ]
@@ -152,20 +152,17 @@ class PathSection:
     def _alone(self) -> list[str]:
         told = []
         start, end = self.path.names
-        for one in self.path.record["apart"]:
-            where = f"applied alone to {start}" if one["end"] == "from" else f"taken out of {end}"
-            partners = f"; it has one together with {' or '.join(one['needs'])}"
-            told.append(f"{one['choice']} {where} has no meaning: {one['reason']}{partners if one['needs'] else ''}.")
+        for one in self.path.record.apart:
+            where = f"applied alone to {start}" if one.end == "from" else f"taken out of {end}"
+            partners = f"; it has one together with {' or '.join(one.needs)}"
+            told.append(f"{one.choice} {where} has no meaning: {one.reason}{partners if one.needs else ''}.")
         return told
 
     def _together(self) -> list[str]:
         steps = Counter(
-            frozenset(step["choices"])
-            for walk in self.path.record["walks"]
-            for step in walk
-            if len(step["choices"]) > 1
+            frozenset(step.choices) for walk in self.path.record.walks for step in walk if len(step.choices) > 1
         )
-        names = [choice["name"] for choice in self.path.record["choices"]]
+        names = [choice.name for choice in self.path.record.choices]
         return [
             f"{' and '.join(name for name in names if name in group)} were applied together in "
             f"{times} of {self.path.walked} walks, being undefined apart there; that joint effect "

@@ -9,7 +9,7 @@ import pytest
 def _load(stem: str) -> ModuleType:
     name = f"headtohead_test_{stem}"
     if name not in sys.modules:
-        file = Path(__file__).parents[1] / "reporting" / f"{stem}.py"
+        file = Path(__file__).parents[1] / "report" / f"{stem}.py"
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None

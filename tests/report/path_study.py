@@ -60,7 +60,7 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
     with _registry(study) as registry:
         plan = make_plan(loaded, registry, root, cache)
     folder = root / study.name
-    record = json.loads(json.dumps(plan.to_experiment_json(), allow_nan=False))
+    record = json.loads(json.dumps(plan.record().to_json(), allow_nan=False))
     folder.mkdir(parents=True)
     (folder / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
     start = record["variants"][0]["axes"]

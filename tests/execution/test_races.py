@@ -44,23 +44,24 @@ RUNS = 6
 COMMAND = """
 import json, sys, time
 from pathlib import Path
-from headtohead import LocalLauncher, plugins
+from headtohead import LocalLauncher, files
 from headtohead.cli.progress import Lines
-from headtohead.experiment.loading import load_file
-from headtohead.experiment.plan import make_plan
-from headtohead.runs import execute, files
+from headtohead.config.loading import load_file
+from headtohead.execution import scheduler
+from headtohead.planning.planner import make_plan
+from headtohead.plugins.registry import current, use_files
 
-execute.BUSY_SECONDS = 0.1
-plugins.use_files([Path(sys.argv[1])])
+scheduler.BUSY_SECONDS = 0.1
+use_files([Path(sys.argv[1])])
 for line in sys.stdin:
     file, cache, workers, ready, go, reply = json.loads(line)
-    plan = make_plan(load_file(file, (), None), plugins.current(), Path(file).parent / "runs",
+    plan = make_plan(load_file(file, (), None), current(), Path(file).parent / "runs",
                      Path(cache))
     Path(ready).touch()
     while go and not Path(go).exists():
         time.sleep(0.002)
-    machine = execute.Machine(LocalLauncher(), "cpu", workers, 1)
-    outcome = execute.execute(plan, machine, Path(cache), Lines(), "")
+    machine = scheduler.Machine(LocalLauncher(), "cpu", workers, 1)
+    outcome = scheduler.execute(plan, machine, Path(cache), Lines(), "")
     files.write_json(Path(reply), dict(outcome.states))
 """
 """What ``h2h run`` does for each line of its input, without report and shipping."""
@@ -91,9 +92,9 @@ sys.addaudithook(audit)
 MEET = """
 import time
 from pathlib import Path
-from headtohead.runs import execute
+from headtohead.execution import scheduler
 
-def meet(*arguments, arrange=execute.arrange):
+def meet(*arguments, arrange=scheduler.arrange):
     me = Path(__file__).parents[1] / f"arranging-{os.getpid()}"
     me.touch()
     end = time.monotonic() + 1.0
@@ -101,7 +102,7 @@ def meet(*arguments, arrange=execute.arrange):
         time.sleep(0.005)
     return arrange(*arguments)
 
-execute.arrange = meet
+scheduler.arrange = meet
 """
 """Delays the decision which runs train together until another command decides it too."""
 

@@ -16,7 +16,7 @@ from headtohead.tools.notebooks.measured import Measured, measure
 def _load(stem: str) -> ModuleType:
     name = f"headtohead_test_{stem}"
     if name not in sys.modules:
-        file = Path(__file__).parents[1] / "reporting" / f"{stem}.py"
+        file = Path(__file__).parents[1] / "report" / f"{stem}.py"
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec is not None
         assert spec.loader is not None

@@ -570,7 +570,7 @@ def test_match_widens_the_points_of_a_path(plan):
 
 
 def test_the_example_of_the_page_is_a_path(load):
-    page = Path(__file__).parents[2] / "docs" / "experiment-file.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
     (example,) = re.findall(r"```text\n(design:.*?)```", page.read_text("utf-8"), re.DOTALL)
     base = "data: {dataset: toy-grammar, split: iid, normalise: none, vocabulary: {ids: standard}}"
     text = f"question: q\nbase: {{{base}, train.steps: 1}}\n{example}"

@@ -1,4 +1,4 @@
-"""docs/writing-a-plugin.md, followed step by step, and every way in which outsiders come."""
+"""docs/how-to/own-plugin.md, followed step by step, and every way in which outsiders come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headtohead import Geometry, HeadToHeadError
 from headtohead.plugins.positional import BuildContext
 from headtohead.plugins.registry import load_registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "writing-a-plugin.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "own-plugin.md"
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -116,7 +116,7 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     assert bias.shape == (2, 1, 3, 2, 7)
     for member in range(2):
         for head in range(3):
-            a, b, c = (one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.place))
+            a, b, c = (one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.centre))
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):
                     expected = sum(a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4))

@@ -176,7 +176,7 @@ def test_a_corrected_plugin_file_loads_in_the_same_process(tmp_path: Path) -> No
 CELLS = '''
 from IPython.core.interactiveshell import InteractiveShell
 import headtohead as h2h
-from headtohead.plugins import current
+from headtohead.plugins.registry import current
 
 CELL = """
 import headtohead as h2h

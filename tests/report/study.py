@@ -217,7 +217,9 @@ def _experiment(
         "baseline": variants[0]["slug"],
         "seeds": list(study.seeds),
         "variants": variants,
-        "excluded": list(study.excluded),
+        "excluded": [
+            {"slug": slug_of(entry["axes"]), "title": "", "source": "exclude", **entry} for entry in study.excluded
+        ],
         "contrasts": _contrasts(study, variants),
         "match": "none",
         "metrics": {"primary": study.primary, "report": ["valid/loss", "test/bleu", "test/chrf"]},

@@ -55,7 +55,7 @@ def test_finished_runs_are_shipped_while_others_train(
     shipper.look()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
     running = read_study(folder).runs()[1]
-    change_json(running.folder / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
+    change_json(running.path / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
     shipper.look()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED", "FINISHED"]
 

@@ -7,6 +7,7 @@ process that was suspended while another took its lease over cannot write afterw
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -228,9 +229,11 @@ def _lease_file(run: Path) -> Path:
 def _read(file: Path) -> tuple[dict[str, Any], float]:
     """Return a lease and the time of its last heartbeat; an empty one where there is none."""
     try:
-        beat = file.stat().st_mtime
-        return files.read_json(file), beat
-    except (FileNotFoundError, HeadToHeadError):  # not a lease yet, or lost in a power failure
+        # One handle: content and time must be those of the same file, which another process may replace meanwhile.
+        with file.open(encoding="utf-8") as handle:
+            holder: dict[str, Any] = json.load(handle)
+            return holder, os.fstat(handle.fileno()).st_mtime
+    except (FileNotFoundError, ValueError):  # not a lease yet, or lost in a power failure
         return {}, 0.0
 
 

@@ -311,7 +311,7 @@ def test_what_is_tested_is_the_distance_and_each_choice_over_all_walks(design):
     for one in each:
         assert len(one.pairs) == 8
         for after, before in one.pairs:
-            assert by_slug[after] - by_slug[before] == set(one["choices"])
+            assert by_slug[after] - by_slug[before] == set(one.choices)
 
 
 # points without a meaning

@@ -33,7 +33,9 @@ from headtohead.planning.planner import make_plan
 from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
 from headtohead.storage import exits, states
-from headtohead.storage.run_directory import RunWriter, leased
+from headtohead.storage.histories import read_metrics
+from headtohead.storage.records import METRICS, RESULTS, ResultsRecord, RunRecord
+from headtohead.storage.run_directory import RunDirectory, RunWriter, leased
 from headtohead.storage.stack import StackFolder
 
 POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
@@ -180,27 +182,27 @@ class Trained:
     @classmethod
     def read(cls, path: Path) -> Trained:
         """Read a run's directory."""
-        record = files.read_json(path / "run.json")
+        record = RunDirectory(path).record
         lines = (path / "translations.tsv").read_text(encoding="utf-8").splitlines()[1:]
         return cls(
             path,
             _model(record),
-            int(record["seed"]),
-            files.read_json(path / "results.json"),
-            list(files.read_lines(path / "metrics.jsonl")),
+            record.seed,
+            files.read_json(path / RESULTS),
+            [line._asdict() for line in read_metrics(path / METRICS) if line],
             [line.split("\t") for line in lines],
         )
 
-    def write(self, run: RunWriter, record: Mapping[str, Any]) -> None:
+    def write(self, run: RunWriter, record: RunRecord) -> None:
         """Write another run of this model."""
         run.begin_attempt()
-        steps = record["config"]["train"]["steps"]
+        steps = record.config["train"]["steps"]
         run.set_state(states.RUNNING, steps=steps)
-        draws = _draws("run", record["key"])
+        draws = _draws("run", record.key)
         quality = _quality(record)
         right = draws.random(len(self.sentences)) < quality
         factor = (1.6 - quality) * math.exp(draws.normal(0, 0.02))
-        diverged = int(record["key"][:8], 16) % DIVERGED_IN == 0
+        diverged = int(record.key[:8], 16) % DIVERGED_IN == 0
         history = self.history[: len(self.history) // 2] if diverged else self.history
         scores = {
             "exact_match": float(right.mean()),
@@ -213,7 +215,7 @@ class Trained:
             return {name: _moved(name, value, factor, scores, draws) for name, value in values.items()}
 
         lines = [{**line, "values": moved(line["values"])} for line in history]
-        files.append_lines(run.path / "metrics.jsonl", lines)
+        files.append_lines(run.path / METRICS, lines)
         if diverged:
             reason = f"train/loss is not finite at step {lines[-1]['step'] + 20}"
             run.set_state(states.DIVERGED, step=lines[-1]["step"] + 20, reason=reason)
@@ -236,7 +238,7 @@ class Trained:
             for bucket in self.results["buckets"]
         ]
         run.set_state(states.RUNNING, step=steps)
-        run.finish(results)
+        run.finish(ResultsRecord.model_validate(results))
 
     def _write_translations(self, path: Path, right: Sequence[bool]) -> None:
         lines = ["source\treferences\thypothesis\texact"]
@@ -257,20 +259,20 @@ def _moved(name: str, value: float, factor: float, scores: Mapping[str, float], 
     return math.exp(math.log(value) * factor) if leaf == "perplexity" else value
 
 
-def _quality(record: Mapping[str, Any]) -> float:
+def _quality(record: RunRecord) -> float:
     """Return the share of right translations: of each axis value, the seed, and the run."""
-    worth = 0.4 + _draws("seed", record["seed"]).normal(0, 0.25)
-    worth += sum(_draws(axis, value).normal(0, 0.5) for axis, value in record["axes"].items())
-    worth += _draws("variant", record["variant"]).normal(0, 0.2)
-    return float(1 / (1 + math.exp(-worth - _draws("run", record["key"]).normal(0, 0.15))))
+    worth = 0.4 + _draws("seed", record.seed).normal(0, 0.25)
+    worth += sum(_draws(axis, value).normal(0, 0.5) for axis, value in record.axes.items())
+    worth += _draws("variant", record.variant).normal(0, 0.2)
+    return float(1 / (1 + math.exp(-worth - _draws("run", record.key).normal(0, 0.15))))
 
 
 def _draws(*what: object) -> np.random.Generator:
     return np.random.default_rng(list(hashlib.sha256(json.dumps(what).encode()).digest()[:16]))
 
 
-def _model(record: Mapping[str, Any]) -> tuple[str, str]:
-    config = record["config"]
+def _model(record: RunRecord) -> tuple[str, str]:
+    config = record.config
     return config["positional"]["encoder"]["name"], config["attention"]["encoder"]["name"]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,66 @@ def h2h_here() -> Command:
         return Completed(arguments, done.exit_code, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def bare_experiment() -> Callable[..., str]:
+    """Return the text of an ``experiment.json`` with the given variants and runs, and nothing else of interest.
+
+    ``equal_to`` maps the slug of each variant to the variant that it equals, or to None.
+    """
+
+    def text(name: str, question: str, equal_to: Mapping[str, str | None], runs: Sequence[tuple[str, int, str]]) -> str:
+        from headtohead.storage.records import (
+            ExperimentRecord,
+            ParameterCounts,
+            PlannedRunRecord,
+            ReportedMetrics,
+            VariantRecord,
+        )
+
+        variants = [
+            VariantRecord(
+                slug=slug,
+                title=slug,
+                axes={},
+                equal_to=equal,
+                equal_reason=None,
+                parameters=ParameterCounts(total=1, non_embedding=1, attention=1),
+                flops_per_token=1.0,
+                inner_width=1,
+                d_ff=1,
+                d_ff_asked=1,
+                match="none",
+                path={},
+                decoding_limit=1,
+                blind_to_order=False,
+                faults=(),
+                config={},
+            )
+            for slug, equal in equal_to.items()
+        ]
+        record = ExperimentRecord(
+            name=name,
+            question=question,
+            command="h2h run x.yaml",
+            created="2026-01-05T10:00:00Z",
+            axes=(),
+            baseline="a",
+            seeds=tuple(dict.fromkeys(seed for _, seed, _ in runs)),
+            variants=tuple(variants),
+            contrasts=(),
+            match="none",
+            metrics=ReportedMetrics(primary="test/exact_match", report=()),
+            probes=(),
+            notes=(),
+            data={},
+            runs=tuple(
+                PlannedRunRecord(variant=slug, seed=seed, key=f"{slug}{seed}", directory=directory)
+                for slug, seed, directory in runs
+            ),
+            versions={},
+        )
+        return json.dumps(record.to_json())
+
+    return text

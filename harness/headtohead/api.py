@@ -18,8 +18,8 @@ from headtohead.execution.import_checkpoint import read_checkpoint
 from headtohead.execution.imported_run import check_name, refuse_existing, write_imported
 from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
-from headtohead.execution.scheduler import Machine, Outcome, Watcher, execute, reset_failed, supersede
-from headtohead.execution.shipper import QUIET_SECONDS, Shipper, shipping_seconds, start_shipper
+from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, reset_failed
+from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
 from headtohead.planning.pitfalls import faults_of
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
@@ -141,14 +141,14 @@ def run(
     machine = Machine(starter, kind, workers, threads, timeout)
     tuning = planned.tuning
     if fresh:
-        supersede(planned)
+        archive_runs(planned)
         if tuning is not None:
-            supersede(tuning.plan)
+            archive_runs(tuning.plan)
     # With --fresh it would train anew.
     same = "the same command without --fresh" if fresh else "the same command"
     # The file alone does not name an experiment with a label.
     found_by = planned.name if name else experiment
-    shippers: dict[str, Shipper] = {}
+    shippers: dict[str, ShipperProcess] = {}
 
     def train(plan: Plan) -> Outcome:
         if tracking and (shipper := start_shipper(plan.directory, root)) is not None:
@@ -176,7 +176,7 @@ def run(
             )
 
     if tuning is not None and not tuning.is_done:
-        sweep = retried(tuning.plan) if retry else tuning.plan
+        sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         say(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         found = train(sweep)
         planned = make_plan(loaded, registry, root)
@@ -185,7 +185,7 @@ def run(
             _finish_shipping(shippers, planned.name, found_by, root, patience, say)
             return Result(planned.directory, found.states, None, None)
     if retry:
-        planned = retried(planned)
+        planned = with_failed_reset(planned)
     for note in (*planned.notes, *(family.words for family in planned.power)):
         say(f"note: {note}")
     outcome = train(planned)
@@ -201,7 +201,7 @@ def run(
 
 
 def _finish_shipping(
-    shippers: dict[str, Shipper],
+    shippers: dict[str, ShipperProcess],
     name: str,
     experiment: Path | str,
     root: Path,
@@ -276,10 +276,9 @@ def import_checkpoint(
     return write_imported(found, name, root, registry)
 
 
-def retried(planned: Plan) -> Plan:
-    """Return the plan with failed runs taken for unfinished, to be trained from their start."""
-    again = {states.FAILED, states.OOM, states.TIMEOUT}
-    chosen = [one for one in planned.runs if one.state in again and not one.reused_from]
+def with_failed_reset(planned: Plan) -> Plan:
+    """Reset the failed runs of a plan, and return the plan in which they are PLANNED."""
+    chosen = [run for run in planned.runs if run.state in states.RETRYABLE and not run.reused_from]
     reset_failed(planned, chosen)
     runs = tuple(replace(r, state=states.PLANNED) if r in chosen else r for r in planned.runs)
     return replace(planned, runs=runs)

@@ -1,16 +1,18 @@
-"""Writing files so that a crash at any moment leaves either the old content or the new."""
+"""Atomic writes, and reading of JSON. A crash at any moment leaves the old content of a file or the new."""
 
 from __future__ import annotations
 
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from headtohead.errors import HeadToHeadError
+
 TEMPORARY = ".tmp"
-"""How the names of temporary files end."""
+"""Suffix of temporary files."""
 
 
 def write_text(path: Path, text: str) -> None:
@@ -32,7 +34,7 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
         write: Writes the new content to the path that it is given, which no other process uses.
         sync: Whether the content must survive a power failure.
     """
-    # A name that nobody can know: a link laid there would be followed.
+    # An unpredictable name: nobody can place a symbolic link there in advance.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
         write(temporary)
@@ -46,24 +48,40 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove what killed processes wrote of tensors; the caller holds the lease to write them.
+    """Remove temporary files of tensors that killed processes left; the caller holds the lease of the folder.
 
-    Other files are small, and parents and shippers write some of them too.
+    Temporary files of other formats stay: they are small, and processes without a lease write some of them.
     """
     for path in folder.glob(f".*.safetensors.*{TEMPORARY}"):
         path.unlink(missing_ok=True)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+def read_json(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
+    """Return the content of a JSON file.
+
+    Args:
+        path: The file.
+        parse: Parses the text; raises ValueError for text that is not JSON.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        HeadToHeadError: If the file cannot be read or is not JSON.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return parse(str(file.read(), "utf-8"))
+    except FileNotFoundError:
+        raise
+    except (ValueError, OSError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or f"not valid JSON ({error})"
+        raise HeadToHeadError(f"cannot read '{path}': {reason}; restore it, or move its folder away") from error
 
 
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
     """Append JSON lines and sync them."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     with open(path, "a", encoding="utf-8", opener=_without_link) as handle:
-        # A line torn by a crash must not swallow the one that follows it.
+        # A line that a crash left incomplete must not absorb the next line.
         if handle.tell() and not _ends_with_newline(path):
             handle.write("\n")
         handle.write(text)
@@ -74,20 +92,6 @@ def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
 def _without_link(path: str, flags: int) -> int:
     """Open a file to append to it; a symbolic link in its place is an error."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the JSON lines of a file, without those that a crash tore."""
-    if not path.is_file():
-        return
-    with path.open(encoding="utf-8", errors="replace") as handle:
-        for line in handle:
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(record, dict):
-                yield record
 
 
 def _ends_with_newline(path: Path) -> bool:

@@ -209,8 +209,9 @@ def test_colours_become_variables_of_the_page_and_keep_their_value(analysis):
 
 
 def trained_up_to(analysis, tokens):
-    data = {**analysis.frames.experiment["data"], "longest_in_train": tokens}
-    frames = replace(analysis.frames, experiment={**analysis.frames.experiment, "data": data})
+    record = analysis.frames.record
+    data = {**record.data, "longest_in_train": tokens}
+    frames = replace(analysis.frames, record=record.model_copy(update={"data": data}))
     return replace(analysis, frames=frames)
 
 

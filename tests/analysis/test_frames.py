@@ -91,14 +91,14 @@ def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
 
 
 def test_a_folder_that_is_no_experiment_is_named(tmp_path):
-    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; run the experiment"):
+    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; start with h2h run FILE"):
         load_frames(tmp_path)
 
 
 def test_a_corrupted_record_is_named(copied):
     broken = next(copied.glob("*-s1-*")) / "results.json"
     broken.write_text('{"metrics": {')
-    with pytest.raises(HeadToHeadError, match=r"results\.json is not valid JSON"):
+    with pytest.raises(HeadToHeadError, match=r"results\.json': not valid JSON"):
         load_frames(copied)
 
 

@@ -16,6 +16,7 @@ import torch
 
 from headtohead.analysis.published import findings, side_scores
 from headtohead.storage.frames import Frames, load_frames
+from headtohead.storage.records import ClaimRecord, PublishedRecord
 from headtohead.training.evaluate import Forced, Translations
 from headtohead.training.results import bucket_scores
 
@@ -77,9 +78,10 @@ def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
     return replace(frames, buckets=pd.DataFrame(rows)), tests
 
 
-def claim(metric: str, lengths: tuple[int, int]) -> dict[str, object]:
-    return {
+def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
+    content = {
         "says": "x",
+        "published": {"variant": None, "against": None, "where": "x"},
         "variant": "sinusoidal",
         "against": "sinusoidal",
         "metric": metric,
@@ -91,6 +93,7 @@ def claim(metric: str, lengths: tuple[int, int]) -> dict[str, object]:
         "margin": None,
         "limit": None,
     }
+    return ClaimRecord.model_validate(content)
 
 
 @pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
@@ -115,7 +118,8 @@ def test_a_mean_of_bucket_scores_weighted_by_sentences_is_another_number(frames:
 def test_metrics_that_buckets_cannot_give_are_refused(frames: Frames, metric: str) -> None:
     planted, _ = with_tests(frames)
     assert side_scores(planted, claim(metric, (1, 9)), "variant") == {}
-    content = dict(planted.experiment, published={"claims": [claim(metric, (1, 9))]})
-    (found,) = findings(replace(planted, experiment=content))
+    published = PublishedRecord(source="x", setup={}, differences=(), claims=(claim(metric, (1, 9)),))
+    record = planted.record.model_copy(update={"published": published})
+    (found,) = findings(replace(planted, record=record))
     assert found.verdict == "cannot tell"
     assert found.reason == f"sinusoidal: 3 of 3 seeds without {metric} at these lengths"

@@ -15,6 +15,7 @@ from scipy import stats
 
 from headtohead.analysis.published import Finding, findings
 from headtohead.storage.frames import Frames, load_frames
+from headtohead.storage.records import ClaimRecord
 
 Plant = Callable[..., Frames]
 
@@ -235,7 +236,7 @@ def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> N
     for _ in range(2000):
         theirs = random.normal(0.5, 0.05, size=8)
         nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
-        claim = CLAIM | {"by": 0.0}
+        claim = ClaimRecord.model_validate(CLAIM | {"by": 0.0})
         wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("cannot tell")
         edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         both = (edge[0], edge[1])

@@ -95,12 +95,10 @@ def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twi
     assert "bleu" in json.loads(file.read_text())["whole"]
 
 
-def test_what_has_no_finished_run_is_bad_input(folder):
+def test_what_has_no_finished_run_is_bad_input(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
-    (planned / "experiment.json").write_text(
-        json.dumps({"name": "planned", "question": "Which?", "variants": [], "runs": []})
-    )
+    (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {}, []))
     done = call(folder, "heads", "planned")
     assert done.exit_code == 2
     assert done.output == (

@@ -8,7 +8,7 @@ from headtohead.storage.leases import Lease
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch):
+def study(tmp_path, monkeypatch, bare_experiment):
     monkeypatch.chdir(tmp_path)
     states = {
         ("a", 1): {"state": "DONE", "step": 9, "steps": 9},
@@ -22,14 +22,9 @@ def study(tmp_path, monkeypatch):
         directory = f"{variant}-s{seed}-00000000"
         (folder / directory).mkdir(parents=True)
         (folder / directory / "status.json").write_text(json.dumps(status))
-        runs.append({"variant": variant, "seed": seed, "directory": directory})
-    content = {
-        "name": "study",
-        "question": "Which?",
-        "runs": runs,
-        "variants": [{"slug": "a", "equal_to": None}, {"slug": "b", "equal_to": None}, {"slug": "c", "equal_to": "a"}],
-    }
-    (folder / "experiment.json").write_text(json.dumps(content))
+        runs.append((variant, seed, directory))
+    equal = {"a": None, "b": None, "c": "a"}
+    (folder / "experiment.json").write_text(bare_experiment("study", "Which?", equal, runs))
     with Lease(folder / "b-s1-00000000"):
         yield
 

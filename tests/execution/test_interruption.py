@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from headtohead import files
+from headtohead.storage.histories import read_metrics
 from headtohead.storage.stack import stack_folders
 
 if TYPE_CHECKING:
@@ -114,11 +115,11 @@ def runs_by_key(database: Path) -> dict[str, int]:
 
 def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    files.append_lines(path, [{"step": 1}])
+    files.append_lines(path, [{"step": 1, "time": 1.0, "values": {}}])
     with path.open("a") as handle:
         handle.write('{"step": 2, "val')
-    files.append_lines(path, [{"step": 3}])
-    assert [line["step"] for line in files.read_lines(path)] == [1, 3]
+    files.append_lines(path, [{"step": 3, "time": 3.0, "values": {}}])
+    assert [line and line.step for line in read_metrics(path)] == [1, None, 3]
 
 
 def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:

@@ -17,6 +17,7 @@ from headtohead.model.members import shape
 from headtohead.planning import planner
 from headtohead.planning.stacking import digest, machine
 from headtohead.plugins import registry
+from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Lease
 from headtohead.storage.run_directory import leased
 from headtohead.storage.stack import stack_folders
@@ -171,7 +172,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, cond
     for path in study.directories():
         reasons = [files.read_json(one)["reason"] for one in sorted(path.glob("attempts/*.json"))]
         assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
-        steps = [line["step"] for line in files.read_lines(path / "metrics.jsonl") if "train/loss" in line["values"]]
+        steps = [line.step for line in read_metrics(path / "metrics.jsonl") if line and "train/loss" in line.values]
         assert steps == [20, 40, 60], "a half began anew"
     study.run(*plugin(study, CROWDED.replace("CONDITION", "False")), "--fresh", *ONE_THREAD)
     assert study.scores().keys() == halved.keys()

@@ -19,6 +19,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import leases, states
 from headtohead.storage.leases import Busy, Lease, LeaseLost
+from headtohead.storage.records import ResultsRecord, RunRecord
 from headtohead.storage.run_directory import RunWriter, leased
 from headtohead.storage.stack import StackFolder
 
@@ -127,11 +128,11 @@ def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
 @pytest.mark.parametrize(
     "write",
     [
-        lambda run: run.plan({}),
+        lambda run: run.plan(RunRecord.model_construct()),
         lambda run: run.set_state(states.RUNNING),
         lambda run: run.begin_attempt(),
         lambda run: run.log_metrics(1, 0.1, 0.0, {"valid/loss": 1.0}),
-        lambda run: run.finish({}),
+        lambda run: run.finish(ResultsRecord.model_construct()),
         lambda run: run.write_json("heads.json", {}),
     ],
 )

@@ -19,6 +19,7 @@ import yaml
 from safetensors.torch import load_file
 
 from headtohead import files
+from headtohead.storage.histories import read_metrics
 from headtohead.storage.stack import stack_folders
 
 STUDY: dict[str, Any] = {
@@ -143,9 +144,9 @@ class Study:
         found = []
         for path in self.experiment.glob("*/metrics.jsonl"):
             steps = [
-                line["step"]
-                for line in files.read_lines(path)
-                if not any(name.startswith("test/") for name in line["values"])
+                line.step
+                for line in read_metrics(path)
+                if line is not None and not any(name.startswith("test/") for name in line.values)
             ]
             if steps.count(min(steps)) > 1:
                 found.append(path.parent.name)

@@ -63,7 +63,7 @@ def plan(load, registry, cache, tmp_path):
 
 
 @pytest.fixture
-def record(registry):
+def record():
     """Write the directory of a planned run, as training would leave it.
 
     A run that is LEASED or RUNNING is leased by this process, unless it is ``gone``.
@@ -71,27 +71,20 @@ def record(registry):
     import json
     from contextlib import ExitStack
 
-    from headtohead.config.versions import plugins_record, versions
     from headtohead.storage.leases import Lease
 
     def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status):
-        variant = plan.by_slug[run.variant]
         folder = plan.runs_root / (experiment or plan.name) / run.directory
         folder.mkdir(parents=True)
-        content = {
-            "key": run.key,
-            "config": variant.config.model_dump(mode="json"),
-            "data": {"fingerprint": variant.fingerprint},
-            "plugins": plugins_record(variant.config, registry),
-            "versions": versions(),
-            "execution": {"stack": [run.key], "threads": 1},
-        } | (changes or {})
+        execution = {"stack": [run.key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
+        content = plan.run_record(run).to_json() | {"execution": execution} | (changes or {})
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
         (folder / "status.json").write_text(json.dumps({"state": state} | status))
         if state in ("LEASED", "RUNNING") and not gone:
             leases.enter_context(Lease(folder))
         if metrics is not None:
-            (folder / "results.json").write_text(json.dumps({"metrics": metrics}))
+            results = {"buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": []}
+            (folder / "results.json").write_text(json.dumps({"metrics": metrics} | results))
         return folder
 
     with ExitStack() as leases:

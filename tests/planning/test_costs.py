@@ -6,6 +6,7 @@ from headtohead.config.resolve import resolve
 from headtohead.planning.costs import DataSizes, Finished, estimate, seconds_of, steps, work
 from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
+from headtohead.storage.records import ExecutionRecord
 
 SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100, tokens=600)
 
@@ -43,10 +44,11 @@ def test_a_run_without_a_time_is_no_pace():
 
 
 def test_a_member_takes_its_share_of_the_stack():
-    results = {"metrics": {"system/wall_seconds": 12.0}}
-    assert seconds_of(results, {"execution": {"stack": ["a", "b", "c"]}}) == 4.0
-    assert seconds_of(results, {}) == 12.0
-    assert seconds_of({}, {}) == 0.0
+    metrics = {"system/wall_seconds": 12.0}
+    execution = ExecutionRecord(stack=("a", "b", "c"), member=0, threads=1, device="cpu", dtype="float32")
+    assert seconds_of(metrics, execution) == 4.0
+    assert seconds_of(metrics, None) == 12.0
+    assert seconds_of({}, None) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def slugs(found):
 
 
 def factors(found):
-    return [one for one in found.contrasts() if one["kind"] == "factor"]
+    return [one.to_json() for one in found.contrasts() if one.kind == "factor"]
 
 
 def test_without_a_design_the_baseline_alone_runs(design):
@@ -288,9 +288,9 @@ def test_an_unknown_axis_of_an_exclusion_suggests_the_nearest(design):
 
 def test_every_variant_is_contrasted_with_the_baseline(design):
     found = design(GRID)
-    plain = [one for one in found.contrasts() if one["kind"] == "variant"]
-    assert [one["variant"] for one in plain] == slugs(found)[1:]
-    assert {one["baseline"] for one in plain} == {"sinusoidal-split-heads"}
+    plain = [one for one in found.contrasts() if one.kind == "variant"]
+    assert [one.variant for one in plain] == slugs(found)[1:]
+    assert {one.baseline for one in plain} == {"sinusoidal-split-heads"}
 
 
 def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
@@ -468,8 +468,8 @@ def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
         }
         assert tuple(actual.values()) in wanted
         assert {axis: actual[axis] for axis in found.axes} == dict(one.axes)
-    for contrast in found.contrasts():
-        for left, right in contrast.get("pairs", []):
+    for contrast in factors(found):
+        for left, right in contrast["pairs"]:
             ours, theirs = found.variant(left).axes, found.variant(right).axes
             assert [axis for axis in ours if ours[axis] != theirs[axis]] == [contrast["axis"]]
 

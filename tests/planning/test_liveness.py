@@ -13,6 +13,7 @@ from headtohead.storage import leases
 from headtohead.storage.frames import load_frames
 from headtohead.storage.leases import Busy, Lease
 from headtohead.storage.progress import read_progress
+from headtohead.storage.records import StatusRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.tracking.rundirs import read_study
 
@@ -41,7 +42,7 @@ def test_all_agree_whether_a_run_is_alive(plan, record, holder, state):
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)
-    (run.parent / "experiment.json").write_text(json.dumps(planned.to_experiment_json()))
+    (run.parent / "experiment.json").write_text(json.dumps(planned.record().to_json()))
     if fields is not None:
         lease = {"token": "other", "pid": os.getpid(), "started": leases.process_start(os.getpid())}
         changed = {name: value() for name, value in fields.items()}
@@ -66,6 +67,7 @@ def test_all_agree_whether_a_run_is_alive(plan, record, holder, state):
             assert plan(seeds=1).runs[0].state == state
 
 
-def test_a_run_that_ends_while_it_is_looked_at_is_not_interrupted(tmp_path):
-    statuses = iter([{"state": "RUNNING"}, {"state": "DONE"}])
-    assert leases.observe(tmp_path / "run", lambda: next(statuses)) == ({"state": "DONE"}, "DONE")
+def test_a_run_that_ends_while_it_is_looked_at_is_not_interrupted(tmp_path, monkeypatch):
+    statuses = iter([StatusRecord(state="RUNNING"), StatusRecord(state="DONE")])
+    monkeypatch.setattr(leases, "read_status", lambda run: next(statuses))
+    assert leases.observe(tmp_path / "run") == (StatusRecord(state="DONE"), "DONE")

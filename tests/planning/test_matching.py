@@ -43,10 +43,14 @@ def test_matching_is_told_in_the_notes_with_both_widths(plan):
 
 
 def test_both_counts_reach_the_record(plan):
-    found = plan("""
+    found = (
+        plan("""
         match: parameters
         design: [{product: {attention: [split-heads, independent-heads]}}]
-    """).to_experiment_json()
+    """)
+        .record()
+        .to_json()
+    )
     split, independent = found["variants"]
     assert split["d_ff_asked"] == 16 < split["d_ff"] == split["config"]["model"]["d_ff"]
     assert split["parameters"]["non_embedding"] == pytest.approx(independent["parameters"]["non_embedding"], rel=0.01)

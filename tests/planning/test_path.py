@@ -289,7 +289,7 @@ def test_two_choices_share_the_points_between_the_ends(design):
                          to: {model.norm: post, train.lr: 2.0e-3}}}]
     """)
     assert [one.slug for one in found.variants] == ["from", "to", "from-plus-model.norm", "from-plus-train.lr"]
-    record = found.path.to_json()["choices"]
+    record = found.path.record.to_json()["choices"]
     assert [(one["alone"], one["without"]) for one in record] == [
         ("from-plus-model.norm", "from-plus-train.lr"),
         ("from-plus-train.lr", "from-plus-model.norm"),
@@ -299,19 +299,19 @@ def test_two_choices_share_the_points_between_the_ends(design):
 def test_a_single_choice_is_the_whole_path(design):
     found = design("design: [{path: {from: {model.norm: pre}, to: {model.norm: post}}}]")
     assert [one.slug for one in found.variants] == ["from", "to"]
-    assert [one["pairs"] for one in found.contrasts()[1:]] == [[["to", "from"]]]
+    assert [one.pairs for one in found.contrasts()[1:]] == [(("to", "from"),)]
 
 
 def test_what_is_tested_is_the_distance_and_each_choice_over_all_walks(design):
     found = design(FOUR)
     whole, *each = found.contrasts()
-    assert (whole["kind"], whole["variant"], whole["baseline"]) == ("variant", "to", "from")
-    assert [one["choices"] for one in each] == [[name] for name in NAMES]
+    assert (whole.kind, whole.variant, whole.baseline) == ("variant", "to", "from")
+    assert [one.choices for one in each] == [(name,) for name in NAMES]
     by_slug = {one.slug: changed(found, one) for one in found.variants}
     for one in each:
-        assert len(one["pairs"]) == 8
-        for after, before in one["pairs"]:
-            assert by_slug[after] - by_slug[before] == set(one["choices"])
+        assert len(one.pairs) == 8
+        for after, before in one.pairs:
+            assert by_slug[after] - by_slug[before] == set(one.choices)
 
 
 # points without a meaning
@@ -344,7 +344,7 @@ def test_a_difference_that_has_no_meaning_alone_is_excluded_with_its_reason(desi
         ("model.tied", "from", ("data.vocabulary.shared",)),
         ("data.vocabulary.shared", "to", ("model.tied",)),
     }
-    record = {one["name"]: one for one in found.path.to_json()["choices"]}
+    record = {one["name"]: one for one in found.path.record.to_json()["choices"]}
     assert record["model.tied"]["alone"] is None
     assert record["model.tied"]["without"] == "to-minus-model.tied"
     assert any(
@@ -368,13 +368,13 @@ def test_where_no_order_can_be_walked_the_walk_steps_over_the_point(design):
         assert len(together) == 1
         assert {"model.norm", "model.bias"} <= set(together[0].choices)
         assert [step.point for step in walk if path.points[step.point].refusal] == []
-    joint = [one for one in found.contrasts() if len(one.get("choices", ())) > 1]
-    pairs = sum(len(one["pairs"]) for one in joint)
+    joint = [one for one in found.contrasts() if len(getattr(one, "choices", ())) > 1]
+    pairs = sum(len(one.pairs) for one in joint)
     assert pairs == 8
     live = {one.slug for one in found.variants}
     for one in found.contrasts()[1:]:
-        assert {slug for pair in one["pairs"] for slug in pair} <= live
-    assert [len(one["choices"]) for one in found.contrasts()[1:]].count(1) == 2
+        assert {slug for pair in one.pairs for slug in pair} <= live
+    assert [len(one.choices) for one in found.contrasts()[1:]].count(1) == 2
     assert any("are applied together in" in note for note in found.notes)
     assert {one.source for one in found.excluded} == {"undefined"}
 
@@ -538,11 +538,11 @@ def test_power_is_that_of_the_distance_and_of_the_choices(plan):
 
 def test_the_record_holds_the_walks_and_nothing_that_json_lacks(plan):
     found = plan(TIED)
-    record = json.loads(json.dumps(found.to_experiment_json(), allow_nan=False))
+    record = json.loads(json.dumps(found.record().to_json(), allow_nan=False))
     path = record["path"]
     slugs = {one["slug"] for one in record["variants"]}
     axes = {one["slug"]: one["axes"] for one in record["variants"]}
-    assert path["from"] == {"slug": "from", "name": "start"}
+    assert path["start"] == {"slug": "from", "name": "start"}
     assert path["orders"]["possible"] == 120
     for walk in path["walks"]:
         here = "from"
@@ -556,7 +556,7 @@ def test_the_record_holds_the_walks_and_nothing_that_json_lacks(plan):
 
 
 def test_a_design_without_a_path_has_none_in_its_record(plan):
-    assert plan("design: [{product: {positional: [none]}}]").to_experiment_json()["path"] is None
+    assert plan("design: [{product: {positional: [none]}}]").record().to_json()["path"] is None
 
 
 def test_match_widens_the_points_of_a_path(plan):

@@ -24,7 +24,7 @@ def test_an_empty_runs_folder_leaves_everything_to_do(plan):
 
 def test_the_plan_is_the_record_of_the_experiment(plan):
     found = plan(PAIR, seeds=2)
-    record = json.loads(json.dumps(found.to_experiment_json("h2h run x.yaml")))
+    record = json.loads(json.dumps(found.record("h2h run x.yaml").to_json()))
     assert record["format"] == 1
     assert record["baseline"] == "sinusoidal"
     assert record["axes"] == ["positional"]
@@ -108,7 +108,7 @@ def test_a_result_of_another_experiment_is_reused_and_said(plan, record):
     assert (run.state, run.reused_from) == ("DONE", f"earlier/{run.directory}")
     assert found.remaining == []
     assert "1 run is reused from other experiments" in found.notes
-    assert found.to_experiment_json()["runs"][0]["reused_from"] == run.reused_from
+    assert found.record().to_json()["runs"][0]["reused_from"] == run.reused_from
 
 
 def test_an_unfinished_run_of_another_experiment_is_not_reused(plan, record):
@@ -190,7 +190,7 @@ def test_a_damaged_record_is_one_line(plan, record):
     first = plan(seeds=1)
     folder = record(first, first.runs[0])
     (folder / "run.json").write_text("{")
-    with pytest.raises(HeadToHeadError, match=r"cannot read '.*run\.json'.*move its directory away"):
+    with pytest.raises(HeadToHeadError, match=r"cannot read '.*run\.json'.*move its folder away"):
         plan(seeds=1)
 
 
@@ -207,11 +207,9 @@ def test_a_file_in_place_of_the_runs_folder_is_named(plan, tmp_path):
         plan(seeds=1)
 
 
-def test_a_changed_plugin_makes_finished_runs_stale(plan, record, registry):
-    from headtohead.config.versions import plugins_record
-
+def test_a_changed_plugin_makes_finished_runs_stale(plan, record):
     first = plan(seeds=1)
-    used = plugins_record(first.variants[0].config, registry)
+    used = first.run_record(first.runs[0]).to_json()["plugins"]
     for one in used:
         if one["name"] == "split-heads":
             one["source_sha256"] = "0" * 64
@@ -222,18 +220,16 @@ def test_a_changed_plugin_makes_finished_runs_stale(plan, record, registry):
     assert "1 finished run is STALE: attention 'split-heads' has changed; --fresh trains anew" in found.notes
 
 
-def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, record, registry):
-    from headtohead.config.versions import plugins_record
-
+def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, record):
     design = "design: [{one_at_a_time: {positional: [{name: randomised, of: alibi}, shape]}}]"
     first = plan(design, seeds=1)
     for variant, inner in zip(first.variants[1:], ("alibi", "sinusoidal"), strict=True):
-        used = plugins_record(variant.config, registry)
+        (run,) = [run for run in first.runs if run.variant == variant.slug]
+        used = first.run_record(run).to_json()["plugins"]
         assert inner in {one["name"] for one in used}
         for one in used:
             if one["name"] == inner:
                 one["source_sha256"] = "0" * 64
-        (run,) = [run for run in first.runs if run.variant == variant.slug]
         record(first, run, changes={"plugins": used})
     assert {run.variant: run.stale for run in plan(design, seeds=1).runs if run.stale} == {
         first.variants[1].slug: ("positional 'alibi' has changed",),
@@ -255,7 +251,7 @@ design:
 """,
         seeds=1,
     )
-    blind = {one.slug for one in found.variants if one.to_json()["blind_to_order"]}
+    blind = {one.slug for one in found.variants if one.blind_to_order}
     assert {slug.removesuffix("-padding-causal") for slug in blind} == {
         "none-split-heads",
         "none-sinusoidal-none-split-heads",
@@ -321,7 +317,7 @@ def test_the_null_pair_is_trained_once(plan):
     causal = found.by_slug["masking.decoder-causal"]
     assert causal.equal.to == "masking.decoder-padding-causal"
     assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.equal.to)
-    record = found.to_experiment_json()["variants"][1]
+    record = found.record().to_json()["variants"][1]
     assert record["equal_to"] == "masking.decoder-padding-causal"
     assert "keep the same keys" in record["equal_reason"]
 
@@ -399,7 +395,7 @@ def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, re
 def test_the_record_of_an_experiment_holds_no_power_of_an_earlier_time(plan):
     found = plan(PAIR, seeds=3)
     assert found.power
-    assert not any("contrast" in note for note in found.to_experiment_json()["notes"])
+    assert not any("contrast" in note for note in found.record().to_json()["notes"])
 
 
 def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(plan):
@@ -409,20 +405,20 @@ def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(pl
         {"source": "a dog", "target": "un chien"},
     ]
     default = plan(seeds=1)
-    assert {one["source"] for one in default.probes} <= set(default.data.splits["test"].source_text)
+    assert {one.source for one in default.probes} <= set(default.data.splits["test"].source_text)
 
 
 def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch):
-    from headtohead.storage import existing
+    from headtohead import files
 
     first = plan(PAIR, seeds=5)
     for run in first.runs:
         record(first, run)
     seen = []
-    read = existing.read_json
-    monkeypatch.setattr(existing, "read_json", lambda path, *parse: seen.append(path) or read(path, *parse))
+    read = files.read_json
+    monkeypatch.setattr(files, "read_json", lambda path, *parse: seen.append(path) or read(path, *parse))
     plan(PAIR, seeds=5)
-    assert len(seen) == len(set(seen)) == 2 * len(first.runs)
+    assert len(seen) == len(set(seen)) == 3 * len(first.runs)
 
 
 def test_a_design_knows_its_variants_by_name(design):

@@ -10,7 +10,7 @@ from headtohead.storage.progress import find_experiment, read_progress
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path, bare_experiment):
     """An experiment of one variant with the given runs, by seed: status and metric lines.
 
     Runs that are RUNNING are leased by this process, unless they are ``gone``.
@@ -22,15 +22,14 @@ def study(tmp_path):
         planned = []
         for seed, (status, lines) in runs.items():
             directory = f"v-s{seed}-00000000"
-            planned.append({"variant": "v", "seed": seed, "directory": directory})
+            planned.append(("v", seed, directory))
             (folder / directory).mkdir()
             if status is not None:
                 (folder / directory / "status.json").write_text(json.dumps(status))
                 if status["state"] == "RUNNING" and not gone:
                     leases.enter_context(Lease(folder / directory))
             (folder / directory / "metrics.jsonl").write_text("".join(lines))
-        content = {"name": name, "question": "q", "runs": planned, "variants": [{"slug": "v", "equal_to": None}]}
-        (folder / "experiment.json").write_text(json.dumps(content))
+        (folder / "experiment.json").write_text(bare_experiment(name, "q", {"v": None}, planned))
         return folder
 
     with ExitStack() as leases:

@@ -40,16 +40,16 @@ def test_a_claim_names_variants_by_axis_values_and_the_rest_is_the_baseline(desi
       against: {positional: {name: learned, std: 1.0}, model.heads: 4}
 """)
     found = design(text).published
-    assert found["source"] == "A. Author 2018"
-    (claim,) = found["claims"]
-    assert claim["variant"] == "rotary-heads-2"
-    assert claim["against"] == "learned-std-1-heads-4"
-    assert claim["metric"] == "test/exact_match"
+    assert found.source == "A. Author 2018"
+    (claim,) = found.claims
+    assert claim.variant == "rotary-heads-2"
+    assert claim.against == "learned-std-1-heads-4"
+    assert claim.metric == "test/exact_match"
 
 
 def test_without_against_the_baseline_is_meant(design):
     found = design(claimed())
-    assert found.published["claims"][0]["against"] == found.baseline
+    assert found.published.claims[0].against == found.baseline
 
 
 def test_an_empty_mapping_means_the_baseline(design):
@@ -57,8 +57,8 @@ def test_an_empty_mapping_means_the_baseline(design):
         "      against_metric: test/bleu\n      metric: test/chrf\n"
     )
     found = design(text)
-    claim = found.published["claims"][0]
-    assert claim["variant"] == claim["against"] == found.baseline
+    claim = found.published.claims[0]
+    assert claim.variant == claim.against == found.baseline
 
 
 def test_a_file_without_claims_has_none(design):
@@ -68,8 +68,8 @@ def test_a_file_without_claims_has_none(design):
 def test_claims_are_no_part_of_a_runs_key(plan):
     with_claims, without = plan(claimed()), plan(DESIGN)
     assert [run.key for run in with_claims.runs] == [run.key for run in without.runs]
-    assert with_claims.to_experiment_json()["published"]["claims"][0]["variant"] == "rotary-heads-2"
-    assert without.to_experiment_json()["published"] is None
+    assert with_claims.record().to_json()["published"]["claims"][0]["variant"] == "rotary-heads-2"
+    assert without.record().to_json()["published"] is None
 
 
 def changed(old: str, new: str) -> str:
@@ -180,8 +180,8 @@ def test_a_wrong_claim_is_refused_with_file_line_and_field(text, message, design
 
 @pytest.mark.parametrize("metric", ["test/exact_match", "test/bleu", "test/loss"])
 def test_claims_at_some_lengths_speak_of_metrics_with_counts(metric, design):
-    (claim,) = design(claimed(f"      metric: {metric}\n      lengths: [1, 8]\n")).published["claims"]
-    assert (claim["metric"], claim["lengths"]) == (metric, [1, 8])
+    (claim,) = design(claimed(f"      metric: {metric}\n      lengths: [1, 8]\n")).published.claims
+    assert (claim.metric, claim.lengths) == (metric, (1, 8))
 
 
 def test_a_path_makes_no_claims(load, registry):
@@ -202,12 +202,12 @@ design:
 def test_every_published_check_names_its_variants_source_and_values(path, registry):
     found = expand(load_file(path), registry)
     assert found.published is not None
-    assert re.search(r"(19|20)\d\d", found.published["source"])
+    assert re.search(r"(19|20)\d\d", found.published.source)
     slugs = {one.slug for one in found.variants}
-    for claim in found.published["claims"]:
-        assert claim["variant"] in slugs
-        assert claim["against"] in slugs | {None}
-        assert claim["published"]["where"]
+    for claim in found.published.claims:
+        assert claim.variant in slugs
+        assert claim.against in slugs | {None}
+        assert claim.published.where
 
 
 def test_checks_on_the_same_sentences_share_their_base(registry):

@@ -23,7 +23,7 @@ def study(plan, record, registry):
 
     def execute(found, state="DONE"):
         found.directory.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(found.to_experiment_json())
+        text = json.dumps(found.record().to_json())
         (found.directory / "experiment.json").write_text(text)
         for run in found.runs:
             if not (found.directory / run.directory).exists():
@@ -143,7 +143,7 @@ def test_a_name_of_its_own_reuses_what_is_equal_and_replaces_nothing(study, plan
     found = study("train.epochs=1", seeds=1, label="quick")
     assert (found.name, found.directory.name) == ("x-quick", "x-quick")
     assert [run.reused_from.partition("/")[0] for run in found.runs] == ["x", "x"]
-    assert found.to_experiment_json()["command"] == ("h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick")
+    assert found.record().to_json()["command"] == ("h2h run x.yaml --set train.epochs=1 --seeds 1 --name quick")
 
 
 @pytest.mark.parametrize("label", ["", "a/b", "..", "../x", "a b", "-a", "a.", "é"])

@@ -78,7 +78,7 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
     for name, (lr, dropout) in best.items():
         config = found.by_slug[name].config
         assert (config.train.lr, config.model.dropout_residual) == (lr, dropout)
-    record = found.to_experiment_json()["tuning"]
+    record = found.record().to_json()["tuning"]
     assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
     assert record["seeds"] == [1_000_001, 1_000_002]
     means = [one["mean"] for one in record["variants"]["alibi"]["tried"]]
@@ -149,4 +149,4 @@ def test_what_cannot_be_tuned_is_one_line_with_its_place(plan, text, said):
 def test_an_experiment_without_a_sweep_says_so(plan):
     found = plan(seeds=1)
     assert found.tuning is None
-    assert found.to_experiment_json()["tuning"] is None
+    assert found.record().to_json()["tuning"] is None

@@ -15,10 +15,11 @@ from typing import Any
 import headtohead
 from headtohead.config.loading import load_mapping
 from headtohead.planning.planner import make_plan
-from headtohead.plugins import registry as registry_module
+from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.entry import Setting
-from headtohead.plugins.registry import Registry, load_registry
+from headtohead.plugins.registry import Registry, current, load_registry
 from headtohead.schema.config import RunConfig
+from headtohead.storage.records import RunRecord
 from headtohead_plugins.positional.sinusoidal import Sinusoidal
 
 BASE: dict[str, Any] = {
@@ -60,16 +61,16 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
     loaded = load_mapping(_file(study), study.name)
     with _registry(study) as registry:
         plan = make_plan(loaded, registry, root, cache)
+        record, runs = plan.record().to_json(), [plan.run_record(run) for run in plan.runs]
     folder = root / study.name
-    record = json.loads(json.dumps(plan.to_experiment_json(), allow_nan=False))
     folder.mkdir(parents=True)
-    (folder / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
+    (folder / "experiment.json").write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
     start = record["variants"][0]["axes"]
     applied = {
         one["slug"]: frozenset(n for n, value in one["axes"].items() if value != start[n]) for one in record["variants"]
     }
-    for run in record["runs"]:
-        _write_run(folder / run["directory"], run, study, applied[run["variant"]])
+    for run, planned in zip(runs, plan.runs, strict=True):
+        _write_run(folder / planned.directory, run, study, applied[run.variant])
     return folder
 
 
@@ -107,12 +108,12 @@ def _registry(study: PathStudy) -> Iterator[Registry]:
         def register_positionals(self) -> dict[str, type[Sinusoidal]]:
             return {"choosy": Choosy}
 
-    before = registry_module.current()
-    registry_module._current = load_registry(objects=[Plugin()])
+    before = current()
+    plugin_registry._current = load_registry(objects=[Plugin()])
     try:
-        yield registry_module.current()
+        yield current()
     finally:
-        registry_module._current = before
+        plugin_registry._current = before
 
 
 def _value(config: RunConfig, name: str) -> Any:
@@ -121,26 +122,29 @@ def _value(config: RunConfig, name: str) -> Any:
     return value.name if section == "masking" else value
 
 
-def _write_run(folder: Path, run: dict[str, Any], study: PathStudy, applied: frozenset[str]) -> None:
+def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozenset[str]) -> None:
     folder.mkdir()
-    state = study.states.get((run["variant"], run["seed"]), "DONE")
+    state = study.states.get((run.variant, run.seed), "DONE")
     _dump(
         folder / "run.json",
-        {
-            "key": run["key"],
-            "data": {"fingerprint": "ab" * 32},
+        run.to_json()
+        | {
             "versions": {"torch": "2"},
-            "execution": {"stack": [run["key"]], "device": "cpu", "dtype": "float32"},
+            "execution": {"stack": [run.key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
         },
     )
     _dump(folder / "status.json", {"state": state, "reason": None, "step": 10, "steps": 10})
     if state != "DONE":
         return
-    score = study.score(applied, run["seed"])
+    score = study.score(applied, run.seed)
     metrics = {"system/wall_seconds": 1.0, "system/tokens_per_second": 1000.0, "valid/loss": 1.0}
     if score is not None:
         metrics[study.primary] = score
-    _dump(folder / "results.json", {"metrics": metrics, "buckets": []})
+    _dump(folder / "results.json", {"metrics": metrics} | NOTHING_ELSE)
+
+
+NOTHING_ELSE: dict[str, Any] = {"buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": []}
+"""The rest of ``results.json``."""
 
 
 def _dump(path: Path, content: Any) -> None:

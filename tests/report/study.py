@@ -124,6 +124,10 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "inner_width": 128 if widened else 32,
         "d_ff": 64,
         "d_ff_asked": 64,
+        "match": "none",
+        "decoding_limit": 20,
+        "blind_to_order": axes.get("positional") == "none",
+        "faults": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": {
             "data": {
@@ -182,7 +186,18 @@ def _contrasts(study: Study, variants: Sequence[Mapping[str, Any]]) -> list[dict
                 other = {**variant["axes"], axis: values[0]}
                 if variant["axes"][axis] == value and slug_of(other) in slugs:
                     pairs.append([variant["slug"], slug_of(other)])
-            found.append({"kind": "factor", "axis": axis, "value": value, "against": values[0], "pairs": pairs})
+            found.append(
+                {
+                    "kind": "factor",
+                    "name": f"{axis}: {value} − {values[0]}",
+                    "axis": axis,
+                    "value": value,
+                    "against": values[0],
+                    "given": {},
+                    "pairs": pairs,
+                    "pairs_missing": 0,
+                }
+            )
     return found
 
 
@@ -202,7 +217,9 @@ def _experiment(
         "baseline": variants[0]["slug"],
         "seeds": list(study.seeds),
         "variants": variants,
-        "excluded": list(study.excluded),
+        "excluded": [
+            {"slug": slug_of(entry["axes"]), "title": "", "source": "exclude", **entry} for entry in study.excluded
+        ],
         "contrasts": _contrasts(study, variants),
         "match": "none",
         "metrics": {"primary": study.primary, "report": ["valid/loss", "test/bleu", "test/chrf"]},
@@ -245,10 +262,8 @@ def _run(
             "key": key,
             "experiment": folder.parent.name,
             "variant": variant["slug"],
-            "title": variant["title"],
-            "axes": axes,
             "seed": seed,
-            "config": variant["config"],
+            **{name: value for name, value in variant.items() if name not in {"slug", "equal_to", "equal_reason"}},
             "plugins": [
                 {
                     "family": "positional",
@@ -260,8 +275,6 @@ def _run(
                 }
             ],
             "data": data,
-            "parameters": variant["parameters"],
-            "flops_per_token": variant["flops_per_token"],
             "execution": {
                 "stack": [key] * len(study.seeds),
                 "member": 0,

@@ -58,7 +58,7 @@ def test_sync_names_a_run_it_could_not_ship_and_fails(
     status.write_text("{")
     result = _call(sync.command, "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 1
-    assert "status.json is not readable JSON" in result.output
+    assert "status.json': not valid JSON" in result.output
 
 
 @pytest.mark.parametrize(

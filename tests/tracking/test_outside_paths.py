@@ -72,7 +72,8 @@ def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))
     done = h2h_here(tmp_path, command, "quickstart", *reports)
     assert done.returncode == 2
-    assert f"name {name!r} cannot name a folder" in done.stderr
+    reason = f"name {name!r} cannot name a folder" if isinstance(name, str) else "name: Input should be a valid string"
+    assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (content(outside), content(tmp_path / "runs")) == before
     assert content(tmp_path / "project") == {}

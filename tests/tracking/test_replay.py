@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from headtohead.storage.leases import Lease
-from headtohead.tracking.rundirs import RunDirectory, read_study
+from headtohead.tracking.rundirs import TrackedRun, read_study
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
@@ -35,7 +35,7 @@ class Place:
         return MlflowClient(self.uri)
 
     @property
-    def run(self) -> RunDirectory:
+    def run(self) -> TrackedRun:
         return read_study(self.folder).runs()[0]
 
     def shipped(self) -> Run:
@@ -78,7 +78,7 @@ def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
     assert tags["h2h.key"] == shipped.run.key
     assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
     assert tags["mlflow.source.git.commit"] == "c0ffee"
-    assert f"`h2h rerun quickstart/{shipped.run.folder.name}`" in tags["mlflow.note.content"]
+    assert f"`h2h rerun quickstart/{shipped.run.path.name}`" in tags["mlflow.note.content"]
 
 
 def test_histories_and_final_values_arrive(shipped: Place) -> None:
@@ -86,7 +86,7 @@ def test_histories_and_final_values_arrive(shipped: Place) -> None:
     history = shipped.client.get_metric_history(run.info.run_id, "train/loss")
     assert [metric.step for metric in history] == list(range(5, 301, 5))
     assert history[0].timestamp == 1767603600625
-    results = json.loads((shipped.run.folder / "results.json").read_text())
+    results = json.loads((shipped.run.path / "results.json").read_text())
     assert {key: run.data.metrics[key] for key in results["metrics"]} == results["metrics"]
     assert len(run.data.metrics) < 30
 
@@ -95,7 +95,7 @@ def test_the_run_directory_arrives_unchanged(shipped: Place) -> None:
     there = shipped.artifact("run")
     for path in there.rglob("*"):
         if path.is_file():
-            original = shipped.run.folder / path.relative_to(there)
+            original = shipped.run.path / path.relative_to(there)
             assert path.read_bytes() == original.read_bytes()
     assert (there / "attention/maps.safetensors").is_file()
 
@@ -125,7 +125,7 @@ def test_translations_are_a_table_that_mlflow_reads_back(shipped: Place, monkeyp
 
 def test_the_dataset_is_known_by_its_fingerprint(shipped: Place) -> None:
     (entry,) = shipped.shipped().inputs.dataset_inputs
-    record = json.loads((shipped.run.folder / "run.json").read_text())
+    record = json.loads((shipped.run.path / "run.json").read_text())
     assert entry.dataset.name == "toy-grammar"
     assert record["data"]["fingerprint"].startswith(entry.dataset.digest)
     assert json.loads(entry.dataset.profile)["test"] == 250
@@ -137,10 +137,10 @@ def test_the_model_belongs_to_the_run_and_holds_its_weights(shipped: Place) -> N
     model = shipped.client.get_logged_model(output.model_id)
     assert (model.source_run_id, model.status) == (run.info.run_id, "READY")
     assert model.params == {"positional": "rotary", "masking": "causal"}
-    results = json.loads((shipped.run.folder / "results.json").read_text())
+    results = json.loads((shipped.run.path / "results.json").read_text())
     assert {metric.key: metric.value for metric in model.metrics} == results["metrics"]
     weights = Path(model.artifact_location.removeprefix("file://")) / "checkpoint.safetensors"
-    assert weights.read_bytes() == (shipped.run.folder / "checkpoint.safetensors").read_bytes()
+    assert weights.read_bytes() == (shipped.run.path / "checkpoint.safetensors").read_bytes()
 
 
 def test_shipping_again_sends_nothing(shipped: Place) -> None:
@@ -149,7 +149,7 @@ def test_shipping_again_sends_nothing(shipped: Place) -> None:
 
 
 def test_a_lost_marker_makes_no_second_run(shipped: Place) -> None:
-    (shipped.run.folder / "mlflow.json").unlink()
+    (shipped.run.path / "mlflow.json").unlink()
     first = shipped.shipped().info.run_id
     _change(shipped, "results.json", best_step=10)
     shipped.ship()
@@ -158,7 +158,7 @@ def test_a_lost_marker_makes_no_second_run(shipped: Place) -> None:
 
 def test_a_changed_run_directory_updates_the_same_run_and_nothing_twice(shipped: Place) -> None:
     before = shipped.shipped()
-    results = json.loads((shipped.run.folder / "results.json").read_text())
+    results = json.loads((shipped.run.path / "results.json").read_text())
     results["metrics"]["test/bleu"] = 12.5
     _change(shipped, "results.json", **results)
     shipped.ship()
@@ -175,7 +175,7 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(shipped: Place) ->
     before = shipped.shipped()
     changed = {"heads/cross/only-one/loss": 0.25}
     written = {"format": 1, "heads": [], "metrics": changed}
-    (shipped.run.folder / "heads.json").write_text(json.dumps(written))
+    (shipped.run.path / "heads.json").write_text(json.dumps(written))
     shipped.ship()
     after = shipped.shipped()
     assert after.info.run_id == before.info.run_id
@@ -185,7 +185,7 @@ def test_what_masking_the_heads_gave_is_added_to_the_same_run(shipped: Place) ->
 
 
 def test_a_parameter_that_mlflow_cannot_change_is_named_in_a_tag(shipped: Place) -> None:
-    record = json.loads((shipped.run.folder / "run.json").read_text())
+    record = json.loads((shipped.run.path / "run.json").read_text())
     _change(shipped, "run.json", parameters=record["parameters"] | {"total": 7})
     shipped.ship()
     run = shipped.shipped()
@@ -215,7 +215,7 @@ def test_a_running_run_is_running_and_then_finished_in_the_same_run(
 ) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
-    with Lease(place.run.folder):
+    with Lease(place.run.path):
         place.ship()
     live = place.shipped()
     assert (live.info.status, live.info.end_time) == ("RUNNING", None)
@@ -228,14 +228,14 @@ def test_a_running_run_is_running_and_then_finished_in_the_same_run(
 def test_a_run_whose_process_is_gone_does_not_run_for_ever(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=1, axes=ONE_VARIANT, states={(0, 1): "RUNNING"})
     place = Place(folder, store_uri)
-    with Lease(place.run.folder):
+    with Lease(place.run.path):
         place.ship()
     place.ship()
     swept = place.shipped()
     assert swept.info.status == "KILLED"
     assert swept.info.end_time is not None
     assert "is gone" in swept.data.tags["h2h.reason"]
-    with Lease(place.run.folder):
+    with Lease(place.run.path):
         place.ship()
     assert place.shipped().info.status == "RUNNING"
 
@@ -247,7 +247,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     second = make_experiment(name="extended", seeds=1, axes=ONE_VARIANT)
     plan = json.loads((second / "experiment.json").read_text())
     own = second / plan["runs"][0]["directory"]
-    plan["runs"][0]["reused_from"] = f"quickstart/{first.run.folder.name}"
+    plan["runs"][0]["reused_from"] = f"quickstart/{first.run.path.name}"
     (second / "experiment.json").write_text(json.dumps(plan))
     for path in sorted(own.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -255,7 +255,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     assert ship(second, store_uri).shipped == 1
     experiment = first.client.get_experiment_by_name("extended")
     (run,) = first.client.search_runs([experiment.experiment_id])
-    assert run.data.tags["h2h.reused_from"] == f"quickstart/{first.run.folder.name}"
+    assert run.data.tags["h2h.reused_from"] == f"quickstart/{first.run.path.name}"
     assert run.data.tags["h2h.key"] == first.run.key
     assert run.outputs.model_outputs == []
     assert first.shipped().outputs.model_outputs != []
@@ -266,7 +266,7 @@ def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
     make_experiment: MakeExperiment, store_uri: str, name: str
 ) -> None:
     folder = make_experiment(seeds=2, axes=ONE_VARIANT)
-    damaged = read_study(folder).runs()[0].folder
+    damaged = read_study(folder).runs()[0].path
     (damaged / name).write_text("{")
     report = ship(folder, store_uri)
     assert report.shipped == 1
@@ -275,5 +275,5 @@ def test_a_damaged_run_directory_is_named_and_keeps_no_other_back(
 
 
 def _change(place: Place, name: str, **changes: Any) -> None:
-    path = place.run.folder / name
+    path = place.run.path / name
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))

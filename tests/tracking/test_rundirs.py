@@ -10,70 +10,83 @@ import pytest
 
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.leases import Lease
-from headtohead.tracking.rundirs import RunDirectory, read_json, read_study
+from headtohead.storage.records import StatusRecord
+from headtohead.tracking.rundirs import TrackedRun, read_study
 
 MakeExperiment = Callable[..., Path]
 
 
 @pytest.fixture
-def run(make_experiment: MakeExperiment) -> RunDirectory:
+def run(make_experiment: MakeExperiment) -> TrackedRun:
     return read_study(make_experiment(seeds=1, axes={"positional": ["rotary"]})).runs()[0]
 
 
-def test_a_repeated_step_keeps_its_first_time_and_its_last_value(run: RunDirectory) -> None:
+def test_a_repeated_step_keeps_its_first_time_and_its_last_value(run: TrackedRun) -> None:
     _append(run, {"step": 10, "time": 5.0, "values": {"x": 1.0}})
     _append(run, {"step": 10, "time": 9.0, "values": {"x": 2.0}})
     assert run.histories()["x"] == [(10, 5000, 2.0)]
 
 
-def test_a_torn_line_hides_nothing_but_itself(run: RunDirectory) -> None:
+def test_a_torn_line_hides_nothing_but_itself(run: TrackedRun) -> None:
     before = run.histories()
-    with (run.folder / "metrics.jsonl").open("a") as file:
+    with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 400, "time": 1, "val')
     assert run.histories() == before
 
 
-def test_steps_are_in_order_even_if_lines_are_not(run: RunDirectory) -> None:
+def test_steps_are_in_order_even_if_lines_are_not(run: TrackedRun) -> None:
     _append(run, {"step": 20, "time": 2, "values": {"x": 2.0}})
     _append(run, {"step": 10, "time": 1, "values": {"x": 1.0}})
     assert [point.step for point in run.histories()["x"]] == [10, 20]
 
 
 @pytest.mark.parametrize("name", ["status.json", "results.json", "metrics.jsonl"])
-def test_the_digest_sees_every_change_of_content(run: RunDirectory, name: str) -> None:
-    before = run.digest()
-    path = run.folder / name
+def test_the_content_hash_sees_every_change_of_content(run: TrackedRun, name: str) -> None:
+    before = run.content_hash()
+    path = run.path / name
     path.write_text(path.read_text() + "\n")
-    assert run.digest() != before
+    assert run.content_hash() != before
 
 
-def test_the_digest_does_not_care_when_files_were_written(run: RunDirectory) -> None:
-    before = run.digest()
-    for path in run.folder.rglob("*.json*"):
+def test_the_content_hash_does_not_care_when_files_were_written(run: TrackedRun) -> None:
+    before = run.content_hash()
+    for path in run.path.rglob("*.json*"):
         path.write_bytes(path.read_bytes())
-    assert run.digest() == before
+    assert run.content_hash() == before
 
 
-def test_a_dead_process_leaves_no_run_running(run: RunDirectory) -> None:
-    status = {"state": "RUNNING", "host": "node3", "pid": 17}
-    (run.folder / "status.json").write_text(json.dumps(status))
+def test_a_dead_process_leaves_no_run_running(run: TrackedRun) -> None:
+    status = StatusRecord(state="RUNNING", host="node3", pid=17)
+    (run.path / "status.json").write_text(json.dumps(status.to_json()))
     assert run.observed(sweep=True) == (status, "KILLED", "process 17 on node3 is gone")
     assert run.observed(sweep=False) == (status, "RUNNING", None)
-    with Lease(run.folder):
+    with Lease(run.path):
         assert run.observed(sweep=True) == (status, "RUNNING", None)
 
 
 def test_a_folder_without_a_plan_is_refused_with_what_to_type(tmp_path: Path) -> None:
-    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; type h2h run"):
+    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; start with h2h run"):
         read_study(tmp_path)
 
 
-def test_broken_json_is_named(tmp_path: Path) -> None:
-    (tmp_path / "status.json").write_text('{"state"')
-    with pytest.raises(HeadToHeadError, match=r"status\.json is not readable JSON"):
-        read_json(tmp_path / "status.json")
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"state"', "not valid JSON"),
+        ("[]", "Input should be a valid dictionary"),
+        ('{"state": "SLEEPING"}', "state: String should match pattern"),
+        ('{"state": "DONE", "steps": "many"}', "steps: Input should be a valid integer"),
+        ('{"state": "DONE", "mood": 1}', "mood: Extra inputs are not permitted"),
+    ],
+)
+def test_a_damaged_record_is_named_in_one_line(run: TrackedRun, content: str, reason: str) -> None:
+    (run.path / "status.json").write_text(content)
+    with pytest.raises(HeadToHeadError) as caught:
+        run.observed(sweep=True)
+    assert str(caught.value).startswith(f"cannot read '{run.path / 'status.json'}': {reason}")
+    assert "\n" not in str(caught.value)
 
 
-def _append(run: RunDirectory, line: dict[str, object]) -> None:
-    with (run.folder / "metrics.jsonl").open("a") as file:
+def _append(run: TrackedRun, line: dict[str, object]) -> None:
+    with (run.path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(line) + "\n")

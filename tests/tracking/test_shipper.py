@@ -23,7 +23,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.tracking import shipper as room
 from headtohead.tracking import store
 from headtohead.tracking.rundirs import read_study
-from headtohead.tracking.shipper import Shipper
+from headtohead.tracking.shipper import StudyShipper
 from headtohead.tracking.shipping import ship
 
 MakeExperiment = Callable[..., Path]
@@ -52,11 +52,11 @@ def test_finished_runs_are_shipped_while_others_train(
     make_experiment: MakeExperiment, store_uri: str, change_json: ChangeJson
 ) -> None:
     folder = make_experiment(seeds=1, axes=AXES, states={(1, 1): "RUNNING"})
-    shipper = Shipper(folder, store_uri)
+    shipper = StudyShipper(folder, store_uri)
     shipper.look()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
     running = read_study(folder).runs()[1]
-    change_json(running.folder / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
+    change_json(running.path / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
     shipper.look()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED", "FINISHED"]
 
@@ -67,11 +67,11 @@ def test_a_running_run_shows_its_curve_after_some_seconds(
     monkeypatch.setattr(room, "LIVE_SECONDS", 0.0)
     monkeypatch.setattr(room, "LIVE_SHARE", 1e9)
     folder = make_experiment(seeds=1, axes={"positional": ["none"]}, states={(0, 1): "RUNNING"})
-    shipper = Shipper(folder, store_uri, live_seconds=0.0)
+    shipper = StudyShipper(folder, store_uri, live_seconds=0.0)
     shipper.look()
     (run,) = _runs(store_uri)
     assert run.info.status == "RUNNING"
-    with (read_study(folder).runs()[0].folder / "metrics.jsonl").open("a") as file:
+    with (read_study(folder).runs()[0].path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 155, "epoch": 1, "time": 1, "values": {"train/loss": 0.125}}\n')
     shipper.look()
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
@@ -80,14 +80,14 @@ def test_a_running_run_shows_its_curve_after_some_seconds(
 def test_nothing_new_costs_the_store_nothing(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipper = Shipper(make_experiment(seeds=1, axes=AXES), store_uri)
+    shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), store_uri)
     shipper.look()
     monkeypatch.setattr(room, "opened", lambda uri: pytest.fail("the store was opened"))
     shipper.look()
 
 
 def test_a_store_that_is_down_makes_it_wait_longer_each_time(make_experiment: MakeExperiment, down: str) -> None:
-    shipper = Shipper(make_experiment(seeds=1, axes=AXES), down)
+    shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), down)
     pauses = []
     for _ in range(2):
         shipper.next_try = 0.0
@@ -108,7 +108,7 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     monkeypatch.setattr(logging.getLogger("headtohead.shipper"), "propagate", True)
     folder = make_experiment(seeds=2, axes=AXES)
     (folder / ".shipping-done").touch()
-    assert not room.follow(Shipper(folder, down), os.getpid())
+    assert not room.follow(StudyShipper(folder, down), os.getpid())
     assert "Connection refused; runs are safe" in caplog.text
     assert ship(folder, store_uri).shipped == 4
 
@@ -117,15 +117,15 @@ def test_it_looks_until_it_is_told_to_finish(make_experiment: MakeExperiment, mo
     folder = make_experiment(seeds=1, axes=AXES)
     looks: list[int] = []
 
-    def look(shipper: Shipper) -> None:
+    def look(shipper: StudyShipper) -> None:
         looks.append(len(looks))
         if len(looks) == 3:
             (folder / ".shipping-done").touch()
 
     monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(Shipper, "look", look)
-    monkeypatch.setattr(Shipper, "finish", lambda shipper: len(looks) == 3)
-    assert room.follow(Shipper(folder, "sqlite:///unused.db"), os.getpid())
+    monkeypatch.setattr(StudyShipper, "look", look)
+    monkeypatch.setattr(StudyShipper, "finish", lambda shipper: len(looks) == 3)
+    assert room.follow(StudyShipper(folder, "sqlite:///unused.db"), os.getpid())
 
 
 def test_a_second_shipper_waits_for_the_first(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

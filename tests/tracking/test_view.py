@@ -13,8 +13,9 @@ from typing import Any
 import mlflow
 import pytest
 
+from headtohead.storage.records import PathEnd, PathOrders, PathRecord
 from headtohead.tracking import view
-from headtohead.tracking.rundirs import Study, read_study
+from headtohead.tracking.rundirs import TrackedStudy, read_study
 from headtohead.tracking.view import link, views
 
 MakeExperiment = Callable[..., Path]
@@ -22,16 +23,16 @@ TAG_VALUE_LIMIT = 20_000
 
 
 @pytest.fixture
-def study(make_experiment: MakeExperiment) -> Study:
+def study(make_experiment: MakeExperiment) -> TrackedStudy:
     return read_study(make_experiment(seeds=1))
 
 
 @pytest.fixture
-def states(study: Study) -> dict[str, dict[str, Any]]:
+def states(study: TrackedStudy) -> dict[str, dict[str, Any]]:
     return {key.rpartition(".")[2]: _state(value) for key, value in views(study).items()}
 
 
-def test_every_view_fits_into_a_tag_and_is_named(study: Study) -> None:
+def test_every_view_fits_into_a_tag_and_is_named(study: TrackedStudy) -> None:
     for key, value in views(study).items():
         assert key.startswith("mlflow.sharedViewState.")
         assert len(value) < TAG_VALUE_LIMIT
@@ -46,8 +47,16 @@ def test_there_is_one_view_for_the_study_its_variants_each_axis_and_attention(
     assert list(states) == ["study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention"]
 
 
-def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Study) -> None:
-    walked = replace(study, plan={**study.plan, "path": {"walks": []}})
+def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: TrackedStudy) -> None:
+    path = PathRecord(
+        start=PathEnd(slug="from", name="start"),
+        end=PathEnd(slug="to", name="end"),
+        choices=(),
+        walks=(),
+        orders=PathOrders(possible=1, tried=1, blocked={}, seed=0),
+        apart=(),
+    )
+    walked = replace(study, record=study.record.model_copy(update={"path": path}))
     states = {key.rpartition(".")[2]: _state(value) for key, value in views(walked).items()}
     assert list(states) == ["study", "variants", "attention"]
     charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]

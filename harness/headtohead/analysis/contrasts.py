@@ -15,8 +15,10 @@ import numpy as np
 
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired
-from headtohead.storage.frames import FINAL, Frames
+from headtohead.storage import states
+from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, label, show
+from headtohead.storage.records import ContrastRecord, FactorContrast, VariantContrast
 
 BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detected", "identical"
 EQUAL = "equal by construction"
@@ -122,10 +124,10 @@ class Families(NamedTuple):
 
 def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
     """Test the declared contrasts, paired by seed, and adjust within each family."""
-    drafts: dict[str, list[Contrast]] = {kind: [] for kind in _DRAFTS}
-    for declared in frames.experiment.get("contrasts", []):
-        draft = _DRAFTS[declared["kind"]](frames, declared, metric)
-        drafts[declared["kind"]].append(draft if draft.reason else _test(frames, draft, allow_partial))
+    drafts: dict[str, list[Contrast]] = {"variant": [], "factor": [], "choice": []}
+    for declared in frames.record.contrasts:
+        draft = _draft(frames, declared, metric)
+        drafts[declared.kind].append(draft if draft.reason else _test(frames, draft, allow_partial))
     largest: dict[Any, int] = {}
     for family in drafts.values():
         tested = sum(_has_p(draft) for draft in family)
@@ -173,32 +175,31 @@ def unranked(frames: Frames, slug: str, metric: str) -> str | None:
     if not lacking:
         return None
     rows = frames.rows(slug)
-    states = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
+    found = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
     counts: dict[str, int] = {}
     for seed in lacking:
-        state = states.get(seed, "PLANNED")
-        label = f"without {metric}" if state == "DONE" else _WORDS.get(state, state.lower())
+        state = found.get(seed, states.PLANNED)
+        label = f"without {metric}" if state == states.DONE else _WORDS.get(state, state.lower())
         counts[label] = counts.get(label, 0) + 1
     parts = ", ".join(f"{count} {label}" for label, count in counts.items())
     return f"{parts} of {len(frames.seeds)} seeds"
 
 
 _WORDS = {
-    "PLANNED": "not run",
-    "LEASED": "not finished",
-    "RUNNING": "not finished",
-    "INTERRUPTED": "not finished",
-    "OOM": "out of memory",
-    "TIMEOUT": "timed out",
+    states.PLANNED: "not run",
+    states.LEASED: "not finished",
+    states.RUNNING: "not finished",
+    states.INTERRUPTED: "not finished",
+    states.OOM: "out of memory",
+    states.TIMEOUT: "timed out",
 }
 
 
 def incomplete(frames: Frames) -> dict[str, str]:
-    """Return variants with runs that have not come to a result, with what is missing of them."""
+    """Return the variants that lack results, with the number of seeds that lack them."""
     found = {}
-    for slug in frames.variants:
-        states = list(frames.rows(slug)["state"])
-        missing = len(frames.seeds) - sum(state in FINAL for state in states)
+    for slug in frames.by_slug:
+        missing = len(frames.seeds) - int(frames.rows(slug)["state"].isin(states.RESULTS).sum())
         if missing > 0:
             found[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
     return found
@@ -216,7 +217,7 @@ def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | 
 
 def _data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
     """Return the dataset and its language pair; the size and the split are left out."""
-    data = (frames.variants[slug].get("config") or {}).get("data", {})
+    data = frames.by_slug[slug].config.get("data", {})
     return data.get("dataset"), (data.get("options") or {}).get("pair")
 
 
@@ -234,7 +235,7 @@ def _loss_setting(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
 
     Only training losses are smoothed: evaluation never smooths labels.
     """
-    config = frames.variants[slug].get("config") or {}
+    config = frames.by_slug[slug].config
     train, data = config.get("train", {}), config.get("data", {})
     prints = frames.rows(slug)["fingerprint"].dropna().unique()
     setting = {
@@ -246,16 +247,21 @@ def _loss_setting(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
     return setting
 
 
-def _variant(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
-    left, right = declared["variant"], declared["baseline"]
-    draft = Contrast("variant", declared["name"], left, right, metric, pairs=((left, right),))
+def _draft(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
+    """Return a contrast before its test; equal steps of a choice count as zeros of a Shapley value."""
+    if isinstance(declared, FactorContrast):
+        return _factor(frames, declared, metric)
+    if isinstance(declared, VariantContrast):
+        left, right = declared.variant, declared.baseline
+    else:
+        left, right = declared.name, ""
+    draft = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)
     return draft if distinct(frames, draft.pairs) else replace(draft, reason=EQUAL)
 
 
-def _factor(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
-    pairs = tuple((left, right) for left, right in declared["pairs"])
-    axis, value, against = declared["axis"], declared["value"], declared["against"]
-    within = ", ".join(f"{name} {label(one)}" for name, one in declared.get("given", {}).items())
+def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
+    pairs, axis, value, against = declared.pairs, declared.axis, declared.value, declared.against
+    within = ", ".join(f"{name} {label(held)}" for name, held in declared.given.items())
     draft = Contrast(
         "factor",
         f"{axis}: {label(value)} − {label(against)}" + (f" ({within})" if within else ""),
@@ -272,17 +278,6 @@ def _factor(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contras
     if not kept:
         return replace(draft, reason=EQUAL)
     return replace(draft, pairs=kept, left_out=len(pairs) - len(kept))
-
-
-def _choice(frames: Frames, declared: Mapping[str, Any], metric: str) -> Contrast:
-    """Return a choice; steps that are equal by construction count as zeros of a Shapley value."""
-    pairs = tuple((left, right) for left, right in declared["pairs"])
-    name = declared["name"]
-    draft = Contrast("choice", name, name, "", metric, pairs=pairs)
-    return draft if distinct(frames, pairs) else replace(draft, reason=EQUAL)
-
-
-_DRAFTS = {"variant": _variant, "factor": _factor, "choice": _choice}
 
 
 def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
@@ -342,7 +337,7 @@ def settings_p(differences: np.ndarray, scale: float) -> float:
 
 
 def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
-    shown = [f"{frames.variants[slug]['title']}: {reason}" for slug, reason in problems.items()]
+    shown = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
     more = f" and {len(shown) - 2} more variants" if len(shown) > 2 else ""
     return "; ".join(shown[:2]) + more
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from headtohead.analysis.pooling import pooled
 from headtohead.statistics import paired_tests
 from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
 from headtohead.storage.frames import Frames
+from headtohead.storage.records import ClaimRecord
 
 Verdict = Literal["agrees", "disagrees", "cannot tell"]
 ABOVE = 1e-9
@@ -42,7 +43,7 @@ class Finding:
     at-most, and where there is nothing to compare. ``reason`` says what decided, or is missing.
     """
 
-    claim: Mapping[str, Any]
+    claim: ClaimRecord
     variant: Summary
     against: Summary | None
     difference: Paired | None
@@ -53,19 +54,19 @@ class Finding:
 
 def findings(frames: Frames, *, allow_partial: bool = False) -> tuple[Finding, ...]:
     """Return a finding for each claim of the experiment; none where it makes no claims."""
-    published = frames.experiment.get("published") or {}
-    claims = published.get("claims", [])
-    tested = sum(claim["expect"] != "at-most" for claim in claims)
+    claims = frames.record.published.claims if frames.record.published else ()
+    tested = sum(claim.expect != "at-most" for claim in claims)
     return tuple(_finding(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
 
 
-def side_scores(frames: Frames, claim: Mapping[str, Any], side: str) -> Scores:
+def side_scores(frames: Frames, claim: ClaimRecord, side: str) -> Scores:
     """Return the scores of a claim's ``variant`` or ``against`` by seed."""
-    slug = claim[side]
-    metric, lengths = claim["metric"], claim["lengths"]
+    slug = claim.variant if side == "variant" else claim.against
+    assert slug is not None
+    metric, lengths = claim.metric, claim.lengths
     if side == "against":
-        metric = claim["against_metric"] or metric
-        lengths = claim["against_lengths"] or lengths
+        metric = claim.against_metric or metric
+        lengths = claim.against_lengths or lengths
     if lengths is None:
         return frames.scores(slug, metric)
     return _within(frames, slug, metric, lengths)
@@ -86,22 +87,22 @@ def _within(frames: Frames, slug: str, metric: str, lengths: Sequence[int]) -> S
     return found
 
 
-def _finding(frames: Frames, claim: Mapping[str, Any], alpha: float, allow_partial: bool) -> Finding:
+def _finding(frames: Frames, claim: ClaimRecord, alpha: float, allow_partial: bool) -> Finding:
     ours = side_scores(frames, claim, "variant")
-    theirs = side_scores(frames, claim, "against") if claim["against"] else None
+    theirs = side_scores(frames, claim, "against") if claim.against else None
     missing = None if allow_partial else _missing(frames, claim, ours, theirs)
     left = paired_tests.summarise(list(ours.values()))
     right = None if theirs is None else paired_tests.summarise(list(theirs.values()))
-    if claim["expect"] == "at-most":
-        verdict, reason = _bounded(ours, float(claim["limit"]))
+    if claim.expect == "at-most":
+        verdict, reason = _bounded(ours, claim.limit or 0.0)
         return Finding(claim, left, None, None, 1 - ALPHA, *_unless(missing, verdict, reason))
     seeds = sorted(ours.keys() & (theirs or {}).keys())
     both = [ours[seed] for seed in seeds], [(theirs or {})[seed] for seed in seeds]
     difference = paired_tests.paired(*both, confidence=1 - alpha) if seeds else None
     if difference is None:
         verdict, reason = "cannot tell", "no seed has both scores"
-    elif claim["expect"] == "equal":
-        verdict, reason = _equal(both, difference, float(claim["margin"]), alpha)
+    elif claim.expect == "equal":
+        verdict, reason = _equal(both, difference, claim.margin or 0.0, alpha)
     else:
         verdict, reason = _directed(both, claim, alpha)
     return Finding(claim, left, right, difference, 1 - alpha, *_unless(missing, verdict, reason))
@@ -111,26 +112,25 @@ def _unless(missing: str | None, verdict: Verdict, reason: str) -> tuple[Verdict
     return ("cannot tell", missing) if missing else (verdict, reason)
 
 
-def _missing(frames: Frames, claim: Mapping[str, Any], ours: Scores, theirs: Scores | None) -> str | None:
+def _missing(frames: Frames, claim: ClaimRecord, ours: Scores, theirs: Scores | None) -> str | None:
     """Return what a verdict would lack: seeds, lengths, heads, or the same sentences."""
-    sides = [("variant", ours), *([("against", theirs)] if theirs is not None else [])]
-    for side, scores in sides:
-        slug = claim[side]
-        metric = claim["against_metric"] if side == "against" else None
-        metric = metric or claim["metric"]
+    sides = [(claim.variant, claim.metric, ours)]
+    if claim.against is not None and theirs is not None:
+        sides.append((claim.against, claim.against_metric or claim.metric, theirs))
+    for slug, metric, scores in sides:
         lacking = [seed for seed in frames.seeds if seed not in scores]
         if not lacking:
             continue
-        title = frames.variants[slug]["title"]
+        title = frames.by_slug[slug].title
         if metric.startswith("heads/"):
             return f"heads are not yet masked: h2h heads {frames.name}, then h2h report"
-        short = unranked(frames, slug, frames.experiment["metrics"]["primary"])
+        short = unranked(frames, slug, frames.record.metrics.primary)
         if short:
             return f"{title}: {short}"
         return f"{title}: {len(lacking)} of {len(frames.seeds)} seeds without {metric}" + (
-            " at these lengths" if claim["lengths"] else ""
+            " at these lengths" if claim.lengths else ""
         )
-    prints = {str(one) for side, _ in sides for one in frames.rows(claim[side])["fingerprint"].dropna().unique()}
+    prints = {str(one) for slug, _, _ in sides for one in frames.rows(slug)["fingerprint"].dropna().unique()}
     return "the two sides were not trained and tested on the same data" if len(prints) > 1 else None
 
 
@@ -159,10 +159,10 @@ def _equal(
     return "cannot tell", "the interval is not within the margin, nor outside it"
 
 
-def _directed(both: tuple[list[float], list[float]], claim: Mapping[str, Any], alpha: float) -> tuple[Verdict, str]:
+def _directed(both: tuple[list[float], list[float]], claim: ClaimRecord, alpha: float) -> tuple[Verdict, str]:
     """Judge the expected difference by its distance from the smallest that counts."""
-    sign = 1.0 if claim["expect"] == "higher" else -1.0
-    by = float(claim["by"])
+    sign = 1.0 if claim.expect == "higher" else -1.0
+    by = claim.by
     scale = max(abs(value) for side in both for value in side)
     excess = sign * (np.array(both[0]) - np.array(both[1])) - by
     found = paired_tests.paired_differences(excess, scale=scale, confidence=1 - alpha)

@@ -17,7 +17,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from headtohead.analysis.contrasts import (
 from headtohead.statistics.paired_tests import Paired, paired_differences, rounded
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import label
+from headtohead.storage.records import ChoiceContrast, PathRecord
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class PathAnalysis:
     """The distance between the ends of a path and its parts, largest first.
 
     ``names`` are those of the ends, ``singles`` the slugs of single differences at either end,
-    ``record`` what experiment.json says of the path.
+    ``record`` is the path as planned.
     """
 
     start: str
@@ -118,17 +118,17 @@ class PathAnalysis:
     shares: tuple[Share, ...]
     family: Family
     singles: tuple[str, ...]
-    record: Mapping[str, Any]
+    record: PathRecord
 
     @property
     def walked(self) -> int:
         """The number of walked orders."""
-        return len(self.record["walks"])
+        return len(self.record.walks)
 
     @property
     def possible(self) -> int:
         """The number of all orders."""
-        return int(self.record["orders"]["possible"])
+        return self.record.orders.possible
 
     @cached_property
     def known(self) -> tuple[Share, ...]:
@@ -162,27 +162,27 @@ def analyse_path(
 
     ``found`` are the contrasts of this metric, where they are computed already.
     """
-    record = frames.experiment.get("path")
-    if not record:
+    record = frames.record.path
+    if record is None:
         return None
     found = found or families(frames, metric, allow_partial=allow_partial)
     family = found.choices
-    declared = [one for one in frames.experiment["contrasts"] if one["kind"] == "choice"]
+    declared = [contrast for contrast in frames.record.contrasts if isinstance(contrast, ChoiceContrast)]
     reader = _Reader(frames, record, metric, allow_partial)
     shares = [reader.share(one, contrast) for one, contrast in zip(declared, family.contrasts, strict=True)]
     shares.sort(key=lambda share: -abs(share.mean) if share.known else math.inf)
     distance = found.variants.contrasts[0]
-    start, end = record["from"], record["to"]
-    single = [choice[side] for side in ("alone", "without") for choice in record["choices"]]
+    start, end = record.start, record.end
+    single = [*(choice.alone for choice in record.choices), *(choice.without for choice in record.choices)]
     return PathAnalysis(
-        start=start["slug"],
-        end=end["slug"],
-        names=(start["name"], end["name"]),
+        start=start.slug,
+        end=end.slug,
+        names=(start.name, end.name),
         distance=distance,
         by_seed=_by_seed(*reader.changes(distance)),
         shares=tuple(shares),
         family=family,
-        singles=tuple(dict.fromkeys(one for one in single if one not in (None, start["slug"], end["slug"]))),
+        singles=tuple(dict.fromkeys(one for one in single if one and one not in (start.slug, end.slug))),
         record=record,
     )
 
@@ -217,29 +217,29 @@ class _Reader:
     """Changes between points of one path, in one metric."""
 
     frames: Frames
-    record: Mapping[str, Any]
+    record: PathRecord
     metric: str
     allow_partial: bool
 
-    def share(self, declared: Mapping[str, Any], contrast: Contrast) -> Share:
-        choices = tuple(declared["choices"])
-        part = len(declared["pairs"]) / len(self.record["walks"])
-        known = {one["name"]: one for one in self.record["choices"]}
-        single = known[choices[0]] if len(choices) == 1 else {}
+    def share(self, declared: ChoiceContrast, contrast: Contrast) -> Share:
+        choices = declared.choices
+        part = len(declared.pairs) / len(self.record.walks)
+        known = {choice.name: choice for choice in self.record.choices}
+        single = known[choices[0]] if len(choices) == 1 else None
         seeds, changes = self.changes(contrast)
         scale = float(np.abs(changes).max(initial=0.0))
         by_order = tuple(rounded(changes.mean(axis=1), scale).tolist()) if seeds else ()
         return Share(
             contrast=_scaled(contrast, part),
             choices=choices,
-            before=", ".join(label(known[name]["from"]) for name in choices),
-            after=", ".join(label(known[name]["to"]) for name in choices),
-            orders=len(declared["pairs"]),
+            before=", ".join(label(known[name].before) for name in choices),
+            after=", ".join(label(known[name].after) for name in choices),
+            orders=len(declared.pairs),
             by_seed=_by_seed(seeds, part * changes),
             by_order=by_order,
             order_error=self._order_error(by_order),
-            alone=self._change(single.get("alone"), self.record["from"]["slug"]),
-            without=self._change(self.record["to"]["slug"], single.get("without")),
+            alone=self._change(single.alone if single else None, self.record.start.slug),
+            without=self._change(self.record.end.slug, single.without if single else None),
         )
 
     def changes(self, contrast: Contrast) -> tuple[list[int], NDArray[np.float64]]:
@@ -252,10 +252,10 @@ class _Reader:
 
     def _order_error(self, by_order: tuple[float, ...]) -> float:
         """Return the error from orders that were not walked; NaN if some walk lacks the choice."""
-        walks = [[name for step in walk for name in step["choices"]] for walk in self.record["walks"]]
+        walks = [[name for step in walk for name in step.choices] for walk in self.record.walks]
         if len(by_order) != len(walks):
             return math.nan
-        return order_error(walks, by_order, int(self.record["orders"]["possible"]))
+        return order_error(walks, by_order, self.record.orders.possible)
 
     def _change(self, left: str | None, right: str | None) -> Change:
         """Describe a single change; it is not tested."""

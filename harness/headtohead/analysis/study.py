@@ -51,9 +51,9 @@ class Analysis:
 
 def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
     """Analyse an experiment by its primary metric."""
-    metric = str(frames.experiment["metrics"]["primary"])
-    summaries = {slug: frames.summary(slug, metric) for slug in frames.variants}
-    missing = {slug: reason for slug in frames.variants if (reason := unranked(frames, slug, metric))}
+    metric = frames.record.metrics.primary
+    summaries = {slug: frames.summary(slug, metric) for slug in frames.by_slug}
+    missing = {slug: reason for slug in frames.by_slug if (reason := unranked(frames, slug, metric))}
     sign = -1.0 if higher_is_better(metric) else 1.0
 
     def place(slug: str) -> tuple[bool, bool, float]:
@@ -70,18 +70,18 @@ def analyse(frames: Frames, *, allow_partial: bool = False) -> Analysis:
         summaries=summaries,
         unranked=missing,
         incomplete=incomplete(frames),
-        order=_along(path, frames) if path else tuple(sorted(frames.variants, key=place)),
+        order=_along(path, frames) if path else tuple(sorted(frames.by_slug, key=place)),
         factors=tested.factors,
         variants=tested.variants,
         noise_floor=summaries[frames.baseline].sd,
-        ceiling=_ceiling(frames.experiment.get("data", {}), metric),
+        ceiling=_ceiling(frames.record.data, metric),
         path=path,
     )
 
 
 def _along(path: PathAnalysis, frames: Frames) -> tuple[str, ...]:
     """Return a path's points: ends first, then single differences, then the rest."""
-    return tuple(dict.fromkeys([path.start, path.end, *path.singles, *frames.variants]))
+    return tuple(dict.fromkeys([path.start, path.end, *path.singles, *frames.by_slug]))
 
 
 def main_contrasts(analysis: Analysis) -> list[Contrast]:
@@ -126,19 +126,6 @@ def settings_contradict(analysis: Analysis, contrast: Contrast) -> bool:
     )
 
 
-def blind_to_order(variant: Mapping[str, Any]) -> bool:
-    """Return whether a variant is told nothing of the order of source words.
-
-    Plans say so; of older ones the encoder's encoding is looked at.
-    """
-    if "blind_to_order" in variant:
-        return bool(variant["blind_to_order"])
-    try:
-        return bool(variant["config"]["positional"]["encoder"]["name"] == "none")
-    except (KeyError, TypeError):
-        return False
-
-
 def ceiling_verdicts(analysis: Analysis) -> dict[str, str]:
     """Return, for variants blind to word order, whether they stay under the ceiling.
 
@@ -148,8 +135,8 @@ def ceiling_verdicts(analysis: Analysis) -> dict[str, str]:
     if analysis.ceiling is None:
         return {}
     found = {}
-    for slug, variant in analysis.frames.variants.items():
-        if not blind_to_order(variant):
+    for slug, variant in analysis.frames.by_slug.items():
+        if not variant.blind_to_order:
             continue
         scores = analysis.frames.scores(slug, alone(analysis.metric)) or analysis.frames.scores(slug, analysis.metric)
         if scores:

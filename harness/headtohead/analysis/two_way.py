@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, label
+from headtohead.storage.records import ExcludedRecord, VariantRecord
 
 LEAST_VALUES = 3
 """Two axes make a table where each has as many values."""
@@ -59,24 +59,23 @@ class Shares:
 
 def find_grid(analysis: Analysis) -> Grid | None:
     """Return the table of an experiment in which two axes vary, each over three values or more."""
-    experiment = analysis.frames.experiment
+    record = analysis.frames.record
     values: dict[str, dict[str, None]] = {}
-    found = [*experiment["variants"], *experiment.get("excluded", [])]
-    for one in found:
-        for axis, value in one["axes"].items():
+    for axes in [*(variant.axes for variant in record.variants), *(excluded.axes for excluded in record.excluded)]:
+        for axis, value in axes.items():
             values.setdefault(axis, {})[label(value)] = None
     varied = [axis for axis, known in values.items() if len(known) > 1]
     if len(varied) != 2 or min(len(values[axis]) for axis in varied) < LEAST_VALUES:
         return None
     row, column = varied
 
-    def pair(one: Mapping[str, Any]) -> tuple[str, str]:
-        return label(one["axes"].get(row)), label(one["axes"].get(column))
+    def pair(variant: VariantRecord | ExcludedRecord) -> tuple[str, str]:
+        return label(variant.axes.get(row)), label(variant.axes.get(column))
 
-    cells = {pair(one): str(one["slug"]) for one in experiment["variants"]}
+    cells = {pair(variant): variant.slug for variant in record.variants}
     if len(cells) < len(values[row]) + len(values[column]):  # a star, and no table
         return None
-    reasons = {pair(one): str(one["reason"]) for one in experiment.get("excluded", [])}
+    reasons = {pair(excluded): excluded.reason for excluded in record.excluded}
     shown = {slug: analysis.summaries[slug] for slug in analysis.ranked}
     sign = -1.0 if higher_is_better(analysis.metric) else 1.0
 

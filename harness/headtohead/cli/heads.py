@@ -52,12 +52,11 @@ def command(
 
 def _directories(target: str, runs_root: Path) -> list[Path]:
     """Return the finished runs that are meant."""
-    from headtohead import files
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import find_run
     from headtohead.storage import states
-    from headtohead.storage.paths import run_folder
-    from headtohead.storage.progress import find_experiment, read_progress
+    from headtohead.storage.experiment import ExperimentDirectory
+    from headtohead.storage.progress import find_experiment
     from headtohead.storage.run_directory import RunDirectory
 
     try:
@@ -66,13 +65,12 @@ def _directories(target: str, runs_root: Path) -> list[Path]:
         if Path(target).suffix in (".yaml", ".yml"):
             raise
         return [find_run(target, runs_root)]
-    planned = files.read_json(folder / "experiment.json")["runs"]
-    named = [run_folder(folder, run["directory"], run.get("reused_from")) for run in planned]
+    experiment = ExperimentDirectory.read(folder)
+    named = [experiment.run_path(run) for run in experiment.record.runs]
     done = [path for path in named if RunDirectory(path).state == states.DONE]
     if not done:
-        counts = read_progress(folder)
         raise HeadToHeadError(
-            f"no run of '{counts.name}' is done; heads are masked in trained models; start with h2h run FILE"
+            f"no run of '{experiment.name}' is done; heads are masked in trained models; start with h2h run FILE"
         )
     return done
 

@@ -88,7 +88,7 @@ def _garbage_left_alone() -> Iterator[None]:
 def _print_json(plan: Plan) -> None:
     import json
 
-    content = plan.to_experiment_json()
+    content = plan.record().to_json()
     for record, run in zip(content["runs"], plan.runs, strict=True):
         record |= {"state": run.state, "reason": run.reason, "stale": list(run.stale)}
     content["estimate"] = {"seconds": plan.estimate.seconds, "basis": plan.estimate.basis}

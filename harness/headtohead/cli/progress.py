@@ -22,7 +22,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     """Return how a stack ended, in words."""
     record = folder.record
     found = [run.status for run in folder.runs()]
-    done = sum(status["state"] == states.DONE for status in found)
+    done = sum(status.state == states.DONE for status in found)
     runs = f"{done} of {len(found)} runs done"
     runs = "; ".join([runs, *record.notes])
     if code == exits.OK and done == len(found):
@@ -34,7 +34,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
         return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
     if code == exits.OOM and left == 1:
         return f"{record.variant}: out of memory; trying in {record.micro_batch} pieces"
-    others = sorted({f"{s['state']} ({s['reason']})" for s in found if s["state"] != states.DONE})
+    others = sorted({f"{status.state} ({status.reason})" for status in found if status.state != states.DONE})
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, runs_option
+from headtohead.storage import states
 
 if TYPE_CHECKING:
-    from headtohead.storage.progress import Progress, RunProgress
+    from headtohead.storage.progress import ExperimentProgress, RunProgress
 
 
 @click.command()
@@ -40,7 +41,7 @@ def command(experiment: Path, runs_root: Path, form: str) -> None:
         _print_text(progress, folder)
 
 
-def _print_text(progress: Progress, folder: Path) -> None:
+def _print_text(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.cli.tables import print_table
 
     counts = Counter(run.state for run in progress.runs)
@@ -63,17 +64,17 @@ def _cell(run: RunProgress) -> str:
     from headtohead.planning.duration import duration
 
     state = "reused" if run.reused_from else run.state
-    if run.state != "RUNNING":
+    if run.state != states.RUNNING:
         return state
     steps = f"{run.step}/{run.steps}" if run.steps else str(run.step)
     left = f", {duration(run.seconds_left)} left" if run.seconds_left is not None else ""
     return f"{steps}{left}"
 
 
-def _print_unfinished(progress: Progress, folder: Path) -> None:
+def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.execution.failures import failure_lines, next_step
 
-    bad = progress.with_state("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
+    bad = progress.with_state(*states.ABNORMAL)
     if bad:
         click.echo("\nnot finished well:")
     for run in bad:

@@ -45,9 +45,9 @@ def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | 
 def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
     from headtohead.errors import HeadToHeadError, nearest
     from headtohead.storage.paths import inside
-    from headtohead.tracking.rundirs import study_folders
+    from headtohead.storage.records import EXPERIMENT
 
-    known = {folder.name: folder for folder in study_folders(runs_root)}
+    known = {path.parent.name: path.parent for path in sorted(runs_root.glob(f"*/{EXPERIMENT}"))}
     if not known:
         raise HeadToHeadError(f"no experiments in '{runs_root}'; type h2h run EXPERIMENT first")
     names = [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in experiments]

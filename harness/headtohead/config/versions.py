@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.errors import HeadToHeadError
@@ -65,32 +64,23 @@ def _chosen(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
             yield family, getattr(config, family).role(role)
 
 
-def plugins_record(config: RunConfig, registry: Registry) -> list[dict[str, str]]:
-    """Return what run.json records of the plugins that a run uses."""
-    return [
-        {
-            "family": one.family,
-            "name": one.name,
-            "module": one.module,
-            "distribution": one.distribution,
-            "version": one.version,
-            "source_sha256": one.source_sha256,
-        }
-        for one in plugins_of(config, registry)
-    ]
+def drift(
+    recorded: Mapping[str, str | None], sources: Mapping[tuple[str, str], str], used: Sequence[Registered]
+) -> tuple[str, ...]:
+    """Return the changes since a run was recorded, one item each; a run with changes is STALE.
 
-
-def drift(record: Mapping[str, Any], used: Sequence[Registered]) -> tuple[str, ...]:
-    """Return what has changed since a run was recorded: STALE, one item each."""
+    Args:
+        recorded: The versions of the run.
+        sources: The source hash of each of its plugin entries, by family and name.
+        used: The entries that its configuration uses now.
+    """
     changed = []
-    then, now = record.get("versions", {}).get("headtohead"), versions()["headtohead"]
+    then, now = recorded.get("headtohead"), versions()["headtohead"]
     if then is not None and then != now:
         changed.append(f"headtohead {then}, now {now}")
-    recorded = {(one["family"], one["name"]): one for one in record.get("plugins", ())}
-    for one in used:
-        other = recorded.get((one.family, one.name))
-        if other is not None and other["source_sha256"] != one.source_sha256:
-            changed.append(f"{one.family} '{one.name}' has changed")
+    for entry in used:
+        if sources.get((entry.family, entry.name), entry.source_sha256) != entry.source_sha256:
+            changed.append(f"{entry.family} '{entry.name}' has changed")
     return tuple(changed)
 
 

@@ -15,8 +15,6 @@ from headtohead.storage import states
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.stack import stack_folders
 
-RETRIED = states.FINAL - states.RESULTS
-
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
     """Yield a line for each reason why runs of an experiment's folder failed, and its log.
@@ -30,8 +28,8 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
     log_of: dict[tuple[str, str], Path] = {}
     for name in directories:
         status = RunDirectory(experiment / name).status
-        if status["state"] in RETRIED:
-            group = status["state"], str(status.get("reason") or "no reason was recorded")
+        if status.state in states.RETRYABLE:
+            group = status.state, status.reason or "no reason was recorded"
             reasons[group] += 1
             if name in logs:
                 log_of.setdefault(group, logs[name])
@@ -51,7 +49,7 @@ def next_step(found: Mapping[str, int], same: str = "the same command") -> str:
     steps = []
     if any(count for state, count in found.items() if state not in states.FINAL):
         steps.append(f"{same} goes on")
-    if any(found.get(state) for state in RETRIED):
+    if any(found.get(state) for state in states.RETRYABLE):
         steps.append(f"{same} with --retry trains the failed runs again")
     return ", and ".join(steps)
 

@@ -8,48 +8,48 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from headtohead import files
 from headtohead.config.identity import canonical, key_of
-from headtohead.config.versions import plugins_record, versions
+from headtohead.config.versions import versions
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.execution.import_checkpoint import Imported
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
+from headtohead.planning.order import is_blind_to_order
 from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.plan import parameter_counts, plugin_records
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
 from headtohead.storage.paths import inside
-from headtohead.storage.run_directory import RunWriter, leased, now
+from headtohead.storage.records import (
+    EXPERIMENT,
+    METRICS,
+    RUN,
+    ExecutionRecord,
+    ExperimentRecord,
+    FaultRecord,
+    ImportedRecord,
+    PlannedRunRecord,
+    ReportedMetrics,
+    ResolvedVariant,
+    ResultsRecord,
+    RunRecord,
+    VariantRecord,
+)
+from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.training import checkpoint
 
 STUDY = "imported"
 SEED = 1
 """A checkpoint does not say how it was drawn; records want a number."""
-
-VARIANT = (
-    "title",
-    "axes",
-    "parameters",
-    "flops_per_token",
-    "inner_width",
-    "d_ff",
-    "d_ff_asked",
-    "match",
-    "path",
-    "decoding_limit",
-    "faults",
-    "config",
-)
-"""What experiment.json repeats of a run's record."""
 
 
 def check_name(name: str) -> None:
@@ -120,91 +120,85 @@ def _scratch(study: Path, name: str) -> Iterator[Path]:
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
     record = _record(imported, name, registry)
     run.plan(record)
-    checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"key": record["key"]})
+    checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"key": record.key})
     vocabularies = imported.words.vocabularies
     words = {side: vocabularies[side].words if vocabularies else None for side in SIDES}
     files.write_json(run.path / "vocabulary.json", words)
-    (run.path / "metrics.jsonl").touch()
+    (run.path / METRICS).touch()
     run.set_state(states.LEASED, attempt=1, started=now())
     notes = [f"imported from '{imported.source.name}', not trained here", *imported.words.notes]
     run.finish(
-        {"metrics": {}, "buckets": [], "signatures": {}, "best_step": None, "stopped_early": False, "notes": notes}
+        ResultsRecord(metrics={}, buckets=(), signatures={}, best_step=None, stopped_early=False, notes=tuple(notes))
     )
 
 
-def _record(imported: Imported, name: str, registry: Registry) -> dict[str, Any]:
+def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
     config, sizes = imported.config, imported.words.sizes
     data, longest = imported.words.record, imported.words.longest_target
     identity = canonical(config, data["fingerprint"], registry)
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
-    return {
-        "format": 1,
-        "key": key_of({**identity, "imported": imported.sha256}, SEED),
-        "experiment": STUDY,
-        "variant": name,
-        "seed": SEED,
-        "title": name,
-        "axes": {},
-        "recipe": imported.recipe,
-        "imported": {
-            "file": str(imported.source.resolve()),
-            "sha256": imported.sha256,
-            "form": imported.form,
-            "words": dict(sizes),
-            "positions": imported.positions,
-        },
-        "parameters": {"total": costs.total, "non_embedding": costs.non_embedding, "attention": costs.attention},
-        "flops_per_token": costs.flops_per_token,
-        "inner_width": costs.inner_width,
-        "d_ff": config.model.d_ff,
-        "d_ff_asked": config.model.d_ff,
-        "match": "none",
-        "path": dict(costs.path),
-        "decoding_limit": decoding_limit(config, longest) if longest else 0,
-        "faults": [asdict(one) for one in faults_of(config, registry)],
-        "config": config.model_dump(mode="json"),
-        "plugins": plugins_record(config, registry),
-        "data": data,
-        "execution": {"stack": [], "member": 0, "threads": 1, "device": None, "dtype": config.train.precision},
-        "versions": versions(),
-        "created": now(),
-    }
+    return RunRecord(
+        key=key_of({**identity, "imported": imported.sha256}, SEED),
+        experiment=STUDY,
+        variant=name,
+        seed=SEED,
+        title=name,
+        axes={},
+        recipe=imported.recipe,
+        imported=ImportedRecord(
+            file=str(imported.source.resolve()),
+            sha256=imported.sha256,
+            form=imported.form,
+            words=sizes,
+            positions=imported.positions,
+        ),
+        parameters=parameter_counts(costs),
+        flops_per_token=costs.flops_per_token,
+        inner_width=costs.inner_width,
+        d_ff=config.model.d_ff,
+        d_ff_asked=config.model.d_ff,
+        match="none",
+        path=costs.path,
+        decoding_limit=decoding_limit(config, longest) if longest else 0,
+        blind_to_order=is_blind_to_order(config, registry),
+        faults=tuple(FaultRecord(**asdict(fault)) for fault in faults_of(config, registry)),
+        config=config.model_dump(mode="json"),
+        plugins=plugin_records(config, registry),
+        data=data,
+        execution=ExecutionRecord(stack=(), member=0, threads=1, device=None, dtype=config.train.precision),
+        versions=versions(),
+        created=now(),
+    )
 
 
 def _list_runs(study: Path) -> None:
     """Write experiment.json anew from the run directories that are there."""
-    records = {path.parent.name: files.read_json(path) for path in sorted(study.glob("[!.]*/run.json"))}
+    records = {path.parent.name: RunDirectory(path.parent).record for path in sorted(study.glob(f"[!.]*/{RUN}"))}
     first = next(iter(records.values()))
-    files.write_json(
-        study / "experiment.json",
-        {
-            "format": 1,
-            "name": STUDY,
-            "question": "What did the notebooks' own checkpoints learn?",
-            "description": None,
-            "file": None,
-            "text": "",
-            "command": "h2h import FILE --recipe NAME --name RUN",
-            "created": now(),
-            "axes": [],
-            "baseline": next(iter(records)),
-            "seeds": [SEED],
-            "variants": [_variant(name, record) for name, record in records.items()],
-            "excluded": [],
-            "contrasts": [],
-            "match": "none",
-            "metrics": {"primary": "test/exact_match", "report": []},
-            "probes": [],
-            "notes": ["imported checkpoints: nothing was trained or scored here"],
-            "data": first["data"],
-            "runs": [
-                {"variant": name, "seed": SEED, "key": record["key"], "directory": name, "reused_from": None}
-                for name, record in records.items()
-            ],
-            "versions": versions(),
-        },
+    experiment = ExperimentRecord(
+        name=STUDY,
+        question="What did the notebooks' own checkpoints learn?",
+        command="h2h import FILE --recipe NAME --name RUN",
+        created=now(),
+        axes=(),
+        baseline=next(iter(records)),
+        seeds=(SEED,),
+        variants=tuple(_variant(name, record) for name, record in records.items()),
+        contrasts=(),
+        match="none",
+        metrics=ReportedMetrics(primary="test/exact_match", report=()),
+        probes=(),
+        notes=("imported checkpoints: nothing was trained or scored here",),
+        data=first.data,
+        runs=tuple(
+            PlannedRunRecord(variant=name, seed=SEED, key=record.key, directory=name)
+            for name, record in records.items()
+        ),
+        versions=versions(),
     )
+    files.write_json(study / EXPERIMENT, experiment.to_json())
 
 
-def _variant(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    return {"slug": name, "equal_to": None, "equal_reason": None, **{field: record[field] for field in VARIANT}}
+def _variant(name: str, record: RunRecord) -> VariantRecord:
+    shared = {field: getattr(record, field) for field in ResolvedVariant.model_fields}
+    return VariantRecord(slug=name, equal_to=None, equal_reason=None, **shared)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
 from headtohead.schema.config import BeamConfig, RunConfig
 from headtohead.storage import states
+from headtohead.storage.records import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from headtohead.training.maps import ProbeMaps, probe_maps
@@ -71,7 +71,7 @@ class LoadedRun:
     @property
     def faults(self) -> list[str]:
         """Names of the choices that make this run's results mean less than they seem to."""
-        return [fault["name"] for fault in RunDirectory(self.path).record.get("faults", ())]
+        return [fault.name for fault in RunDirectory(self.path).record.faults]
 
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Return logits ``[batch, time, vocab]`` of the token after each target token.
@@ -271,11 +271,11 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     if directory.state != states.DONE:
         raise HeadToHeadError(f"run '{path.name}' is {directory.state}, not DONE; it has no weights")
     record = directory.record
-    config = RunConfig.model_validate(record["config"])
+    config = RunConfig.model_validate(record.config)
     refuse_unregistered(config, current(), path.name)
-    imported = record.get("imported")
+    imported = record.imported
     words = _imported_words(path, config, record) if imported else _prepared(path, config, record)
-    sizes = imported["words"] if imported else record["data"]["vocabulary"]
+    sizes = imported.words if imported else record.data["vocabulary"]
     model = Transformer(config, [1], sizes["source"], sizes["target"])
     weights, _ = checkpoint.load(path / "checkpoint.safetensors")
     if config.train.precision == "float64":
@@ -283,14 +283,13 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
     if dtype is not None:
         model.to(dtype)
     checkpoint.load_members(model, [weights])
-    rows = imported["positions"] if imported else None
-    limit = record["decoding_limit"]
-    return LoadedRun(path, config, model.eval(), words, limit, imported is not None, rows)
+    rows = imported.positions if imported else None
+    return LoadedRun(path, config, model.eval(), words, record.decoding_limit, imported is not None, rows)
 
 
-def _prepared(path: Path, config: RunConfig, record: Mapping[str, Any]) -> PreparedData:
+def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
     data = prepare(config.data, cache_root())
-    recorded = record["data"]["fingerprint"]
+    recorded = record.data["fingerprint"]
     if recorded != data.fingerprint:
         raise HeadToHeadError(
             f"the data of run '{path.name}' has changed since (fingerprint {recorded[:8]}, now "
@@ -299,24 +298,24 @@ def _prepared(path: Path, config: RunConfig, record: Mapping[str, Any]) -> Prepa
     return data
 
 
-def _imported_words(path: Path, config: RunConfig, record: Mapping[str, Any]) -> PreparedData | None:
+def _imported_words(path: Path, config: RunConfig, record: RunRecord) -> PreparedData | None:
     """Return the vocabularies that were stored with an imported run, without any sentences."""
     stored = files.read_json(path / "vocabulary.json")
     if stored["source"] is None:
         return None
     unknown = config.data.vocabulary.unknown
     source, target = (Vocabulary(stored[side], unknown=unknown) for side in ("source", "target"))
-    fingerprint = record["data"]["fingerprint"]
+    fingerprint = record.data["fingerprint"]
     tokenisers = tokenisers_of(config.data)
-    return PreparedData(source, target, {}, record["data"], fingerprint, tokenisers)
+    return PreparedData(source, target, {}, dict(record.data), fingerprint, tokenisers)
 
 
 def find_run(run: Path | str, runs: Path) -> Path:
     """Return the directory of a run given as a path, a name, or the beginning of a name."""
     path = Path(run)
-    if (path / "run.json").is_file():
+    if (path / RUN).is_file():
         return path
-    names = {found.parent.name: found.parent for found in runs.glob("*/*/run.json")}
+    names = {found.parent.name: found.parent for found in runs.glob(f"*/*/{RUN}")}
     if str(run) in names:
         return names[str(run)]
     matching = [names[name] for name in sorted(names) if name.startswith(str(run))]

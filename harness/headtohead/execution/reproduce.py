@@ -14,7 +14,6 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import find_run
 from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, Watcher, run_stacks
-from headtohead.files import read_json
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
 from headtohead.storage import states
@@ -47,7 +46,7 @@ def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
     original = RunDirectory(path)
     if original.state != states.DONE:
         raise HeadToHeadError(f"run '{path.name}' is {original.state}, not DONE; type h2h run first")
-    if "imported" in original.record:
+    if original.record.imported:
         raise HeadToHeadError(f"run '{path.name}' was imported, not trained: there is nothing to train again")
     stack = _stack_of(path)
     for _, config, _ in stack.record.variants:
@@ -56,13 +55,13 @@ def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
     stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1), watcher, folder.experiment)
     again = RunDirectory(folder.experiment / path.name)
     if stopped or again.state != states.DONE:
-        reason = stopped or again.status.get("reason")
+        reason = stopped or again.status.reason
         raise HeadToHeadError(f"the repetition of '{path.name}' ended {again.state}: {reason}")
     return _compare(original, again)
 
 
 def _stack_of(path: Path) -> StackFolder:
-    key = RunDirectory(path).record["key"]
+    key = RunDirectory(path).record.key
     for folder in stack_folders(path.parent):
         if any(member.key == key for member in folder.record.members):
             return folder
@@ -86,11 +85,11 @@ def _compare(original: RunDirectory, again: RunDirectory) -> Comparison:
     new, _ = checkpoint.load(again.path / "checkpoint.safetensors")
     distance = max(float((old[name] - new[name]).abs().max()) for name in old)
     bits = all(torch.equal(old[name], new[name]) for name in old)
-    scores = [read_json(one.path / "results.json")["metrics"] for one in (original, again)]
+    before, after = (run.results.metrics if run.results else {} for run in (original, again))
     different = {
-        name: (scores[0][name], scores[1].get(name))
-        for name in scores[0]
-        if not name.startswith(TIMES) and scores[0][name] != scores[1].get(name)
+        name: (before[name], after.get(name))
+        for name in before
+        if not name.startswith(TIMES) and before[name] != after.get(name)
     }
     name = original.path.name
     if bits and not different:
@@ -103,5 +102,6 @@ def _compare(original: RunDirectory, again: RunDirectory) -> Comparison:
 
 
 def _drift(run: RunDirectory) -> list[str]:
-    config = RunConfig.model_validate(run.record["config"])
-    return list(drift(run.record, plugins_of(config, current())))
+    record = run.record
+    config = RunConfig.model_validate(record.config)
+    return list(drift(record.versions, record.sources, plugins_of(config, current())))

@@ -10,14 +10,13 @@ import re
 import shutil
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from headtohead import files
-from headtohead.config.versions import plugins_record, versions
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.execution.stack_sizes import stack_sizes
 from headtohead.planning.plan import Plan, PlannedRun
@@ -29,6 +28,7 @@ from headtohead.storage import exits, states
 from headtohead.storage.leases import Busy, Lease, layout_lock
 from headtohead.storage.objects import worker_plugins
 from headtohead.storage.paths import inside, run_folder
+from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSentence
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
@@ -96,7 +96,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
     with _disk_errors(experiment):
         experiment.mkdir(parents=True, exist_ok=True)
         with layout_lock(experiment):
-            files.write_json(experiment / "experiment.json", plan.to_experiment_json(command))
+            files.write_json(experiment / EXPERIMENT, plan.record(command).to_json())
             folders = _lay_out_study(plan, machine, cache, _unfinished(plan))
     outcome = Outcome()
     if folders:
@@ -127,8 +127,8 @@ def final_states(plan: Plan) -> Counter[str]:
     return found
 
 
-def supersede(plan: Plan) -> None:
-    """Move a plan's directories aside, so that ``--fresh`` trains anew and loses nothing.
+def archive_runs(plan: Plan) -> None:
+    """Move a plan's directories into ``.superseded``, so that ``--fresh`` trains anew and loses nothing.
 
     Raises:
         HeadToHeadError: If another process trains one of the runs; nothing is moved then.
@@ -192,7 +192,7 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
     """
     folders, waiting = _begun_stacks(plan, runs, machine, cache)
     paths = {run.key: inside(plan.directory, run.directory) for run in runs}
-    missing = [run for run in runs if not (paths[run.key] / "run.json").exists()]
+    missing = [run for run in runs if not (paths[run.key] / RUN).exists()]
     workers, _ = share_machine(machine, len(folders) + len(waiting))
     sizes = stack_sizes(plan, waiting, machine.device, cache)
     memory = machine.launcher.memory(machine.device, workers)
@@ -205,27 +205,8 @@ def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[Pla
 
 
 def _plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> None:
-    registry = current()
     for run in runs:
-        variant = plan.by_slug[run.variant]
-        RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(
-            {
-                "format": 1,
-                "key": run.key,
-                "experiment": plan.name,
-                "variant": run.variant,
-                "seed": run.seed,
-                **{
-                    name: value
-                    for name, value in variant.to_json().items()
-                    if name not in {"slug", "equal_to", "equal_reason"}
-                },
-                "plugins": plugins_record(variant.config, registry),
-                "data": plan.data_of(run.variant).record,
-                "versions": versions(),
-                "created": now(),
-            }
-        )
+        RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
 
 
 def _begun_stacks(
@@ -278,15 +259,15 @@ def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder
     folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
     for index, directory in enumerate(folder.runs()):
-        execution = {
-            "stack": [member.key for member in record.members],
-            "member": index,
-            "threads": record.threads,
-            "device": record.device,
-            "dtype": record.config["train"]["precision"],
-        }
-        record_of_run = directory.record | {"execution": execution}
-        RunWriter(directory.path, lease).write_json("run.json", record_of_run)
+        execution = ExecutionRecord(
+            stack=tuple(member.key for member in record.members),
+            member=index,
+            threads=record.threads,
+            device=record.device,
+            dtype=record.config["train"]["precision"],
+        )
+        run = directory.record.model_copy(update={"execution": execution})
+        RunWriter(directory.path, lease).write_json(RUN, run.to_json())
     return folder
 
 
@@ -306,7 +287,7 @@ def _divide(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> 
     return apart
 
 
-def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict[str, Any] | None:
+def _with_target(plan: Plan, slug: str, probe: ProbeSentence) -> dict[str, Any] | None:
     """Give a probe its reference from the corpus, where it has none of its own.
 
     None where the variant cannot read it: a word that its vocabulary refuses, no word at all, or no
@@ -314,10 +295,10 @@ def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict
     """
     data, decode = plan.data_of(slug), plan.by_slug[slug].config.evaluate.decode
     try:
-        wanted = data.tokenise(probe["source"] or "", "source")
-        if probe["target"] is not None:
-            read = data.tokenise(probe["target"], "target")
-            return dict(probe) | {"target_from": "file"} if wanted and read else None
+        wanted = data.tokenise(probe.source, "source")
+        if probe.target is not None:
+            read = data.tokenise(probe.target, "target")
+            return probe.to_json() | {"target_from": "file"} if wanted and read else None
     except UndefinedError:
         return None
     if not wanted:
@@ -326,10 +307,10 @@ def _with_target(plan: Plan, slug: str, probe: Mapping[str, str | None]) -> dict
         split = data.splits[name]
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(wanted) and list(ids) == wanted:
-                return dict(probe) | {"target": target, "target_from": "reference"}
+                return probe.to_json() | {"target": target, "target_from": "reference"}
     if decode not in {*STEPWISE, "zeros"}:
         return None
-    return dict(probe) | {"target_from": "translation"}
+    return probe.to_json() | {"target_from": "translation"}
 
 
 class _Execution:
@@ -422,9 +403,9 @@ class _Execution:
     def _count_failure(self, folder: StackFolder) -> str | None:
         """Return why to stop, if so many stacks failed as a whole with the same signature."""
         found = [run.status for run in folder.runs()]
-        if any(status["state"] != states.FAILED for status in found):
+        if any(status.state != states.FAILED for status in found):
             return None
-        for signature in {str(status["signature"]) for status in found}:
+        for signature in {str(status.signature) for status in found}:
             self.failures[signature].add(folder.path.name)
             if len(self.failures[signature]) >= EQUAL_FAILURES:
                 return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"

@@ -30,7 +30,7 @@ LOG = "shipper.log"
 
 
 @dataclass
-class Shipper:
+class ShipperProcess:
     """A running shipper of one experiment's folder."""
 
     experiment: Path
@@ -89,7 +89,7 @@ class Shipper:
         return True
 
 
-def start_shipper(experiment: Path, runs_root: Path) -> Shipper | None:
+def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
     """Start the shipper, or return None where MLflow is not installed."""
     if importlib.util.find_spec("mlflow") is None:
         return None
@@ -113,7 +113,7 @@ def start_shipper(experiment: Path, runs_root: Path) -> Shipper | None:
     ]
     with log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    return Shipper(experiment, uri, process)
+    return ShipperProcess(experiment, uri, process)
 
 
 def shipping_seconds() -> float:

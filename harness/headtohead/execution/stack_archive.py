@@ -16,12 +16,12 @@ from pathlib import Path
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import inside
+from headtohead.storage.records import STATUS
 from headtohead.storage.stack import RECORD, STACKS, StackFolder
 
 STAY = {"stack.lock", "mlflow.json", ".mark"}
 """What belongs to the machine it was written on."""
 
-STATUS = "status.json"
 HEAVY = ".safetensors"
 
 

@@ -23,8 +23,10 @@ from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
 from headtohead.storage import exits, states
+from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.objects import load_plugins
+from headtohead.storage.records import METRICS
 from headtohead.storage.run_directory import RunWriter
 from headtohead.storage.stack import StackFolder
 from headtohead.training import checkpoint, selftest
@@ -122,7 +124,7 @@ class Worker:
         keep_freed_memory()
         self.config = RunConfig.model_validate(self.record.config)
         # Members of a stack have the same section `evaluate` and the same data.
-        self.decoding_limit = int(self.runs[0].record["decoding_limit"])
+        self.decoding_limit = self.runs[0].record.decoding_limit
         self.data = (
             read_prepared(Path(self.record.prepared))
             if self.record.prepared
@@ -288,10 +290,10 @@ class Worker:
             )
         )
 
-    def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float]:
+    def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
         """Return the validation metrics of the weights that are kept."""
-        found: dict[str, float] = {}
-        for line in files.read_lines(self.runs[index].path / "metrics.jsonl"):
-            if best_step is None or line["step"] == best_step:
-                found |= {k: v for k, v in line["values"].items() if not k.startswith("test/")}
+        found: dict[str, float | None] = {}
+        for line in read_metrics(self.runs[index].path / METRICS):
+            if line is not None and best_step in {None, line.step}:
+                found |= {k: v for k, v in line.values.items() if not k.startswith("test/")}
         return found

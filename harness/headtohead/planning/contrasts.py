@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headtohead.config.labels import Scalar, text
+from headtohead.storage.records import FactorContrast, Pairs
 
 Labels = Mapping[str, Mapping[str, Scalar]]
 """The axis values of every combination of the design, by slug."""
@@ -22,8 +22,8 @@ class Factorial:
 
 def factor_contrasts(
     factorials: Iterable[Factorial], labels: Labels, baseline: str, live: Container[str]
-) -> list[dict[str, Any]]:
-    """Return what experiment.json declares; of contrasts with equal pairs, only the first.
+) -> list[FactorContrast]:
+    """Return the factor contrasts; of contrasts with equal pairs, only the first.
 
     Args:
         factorials: The product blocks of the design.
@@ -31,12 +31,12 @@ def factor_contrasts(
         baseline: Slug of the baseline.
         live: Slugs of the variants that run.
     """
-    found: list[dict[str, Any]] = []
+    found: list[FactorContrast] = []
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
         for number in range(len(factorial.axes)):
             for contrast in _of_axis(factorial, number, labels, by_labels, baseline, live):
-                if all(contrast["pairs"] != known["pairs"] for known in found):
+                if all(contrast.pairs != known.pairs for known in found):
                     found.append(contrast)
     return found
 
@@ -48,7 +48,7 @@ def _of_axis(
     by_labels: Mapping[tuple[tuple[str, Scalar], ...], str],
     baseline: str,
     live: Container[str],
-) -> Iterable[dict[str, Any]]:
+) -> Iterable[FactorContrast]:
     axis, against = factorial.axes[number], labels[baseline][factorial.axes[number]]
     home = next((cell[number] for cell, slug in factorial.cells.items() if labels[slug][axis] == against), None)
     groups: dict[Scalar, dict[tuple[str, str | None], None]] = {}
@@ -61,34 +61,27 @@ def _of_axis(
         if other != slug:
             groups.setdefault(labels[slug][axis], {})[slug, other] = None
     for group in groups.values():
-        pairs = [[left, right] for left, right in group if left in live and right in live]
+        pairs = tuple((left, right) for left, right in group if right is not None and left in live and right in live)
         # a single pair is the contrast of two variants, not an average
         if pairs and len(group) > 1:
             yield _declared(factorial, axis, against, pairs, len(group) - len(pairs), labels, baseline)
 
 
 def _declared(
-    factorial: Factorial,
-    axis: str,
-    against: Scalar,
-    pairs: Sequence[Sequence[str | None]],
-    missing: int,
-    labels: Labels,
-    baseline: str,
-) -> dict[str, Any]:
-    value = labels[str(pairs[0][0])][axis]
+    factorial: Factorial, axis: str, against: Scalar, pairs: Pairs, missing: int, labels: Labels, baseline: str
+) -> FactorContrast:
+    value = labels[pairs[0][0]][axis]
     given = _held(factorial, axis, labels, baseline)
     inside = ", ".join(f"{name} {text(one)}" for name, one in given.items())
-    return {
-        "kind": "factor",
-        "name": f"{axis}: {text(value)} − {text(against)}" + (f" ({inside})" if given else ""),
-        "axis": axis,
-        "value": value,
-        "against": against,
-        "given": given,
-        "pairs": [list(pair) for pair in pairs],
-        "pairs_missing": missing,
-    }
+    return FactorContrast(
+        name=f"{axis}: {text(value)} − {text(against)}" + (f" ({inside})" if given else ""),
+        axis=axis,
+        value=value,
+        against=against,
+        given=given,
+        pairs=pairs,
+        pairs_missing=missing,
+    )
 
 
 def _held(factorial: Factorial, axis: str, labels: Labels, baseline: str) -> dict[str, Scalar]:

@@ -8,7 +8,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from headtohead.model import counting
 from headtohead.model.counting import Counts
 from headtohead.planning.duration import duration
 from headtohead.schema.config import RunConfig
+from headtohead.storage.records import ExecutionRecord
 
 TRAINING = 3.0
 """A training step costs about three forward passes."""
@@ -168,8 +168,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def seconds_of(results: Mapping[str, Any], record: Mapping[str, Any]) -> float:
+def seconds_of(metrics: Mapping[str, float | None], execution: ExecutionRecord | None) -> float:
     """Return a finished run's share of its stack's wall time."""
-    wall = results.get("metrics", {}).get("system/wall_seconds") or 0.0
-    members = len(record.get("execution", {}).get("stack") or [None])
-    return float(wall) / members
+    wall = metrics.get("system/wall_seconds") or 0.0
+    return float(wall) / max(1, len(execution.stack) if execution else 1)

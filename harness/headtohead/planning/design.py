@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from headtohead.config.builder import FAMILIES, Draft, assignment_order
 from headtohead.config.identity import canonical
@@ -24,6 +24,7 @@ from headtohead.planning.published import published_record
 from headtohead.planning.shapley import Path, choices_between, lay_path
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import PathDesign, RunConfig
+from headtohead.storage.records import ContrastRecord, ExcludedRecord, PublishedRecord, VariantContrast
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
 """Metrics of translations: there are none where nothing is decoded."""
@@ -41,49 +42,34 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Excluded:
-    """A combination of the design that does not run, and why; ``source`` tells who said so."""
-
-    slug: str
-    title: str
-    axes: Mapping[str, Scalar]
-    reason: str
-    source: Literal["exclude", "undefined"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {**vars(self), "axes": dict(self.axes)}
-
-
-@dataclass(frozen=True)
 class Design:
     """Everything that a design says, before any run is looked for."""
 
     axes: tuple[str, ...]
     variants: tuple[Variant, ...]
     baseline: str
-    excluded: tuple[Excluded, ...]
+    excluded: tuple[ExcludedRecord, ...]
     seeds: tuple[int, ...]
     factorials: tuple[Factorial, ...] = ()
     notes: tuple[str, ...] = ()
     labels: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     path: Path | None = None
-    published: Mapping[str, Any] | None = None
+    published: PublishedRecord | None = None
 
     def variant(self, slug: str) -> Variant:
         """Return the variant of that name."""
         return next(one for one in self.variants if one.slug == slug)
 
-    def contrasts(self) -> list[dict[str, Any]]:
-        """Return what is tested: every variant against the baseline, then every axis value.
+    def contrasts(self) -> list[ContrastRecord]:
+        """Return the contrasts to test: every variant against the baseline, then every axis value.
 
-        Of a path it is the distance between the ends, then every choice.
+        The contrasts of a path are the distance between its ends, then every choice.
         """
         if self.path:
             return self.path.contrasts()
         titles = {one.slug: one.title for one in self.variants}
         plain = [
-            {"kind": "variant", "name": f"{titles[slug]} − baseline", "variant": slug, "baseline": self.baseline}
+            VariantContrast(name=f"{titles[slug]} − baseline", variant=slug, baseline=self.baseline)
             for slug in titles
             if slug != self.baseline
         ]
@@ -172,7 +158,10 @@ class _AxesDesign:
             name = slugs[key], title_of(labels[key]), labels[key]
             refusal = refusals.of(cell.config, cell.match)
             if refusal:
-                excluded.append(Excluded(*name, refusal.reason, refusal.source))
+                slug, title, axes = name
+                excluded.append(
+                    ExcludedRecord(slug=slug, title=title, axes=axes, reason=refusal.reason, source=refusal.source)
+                )
             else:
                 variants.append(Variant(*name, cell.config, cell.match))
         baseline = slugs[self._key(self.baseline)]
@@ -339,9 +328,15 @@ class _PathDesign:
             ),
             baseline=path.ends[0].slug,
             excluded=tuple(
-                Excluded(one.slug, one.title, one.axes, one.refusal.reason, one.refusal.source)
-                for one in points
-                if one.refusal
+                ExcludedRecord(
+                    slug=point.slug,
+                    title=point.title,
+                    axes=point.axes,
+                    reason=point.refusal.reason,
+                    source=point.refusal.source,
+                )
+                for point in points
+                if point.refusal
             ),
             seeds=self.loaded.seeds,
             notes=(*notes, *path.notes()),

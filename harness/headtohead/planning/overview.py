@@ -19,8 +19,6 @@ NUMBERS = range(2, 8)
 MOST_NAMES = 12
 """Variants that a line names one by one."""
 
-UNFINISHED = ("FAILED", "OOM", "TIMEOUT", "KILLED", "INTERRUPTED", "DIVERGED")
-
 
 @dataclass(frozen=True)
 class Overview:
@@ -48,7 +46,7 @@ def overview(plan: Plan) -> Overview:
         "not finished well": tuple(
             f"{run.directory}: {run.state}{f', {run.reason}' if run.reason else ''}"
             for run in plan.runs
-            if run.state in UNFINISHED
+            if run.state in states.ABNORMAL
         ),
         "faults, shown with every result": _faults(plan),
         "notes": (*plan.notes, *(family.words for family in plan.power)),
@@ -157,8 +155,8 @@ def _data_line(plan: Plan) -> str:
 
 def _runs_line(plan: Plan) -> str:
     trained = [one for one in plan.variants if one.equal is None]
-    states = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
-    shown = ", ".join(f"{count} {state}" for state, count in states.items())
+    counts = Counter("reused" if run.reused_from else run.state.lower() for run in plan.runs)
+    shown = ", ".join(f"{count} {state}" for state, count in counts.items())
     return (
         f"runs: {len(trained)} variants × {len(plan.design.seeds)} seeds = {len(plan.runs)}: "
         f"{shown or 'none'}; {_left(plan)}"
@@ -167,7 +165,7 @@ def _runs_line(plan: Plan) -> str:
 
 def _left(plan: Plan) -> str:
     if not plan.remaining:
-        failed = any(run.state in states.FINAL - states.RESULTS for run in plan.runs)
+        failed = any(run.state in states.RETRYABLE for run in plan.runs)
         return "nothing to run without --retry" if failed else "nothing to run"
     return f"{len(plan.remaining)} to run in {len(plan.stacks)} stacks"
 

@@ -1,7 +1,4 @@
-"""What a plan holds: the variants, their runs and what is known of each.
-
-``plan.py`` makes it.
-"""
+"""The plan of an experiment: its variants, their runs and the state of each. ``planner.py`` makes it."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any
 
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
-from headtohead.config.versions import versions
+from headtohead.config.versions import plugins_of, versions
 from headtohead.data import PreparedData, cache_root
 from headtohead.model.counting import Counts
 from headtohead.planning.costs import Estimate
@@ -25,9 +22,23 @@ from headtohead.planning.power import Power
 from headtohead.planning.stacking import arrange, processors, remembered
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
-from headtohead.plugins.registry import current
+from headtohead.plugins.registry import Registry, current
 from headtohead.schema.config import RunConfig
 from headtohead.storage import states
+from headtohead.storage.records import (
+    ContrastRecord,
+    ExperimentRecord,
+    FaultRecord,
+    ParameterCounts,
+    PlannedRunRecord,
+    PluginRecord,
+    ProbeSentence,
+    ReportedMetrics,
+    ResolvedVariant,
+    RunRecord,
+    VariantRecord,
+)
+from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"
 """Shown for a planned run that has no directory yet."""
@@ -56,15 +67,12 @@ class PlannedRun:
         """Whether the run has a result; one that diverged has answered too."""
         return self.state in states.RESULTS
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {
-            "variant": self.variant,
-            "seed": self.seed,
-            "key": self.key,
-            "directory": self.directory,
-            "reused_from": self.reused_from,
-        }
+    @property
+    def record(self) -> PlannedRunRecord:
+        """The run as ``experiment.json`` holds it."""
+        return PlannedRunRecord(
+            variant=self.variant, seed=self.seed, key=self.key, directory=self.directory, reused_from=self.reused_from
+        )
 
 
 @dataclass(frozen=True)
@@ -96,30 +104,34 @@ class PlannedVariant:
         """The choices of this variant that are faults."""
         return faults_of(self.config, current())
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {
-            "slug": self.slug,
-            "title": self.variant.title,
-            "axes": dict(self.variant.axes),
-            "equal_to": self.equal.to if self.equal else None,
-            "equal_reason": self.equal.reason if self.equal else None,
-            "parameters": {
-                "total": self.counts.total,
-                "non_embedding": self.counts.non_embedding,
-                "attention": self.counts.attention,
-            },
-            "flops_per_token": self.counts.flops_per_token,
-            "inner_width": self.counts.inner_width,
-            "d_ff": self.config.model.d_ff,
-            "d_ff_asked": self.d_ff_asked,
-            "match": self.variant.match,
-            "path": dict(self.counts.path),
-            "decoding_limit": self.decoding_limit,
-            "blind_to_order": self.blind_to_order,
-            "faults": [asdict(one) for one in self.faults],
-            "config": self.config.model_dump(mode="json"),
-        }
+    @property
+    def resolved(self) -> ResolvedVariant:
+        """The configuration and its costs, as ``experiment.json`` and ``run.json`` hold them."""
+        return ResolvedVariant(
+            title=self.variant.title,
+            axes=self.variant.axes,
+            parameters=parameter_counts(self.counts),
+            flops_per_token=self.counts.flops_per_token,
+            inner_width=self.counts.inner_width,
+            d_ff=self.config.model.d_ff,
+            d_ff_asked=self.d_ff_asked,
+            match=self.variant.match,
+            path=self.counts.path,
+            decoding_limit=self.decoding_limit,
+            blind_to_order=self.blind_to_order,
+            faults=tuple(FaultRecord(**asdict(fault)) for fault in self.faults),
+            config=self.config.model_dump(mode="json"),
+        )
+
+    @property
+    def record(self) -> VariantRecord:
+        """The variant as ``experiment.json`` holds it."""
+        return VariantRecord(
+            slug=self.slug,
+            equal_to=self.equal.to if self.equal else None,
+            equal_reason=self.equal.reason if self.equal else None,
+            **dict(self.resolved),
+        )
 
 
 @dataclass(frozen=True)
@@ -135,8 +147,8 @@ class Plan:
     estimate: Estimate
     power: tuple[Power, ...]
     notes: tuple[str, ...]
-    probes: tuple[Mapping[str, str | None], ...]
-    contrasts: tuple[Mapping[str, Any], ...]
+    probes: tuple[ProbeSentence, ...]
+    contrasts: tuple[ContrastRecord, ...]
     prepared: Mapping[str, PreparedData] = field(default_factory=dict)
     tuning: Tuning | None = None
 
@@ -188,39 +200,76 @@ class Plan:
         """Return the prepared data of one variant."""
         return self.prepared[self.by_slug[slug].fingerprint]
 
-    def to_experiment_json(self, command: str = "") -> dict[str, Any]:
-        """Return the plan as data: the content of ``experiment.json``."""
-        file = self.loaded.file
-        return {
-            "format": 1,
-            "name": self.name,
-            "question": file.question,
-            "description": file.description,
-            "file": in_project(self.loaded.path, self.runs_root),
-            "text": self.loaded.text,
-            "command": command
-            or " ".join(["h2h run", in_project(self.loaded.path, self.runs_root), *self.loaded.run_options]),
-            "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "axes": list(self.design.axes),
-            "baseline": self.design.baseline,
-            "seeds": list(self.design.seeds),
-            "variants": [one.to_json() for one in self.variants],
-            "tuning": self.tuning.to_json() if self.tuning else None,
-            "excluded": [one.to_json() for one in self.design.excluded],
-            "contrasts": [dict(one) for one in self.contrasts],
-            "path": self.design.path.to_json() if self.design.path else None,
-            "published": self.design.published,
-            "match": file.match,
-            "metrics": file.metrics.model_dump(mode="json"),
-            "probes": [dict(probe) for probe in self.probes],
-            "notes": list(self.notes),
-            "data": self.data.record,
-            "runs": [run.to_json() for run in self.runs],
-            "versions": versions(),
-        }
+    def record(self, command: str = "") -> ExperimentRecord:
+        """Return the content of ``experiment.json``.
+
+        Args:
+            command: The command that runs the experiment; default: ``h2h run`` with the options of this call.
+        """
+        file, path = self.loaded.file, in_project(self.loaded.path, self.runs_root)
+        return ExperimentRecord(
+            name=self.name,
+            question=file.question,
+            description=file.description,
+            file=path,
+            text=self.loaded.text,
+            command=command or " ".join(["h2h run", path, *self.loaded.run_options]),
+            created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            axes=self.design.axes,
+            baseline=self.design.baseline,
+            seeds=self.design.seeds,
+            variants=tuple(variant.record for variant in self.variants),
+            tuning=self.tuning.record if self.tuning else None,
+            excluded=self.design.excluded,
+            contrasts=self.contrasts,
+            path=self.design.path.record if self.design.path else None,
+            published=self.design.published,
+            match=file.match,
+            metrics=ReportedMetrics.model_validate(file.metrics.model_dump()),
+            probes=self.probes,
+            notes=self.notes,
+            data=self.data.record,
+            runs=tuple(run.record for run in self.runs),
+            versions=versions(),
+        )
+
+    def run_record(self, run: PlannedRun) -> RunRecord:
+        """Return the content of a run's ``run.json`` before its stack is laid out."""
+        variant = self.by_slug[run.variant]
+        return RunRecord(
+            key=run.key,
+            experiment=self.name,
+            variant=run.variant,
+            seed=run.seed,
+            plugins=plugin_records(variant.config, current()),
+            data=self.data_of(run.variant).record,
+            versions=versions(),
+            created=now(),
+            **dict(variant.resolved),
+        )
 
     def __repr__(self) -> str:
         return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
+
+
+def parameter_counts(counts: Counts) -> ParameterCounts:
+    """Return the numbers of weights as a record."""
+    return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
+
+
+def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord, ...]:
+    """Return the plugin entries that a configuration uses."""
+    return tuple(
+        PluginRecord(
+            family=entry.family,
+            name=entry.name,
+            module=entry.module,
+            distribution=entry.distribution,
+            version=entry.version,
+            source_sha256=entry.source_sha256,
+        )
+        for entry in plugins_of(config, registry)
+    )
 
 
 def directory_name(slug: str, seed: int, key: str) -> str:

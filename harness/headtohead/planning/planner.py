@@ -34,7 +34,9 @@ from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.config import RunConfig
 from headtohead.storage import states
-from headtohead.storage.existing import ExistingRuns, Found, read_json, refuse_difference
+from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
+from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord
+from headtohead.storage.run_directory import RunDirectory
 
 
 def make_plan(
@@ -194,7 +196,7 @@ def _planned(
 
 def _find_runs(
     runs: Iterable[PlannedRun], identities: Mapping[str, Mapping[str, Any]], root: Path, experiment: str
-) -> dict[tuple[str, int], Found]:
+) -> dict[tuple[str, int], ExistingRun]:
     existing = ExistingRuns(root)
     found = {}
     agreed: dict[str, object] = {}
@@ -202,14 +204,14 @@ def _find_runs(
         here = existing.find(run.key, experiment, run.directory)
         if here is not None:
             refuse_difference(here, identities[run.variant], agreed.get(run.variant))
-            agreed[run.variant] = here.record["config"]
+            agreed[run.variant] = here.record.config
             found[run.variant, run.seed] = here.compared()
     return found
 
 
 def _as_found(
     runs: Iterable[PlannedRun],
-    found: Mapping[tuple[str, int], Found],
+    found: Mapping[tuple[str, int], ExistingRun],
     variants: Iterable[PlannedVariant],
     experiment: str,
     registry: Registry,
@@ -221,13 +223,13 @@ def _as_found(
         yield run if here is None else _run(run, here, experiment, used[run.variant])
 
 
-def _run(planned: PlannedRun, found: Found, experiment: str, used: Sequence[Registered]) -> PlannedRun:
+def _run(planned: PlannedRun, found: ExistingRun, experiment: str, used: Sequence[Registered]) -> PlannedRun:
     state, own = found.state, found.experiment == experiment
     return replace(
         planned,
         state=state,
-        reason=found.status.get("reason"),
-        stale=drift(found.record, used) if state in states.RESULTS else (),
+        reason=found.status.reason,
+        stale=drift(found.record.versions, found.record.sources, used) if state in states.RESULTS else (),
         directory=found.directory if own else planned.directory,
         reused_from=None if own else found.reference,
     )
@@ -239,7 +241,7 @@ class _Results:
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        found: Mapping[tuple[str, int], Found],
+        found: Mapping[tuple[str, int], ExistingRun],
         variants: Sequence[PlannedVariant],
         prepared: _Data,
     ) -> None:
@@ -249,15 +251,15 @@ class _Results:
         self.found = [(run, found[run.variant, run.seed]) for run in done]
 
     @cached_property
-    def _results(self) -> list[tuple[PlannedRun, Found, dict[str, Any]]]:
-        read = ((run, found, read_json(f"{found.path}/results.json")) for run, found in self.found)
-        return [(run, found, {"metrics": results.get("metrics", {})}) for run, found, results in read if results]
+    def _results(self) -> list[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]:
+        read = ((run, found.record, RunDirectory(found.path).results) for run, found in self.found)
+        return [(run, record, results.metrics) for run, record, results in read if results]
 
     def scores(self, metric: str) -> dict[str, dict[int, float]]:
         """Return finite scores by variant and seed."""
         table: dict[str, dict[int, float]] = {}
-        for run, _, results in self._results:
-            value = results.get("metrics", {}).get(metric)
+        for run, _, metrics in self._results:
+            value = metrics.get(metric)
             if value is not None and math.isfinite(value):
                 table.setdefault(run.variant, {})[run.seed] = value
         return table
@@ -266,10 +268,10 @@ class _Results:
         finished = [
             Finished(
                 self._work(run.variant),
-                seconds_of(results, found.record),
-                int(found.record.get("execution", {}).get("threads") or 1),
+                seconds_of(metrics, record.execution),
+                record.execution.threads if record.execution else 1,
             )
-            for run, found, results in self._results
+            for run, record, metrics in self._results
         ]
         # As many stacks as there are processes, where there are enough runs.
         return estimate([self._work(run.variant) for run in remaining], len(remaining), finished)
@@ -280,7 +282,7 @@ class _Results:
 
 
 def _power(
-    contrasts: Sequence[Mapping[str, Any]], equal: Mapping[str, Equal], seeds: int, results: _Results, metric: str
+    contrasts: Sequence[ContrastRecord], equal: Mapping[str, Equal], seeds: int, results: _Results, metric: str
 ) -> tuple[Power, ...]:
     """Compute what each family of contrasts can detect; contrasts of equals are no tests."""
     scores = results.scores(metric)
@@ -291,9 +293,8 @@ def _power(
     found = []
     for family in ("variant", "factor", "choice"):
         tested = []
-        for contrast in (one for one in contrasts if one["kind"] == family):
-            pairs = contrast.get("pairs") or [[contrast.get("variant"), contrast.get("baseline")]]
-            sides = [(trained(left), trained(right)) for left, right in pairs]
+        for contrast in (contrast for contrast in contrasts if contrast.kind == family):
+            sides = [(trained(left), trained(right)) for left, right in contrast.pairs]
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
                 # equal steps of a path count, as zeros of a Shapley value
@@ -327,9 +328,9 @@ def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
         kind: Match = one.variant.match
         notes.append(f"match: {kind} widened d_ff of {one.slug} from {one.d_ff_asked} to {one.config.model.d_ff}")
     for contrast in plan.contrasts:
-        if missing := contrast.get("pairs_missing"):
+        if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(
-                f"{contrast['name']} is averaged over {len(contrast['pairs'])} complete pairs; "
+                f"{contrast.name} is averaged over {len(contrast.pairs)} complete pairs; "
                 f"{missing} {'is' if missing == 1 else 'are'} incomplete and left out"
             )
     reused = [run for run in plan.runs if run.reused_from]

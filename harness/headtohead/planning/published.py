@@ -12,6 +12,7 @@ from headtohead.config.source_location import Place, shown
 from headtohead.errors import nearest
 from headtohead.planning.axes import Match
 from headtohead.schema.config import Claim, Published, RunConfig
+from headtohead.storage.records import PublishedRecord
 
 if TYPE_CHECKING:
     from headtohead.planning.design import Variant
@@ -27,8 +28,8 @@ Conditions = Callable[[Mapping[str, Any], Place], list[Callable[[RunConfig, Matc
 
 def published_record(
     loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, conditions: Conditions
-) -> dict[str, Any] | None:
-    """Return what experiment.json says of published results, variants by slug; None without any.
+) -> PublishedRecord | None:
+    """Return the published results with variants as slugs; None without any.
 
     Args:
         loaded: The experiment file.
@@ -58,7 +59,7 @@ def published_record(
         elif sides["variant"] == sides["against"] and not _differs_elsewhere(claim):
             raise place.error("variant and against are the same variant; name two that differ")
         claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or loaded.file.metrics.primary})
-    return published.model_dump(mode="json") | {"claims": claims}
+    return PublishedRecord.model_validate(published.model_dump(mode="json") | {"claims": claims})
 
 
 def _check_setup(published: Published, place: Place) -> None:

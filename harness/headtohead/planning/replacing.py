@@ -16,8 +16,9 @@ from headtohead.planning.design import expand
 from headtohead.planning.plan import Plan
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
-from headtohead.storage.existing import read_json
-from headtohead.storage.progress import read_progress
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.leases import observe
+from headtohead.storage.records import EXPERIMENT
 
 PROTECTED = states.RESULTS | states.ACTIVE
 
@@ -65,14 +66,13 @@ def _protected(plan: Plan, resolved: bool) -> Iterator[bool]:
         resolved: Whether its keys are final. Before a sweep has chosen the settings they are not,
             and runs are compared by variant and seed.
     """
-    record = read_json(plan.directory / "experiment.json")
-    if record is None:
+    if not (plan.directory / EXPERIMENT).exists():
         return
     kept = {run.key if resolved else (run.variant, run.seed) for run in plan.runs}
-    runs = read_progress(plan.directory).runs
-    for recorded, progress in zip(record["runs"], runs, strict=True):
-        if progress.state in PROTECTED:
-            yield (recorded["key"] if resolved else (progress.variant, progress.seed)) in kept
+    experiment = ExperimentDirectory.read(plan.directory)
+    for recorded in experiment.record.runs:
+        if observe(experiment.run_path(recorded))[1] in PROTECTED:
+            yield (recorded.key if resolved else (recorded.variant, recorded.seed)) in kept
 
 
 def _changes(loaded: LoadedExperiment, registry: Registry) -> bool:

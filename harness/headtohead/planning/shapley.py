@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -35,6 +34,17 @@ from headtohead.planning.exclusions import Refusal
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import EntryConfig, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.storage.records import (
+    ChoiceContrast,
+    ContrastRecord,
+    InseparableChoice,
+    PathChoice,
+    PathEnd,
+    PathOrders,
+    PathRecord,
+    PathStep,
+    VariantContrast,
+)
 
 Field = tuple[str, ...]
 """A field of a configuration; an entry stands for its options too."""
@@ -134,55 +144,52 @@ class Path:
         point = self.points[applied]
         return None if point.refusal else point.slug
 
-    def contrasts(self) -> list[dict[str, Any]]:
+    def contrasts(self) -> list[ContrastRecord]:
         """Return the whole distance, then each choice's steps, one pair of slugs per walk.
 
         Choices that were applied at once in some walk are a contrast of their own.
         """
         start, end = self.ends
-        whole = {"kind": "variant", "name": f"{end.title} − {start.title}", "variant": end.slug, "baseline": start.slug}
-        steps: dict[Applied, list[list[str]]] = {frozenset([c.name]): [] for c in self.choices}
+        whole = VariantContrast(name=f"{end.title} − {start.title}", variant=end.slug, baseline=start.slug)
+        steps: dict[Applied, list[tuple[str, str]]] = {frozenset([c.name]): [] for c in self.choices}
         for walk in self.walks:
             here = start.slug
             for step in walk:
                 there = self.points[step.point].slug
-                steps.setdefault(frozenset(step.choices), []).append([there, here])
+                steps.setdefault(frozenset(step.choices), []).append((there, here))
                 here = there
         return [whole, *(self._contrast(group, pairs) for group, pairs in steps.items() if pairs)]
 
-    def _contrast(self, group: Applied, pairs: list[list[str]]) -> dict[str, Any]:
-        names = [choice.name for choice in self.choices if choice.name in group]
-        return {"kind": "choice", "name": " with ".join(names), "choices": names, "pairs": pairs}
+    def _contrast(self, group: Applied, pairs: list[tuple[str, str]]) -> ChoiceContrast:
+        names = tuple(choice.name for choice in self.choices if choice.name in group)
+        return ChoiceContrast(name=" with ".join(names), choices=names, pairs=tuple(pairs))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of the path."""
+    @property
+    def record(self) -> PathRecord:
+        """The path as ``experiment.json`` holds it."""
         start, end = self.ends
-        return {
-            "from": {"slug": start.slug, "name": self.names[0]},
-            "to": {"slug": end.slug, "name": self.names[1]},
-            "choices": [self._choice(choice) for choice in self.choices],
-            "walks": [
-                [{"choices": list(step.choices), "slug": self.slug(step.point)} for step in walk] for walk in self.walks
-            ],
-            "orders": {
-                "possible": self.possible,
-                "tried": self.tried,
-                "blocked": dict(self.blocked),
-                "seed": self.orders_seed,
-            },
-            "apart": [{**vars(one), "needs": list(one.needs)} for one in self.apart],
-        }
+        return PathRecord(
+            start=PathEnd(slug=start.slug, name=self.names[0]),
+            end=PathEnd(slug=end.slug, name=self.names[1]),
+            choices=tuple(self._choice(choice) for choice in self.choices),
+            walks=tuple(
+                tuple(PathStep(choices=step.choices, slug=self.points[step.point].slug) for step in walk)
+                for walk in self.walks
+            ),
+            orders=PathOrders(possible=self.possible, tried=self.tried, blocked=self.blocked, seed=self.orders_seed),
+            apart=tuple(InseparableChoice(**vars(one)) for one in self.apart),
+        )
 
-    def _choice(self, choice: Choice) -> dict[str, Any]:
+    def _choice(self, choice: Choice) -> PathChoice:
         alone = frozenset([choice.name])
-        return {
-            "name": choice.name,
-            "fields": [".".join(field) for field in choice.fields],
-            "from": choice.before,
-            "to": choice.after,
-            "alone": self.slug(alone),
-            "without": self.slug(self.everything - alone),
-        }
+        return PathChoice(
+            name=choice.name,
+            fields=tuple(".".join(field) for field in choice.fields),
+            before=choice.before,
+            after=choice.after,
+            alone=self.slug(alone),
+            without=self.slug(self.everything - alone),
+        )
 
     def notes(self) -> list[str]:
         """Return what a reader of the plan should know of the walks."""

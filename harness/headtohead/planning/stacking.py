@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import platform
@@ -13,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
 from headtohead.model.members import OF_MEMBERS, shape
 from headtohead.model.sizes import find_rows
@@ -79,8 +80,8 @@ def remembered(cache: Path, device: str) -> dict[str, int]:
 def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
     """Return what was measured on any machine."""
     try:
-        kept: dict[str, dict[str, int]] = json.loads((cache / SIZES).read_text("utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+        kept: dict[str, dict[str, int]] = files.read_json(cache / SIZES)
+    except (FileNotFoundError, HeadToHeadError):
         return {}
     return kept
 

@@ -22,8 +22,9 @@ from headtohead.planning.design import Design, Variant, expand
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import DesignBlock, Metrics, RunConfig
 from headtohead.storage import states
-from headtohead.storage.existing import read_json
 from headtohead.storage.paths import run_folder
+from headtohead.storage.records import TrialRecord, TunedVariant, TuningRecord
+from headtohead.storage.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
@@ -109,29 +110,28 @@ class Tuning:
                 found.append(path)
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what experiment.json says of it."""
-        return {
-            "experiment": self.plan.name,
-            "fields": self.fields,
-            "metric": METRIC,
-            "seeds": list(self.plan.design.seeds),
-            "variants": {
-                slug: {
-                    "chosen": dict(self.chosen(slug).values),
-                    "at_the_edge": self.at_the_edge(slug),
-                    "tried": [
-                        {
-                            "values": dict(one.setting.values),
-                            "mean": one.mean if math.isfinite(one.mean) else None,
-                            "sd": one.sd,
-                        }
-                        for one in found
-                    ],
-                }
-                for slug, found in self.tried.items()
-            },
-        }
+    @property
+    def record(self) -> TuningRecord:
+        """The sweep as ``experiment.json`` holds it."""
+        return TuningRecord(
+            experiment=self.plan.name,
+            fields=tuple(self.fields),
+            metric=METRIC,
+            seeds=self.plan.design.seeds,
+            variants={slug: self._tuned(slug, found) for slug, found in self.tried.items()},
+        )
+
+    def _tuned(self, slug: str, found: Sequence[Tried]) -> TunedVariant:
+        return TunedVariant(
+            chosen=self.chosen(slug).values,
+            at_the_edge=tuple(self.at_the_edge(slug)),
+            tried=tuple(
+                TrialRecord(
+                    values=tried.setting.values, mean=tried.mean if math.isfinite(tried.mean) else None, sd=tried.sd
+                )
+                for tried in found
+            ),
+        )
 
 
 def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> list[Setting]:
@@ -231,8 +231,8 @@ def find_tried(design: Design, settings: Sequence[Setting], plan: Plan) -> dict[
     losses: dict[str, list[float]] = {}
     for run in plan.runs:
         path = run_folder(plan.directory, run.directory, run.reused_from)
-        results = read_json(path / "results.json") if run.state == states.DONE else None
-        loss = (results or {}).get("metrics", {}).get(METRIC)
+        results = RunDirectory(path).results if run.state == states.DONE else None
+        loss = results.metrics.get(METRIC) if results else None
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
     found = {}
     for one in design.variants:

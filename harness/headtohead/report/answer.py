@@ -10,8 +10,8 @@ from headtohead.analysis.contrasts import EQUAL, IDENTICAL, OTHER_DATA, UNDETECT
 from headtohead.analysis.published import Finding, Verdict, findings
 from headtohead.analysis.study import Analysis, found_settings, main_contrasts, settings_contradict
 from headtohead.report.shapley import path_answer
-from headtohead.storage.frames import FINAL
 from headtohead.storage.metrics import readable, show
+from headtohead.storage.states import RESULTS
 
 MOST_CLAUSES = 6
 
@@ -207,7 +207,7 @@ def published_sum(found: Sequence[Finding]) -> str:
 
 def _nothing_to_compare(analysis: Analysis) -> str:
     states = analysis.frames.runs["state"]
-    final = int(states.isin(FINAL).sum())
+    final = int(states.isin(RESULTS).sum())
     if final < len(states):
         return (
             f"No answer yet: {final} of {len(states)} runs have come to a result, and nothing "

@@ -24,6 +24,7 @@ from headtohead.report.cells import mean_cell
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
+from headtohead.storage.records import ClaimRecord, PublishedNumbers
 
 VERDICT_KINDS = {"agrees": "better", "disagrees": "worse"}
 
@@ -81,16 +82,16 @@ def _claims(frames: Frames, found: Sequence[Finding]) -> Table:
 
 
 def _claim(frames: Frames, found: Finding) -> TableRow:
-    claim, printed = found.claim, found.claim["published"]
-    metric = claim["metric"]
+    claim, printed = found.claim, found.claim.published
+    metric = claim.metric
     sides = [("variant", found.variant), ("against", found.against)]
     names = [_name(frames, claim, side) for side, summary in sides if summary]
-    published = [_plain(printed[side]) for side, _ in sides if printed[side] is not None]
+    published = [_plain(value) for value in (printed.variant, printed.against) if value is not None]
     measured = [_score(summary, metric) for _, summary in sides if summary]
     return TableRow(
         (
-            TableCell(claim["says"], (Note(" against ".join(names), "interval wrap"),)),
-            TableCell(readable(metric), (Note(f"published: {printed['where']}", "interval wrap"),)),
+            TableCell(claim.says, (Note(" against ".join(names), "interval wrap"),)),
+            TableCell(readable(metric), (Note(f"published: {printed.where}", "interval wrap"),)),
             TableCell(" against ".join(published) or "no value"),
             TableCell(" against ".join(measured)),
             TableCell(_published_difference(printed)),
@@ -122,14 +123,13 @@ def _setup(frames: Frames, record: Mapping[str, Any]) -> list[Block]:
     return [*blocks, BulletList(tuple(lines))] if lines else blocks
 
 
-def _name(frames: Frames, claim: Mapping[str, Any], side: str) -> str:
-    title = str(frames.variants[claim[side]]["title"])
-    lengths = claim["lengths"]
-    metric = ""
+def _name(frames: Frames, claim: ClaimRecord, side: str) -> str:
+    slug = claim.against if side == "against" and claim.against else claim.variant
+    title, lengths, metric = frames.by_slug[slug].title, claim.lengths, ""
     if side == "against":
-        lengths = claim["against_lengths"] or lengths
-        if claim["against_metric"]:
-            metric = f", {readable(claim['against_metric'])}"
+        lengths = claim.against_lengths or lengths
+        if claim.against_metric:
+            metric = f", {readable(claim.against_metric)}"
     return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
 
 
@@ -165,14 +165,14 @@ def _decoding(evaluate: Mapping[str, Any]) -> str:
     return f"beam {beam['size']}, length penalty {beam['length_penalty']:g}"
 
 
-def _expected(claim: Mapping[str, Any]) -> str:
-    by = f" by more than {claim['by']:g}" if claim["by"] else ""
+def _expected(claim: ClaimRecord) -> str:
+    by = f" by more than {claim.by:g}" if claim.by else ""
     return {
         "higher": f"higher{by}",
         "lower": f"lower{by}",
-        "equal": f"equal to within {_plain(claim['margin'])}",
-        "at-most": f"at most {_plain(claim['limit'])}",
-    }[claim["expect"]]
+        "equal": f"equal to within {_plain(claim.margin)}",
+        "at-most": f"at most {_plain(claim.limit)}",
+    }[claim.expect]
 
 
 def _score(summary: Summary, metric: str) -> str:
@@ -187,10 +187,10 @@ def _difference(found: Finding, metric: str) -> TableCell:
     return mean_cell(mean, found.difference.low, found.difference.high, metric)
 
 
-def _published_difference(printed: Mapping[str, Any]) -> str:
-    if printed["variant"] is None or printed["against"] is None:
+def _published_difference(printed: PublishedNumbers) -> str:
+    if printed.variant is None or printed.against is None:
         return "–"
-    difference = round(printed["variant"] - printed["against"], 6)
+    difference = round(printed.variant - printed.against, 6)
     sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{abs(difference):g}"
 

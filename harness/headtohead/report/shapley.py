@@ -253,12 +253,12 @@ def _orders(path: PathAnalysis) -> list[str]:
     walked, possible = path.walked, path.possible
     if walked == possible:
         return [
-            f"All {possible} orders of the {len(path.record['choices'])} choices "
+            f"All {possible} orders of the {len(path.record.choices)} choices "
             "were walked: the shares are Shapley values of these runs."
         ]
     return [
         f"{walked} of {possible:,} orders were walked, drawn at random (seed "
-        f"{path.record['orders']['seed']}), each with its reverse where both have a "
+        f"{path.record.orders.seed}), each with its reverse where both have a "
         "meaning. A share is the average over these; the other orders were not sampled. The "
         "range is over the walked orders, ± the standard error of a share as an estimate of "
         "the average over all orders; the interval is over seeds and knows nothing of orders."
@@ -266,19 +266,19 @@ def _orders(path: PathAnalysis) -> list[str]:
 
 
 def _points(analysis: Analysis, path: PathAnalysis) -> str:
-    choices = len(path.record["choices"])
+    choices = len(path.record.choices)
     trained = len(analysis.frames.variants)
     return f"{choices} choices make {2**choices:,} points; {trained} of them are part of this study."
 
 
 def _blocked(path: PathAnalysis) -> list[str]:
-    orders = path.record["orders"]
-    number = sum(orders["blocked"].values())
+    orders = path.record.orders
+    number = sum(orders.blocked.values())
     if not number:
         return []
-    reasons = "; ".join(f"{reason} ({times})" for reason, times in orders["blocked"].items())
+    reasons = "; ".join(f"{reason} ({times})" for reason, times in orders.blocked.items())
     return [
-        f"{number} of the {orders['tried']} orders looked at pass a point that has no meaning: "
+        f"{number} of the {orders.tried} orders looked at pass a point that has no meaning: "
         f"{reasons}. Orders that pass none were walked first, so that shares are averages "
         "over orders of that kind."
     ]
@@ -300,18 +300,16 @@ def _tokens(analysis: Analysis, path: PathAnalysis) -> list[str]:
 def _alone(path: PathAnalysis) -> list[str]:
     lines = []
     start, end = path.names
-    for apart in path.record["apart"]:
-        where = f"applied alone to {start}" if apart["end"] == "from" else f"taken out of {end}"
-        partners = f"; it has one together with {' or '.join(apart['needs'])}" if apart["needs"] else ""
-        lines.append(f"{apart['choice']} {where} has no meaning: {apart['reason']}{partners}.")
+    for apart in path.record.apart:
+        where = f"applied alone to {start}" if apart.end == "from" else f"taken out of {end}"
+        partners = f"; it has one together with {' or '.join(apart.needs)}" if apart.needs else ""
+        lines.append(f"{apart.choice} {where} has no meaning: {apart.reason}{partners}.")
     return lines
 
 
 def _together(path: PathAnalysis) -> list[str]:
-    steps = Counter(
-        frozenset(step["choices"]) for walk in path.record["walks"] for step in walk if len(step["choices"]) > 1
-    )
-    names = [choice["name"] for choice in path.record["choices"]]
+    steps = Counter(frozenset(step.choices) for walk in path.record.walks for step in walk if len(step.choices) > 1)
+    names = [choice.name for choice in path.record.choices]
     return [
         f"{' and '.join(name for name in names if name in group)} were applied together in "
         f"{times} of {path.walked} walks, being undefined apart there; that joint effect "

@@ -1,11 +1,10 @@
-"""What the runs folder already holds: each directory is listed once, each record read once."""
+"""Runs that the runs folder already holds. Each directory is listed once, each record read once."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,38 +14,35 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import observe
 from headtohead.storage.paths import inside
+from headtohead.storage.records import RUN, RunRecord, StatusRecord, read_record
 from headtohead.storage.shared_text import SharedText
-
-_COMPARED = ("config", "data")
-"""What of ``run.json`` is only compared; of 10,000 runs it would fill the memory."""
 
 _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run directory that holds a wanted key."""
+class ExistingRun:
+    """A run directory that holds a wanted run hash."""
 
     experiment: str
     directory: str
     path: Path
-    record: Mapping[str, Any]
-    status: Mapping[str, Any]
+    record: RunRecord
+    status: StatusRecord
     state: str
 
     @property
     def reference(self) -> str:
-        """Where it is, relative to the root of all runs."""
+        """Its path, relative to the root of all runs."""
         return f"{self.experiment}/{self.directory}"
 
-    def compared(self) -> Found:
-        """Return the run without what was compared with the plan and is known to agree."""
-        kept = {name: value for name, value in self.record.items() if name not in _COMPARED}
-        return replace(self, record=kept)
+    def compared(self) -> ExistingRun:
+        """Return the run without the fields that were compared with the plan; of 10,000 runs they fill the memory."""
+        return replace(self, record=self.record.model_copy(update={"config": {}, "data": {}}))
 
 
 class ExistingRuns:
-    """Run directories under one root, by the start of their key."""
+    """Run directories under one root, by the first digits of their run hash."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -58,52 +54,26 @@ class ExistingRuns:
                 if match:
                     self._names.setdefault(match.group(2), []).append((experiment, name))
 
-    def find(self, key: str, experiment: str, directory: str) -> Found | None:
-        """Return the run of this experiment with the key, else a result in another experiment.
+    def find(self, key: str, experiment: str, directory: str) -> ExistingRun | None:
+        """Return the run of this experiment with the run hash, else a result in another experiment.
 
-        A run is found under another directory than the planned one where the design has gained an
-        axis since, which is part of every variant's name.
+        The directory of a run differs from the planned one where the design has gained an axis since: every axis is
+        part of the directory's name.
         """
-        found = [one for one in map(self._read, self._names.get(key[:8], ())) if one]
-        found = [one for one in found if one.record.get("key") == key]
-        own = [one for one in found if one.experiment == experiment]
+        found = [run for run in map(self._read, self._names.get(key[:8], ())) if run and run.record.key == key]
+        own = [run for run in found if run.experiment == experiment]
         if own:
-            return min(own, key=lambda one: (one.directory != directory, one.directory))
-        results = [one for one in found if one.state in states.RESULTS]
-        return min(results, key=lambda one: (one.state != states.DONE, one.reference), default=None)
+            return min(own, key=lambda run: (run.directory != directory, run.directory))
+        results = [run for run in found if run.state in states.RESULTS]
+        return min(results, key=lambda run: (run.state != states.DONE, run.reference), default=None)
 
-    def _read(self, name: tuple[str, str]) -> Found | None:
+    def _read(self, name: tuple[str, str]) -> ExistingRun | None:
         path = inside(self.root, *name)
-        record = read_json(f"{path}/run.json", self._text.parse)
-        if record is None:
-            return None
-        status, state = observe(path, lambda: read_json(f"{path}/status.json") or {})
-        return Found(*name, path, record, status, state)
+        record = read_record(RunRecord, path / RUN, self._text.parse)
+        return None if record is None else ExistingRun(*name, path, record, *observe(path))
 
 
-def read_json(path: str | Path, parse: Callable[[str], Any] = json.loads) -> dict[str, Any] | None:
-    """Return the content of a record; None if there is none yet.
-
-    Args:
-        path: Of the file.
-        parse: Reads the text.
-
-    Raises:
-        HeadToHeadError: If the file is there and is not a JSON mapping.
-    """
-    try:
-        with open(path, "rb", buffering=0) as file:
-            value = parse(str(file.read(), "utf-8"))
-    except FileNotFoundError:
-        return None
-    except (ValueError, OSError) as error:
-        raise HeadToHeadError(f"cannot read '{path}': {error}; move its directory away and run again") from error
-    if not isinstance(value, dict):
-        raise HeadToHeadError(f"'{path}' is not a record; move its directory away and run again")
-    return value
-
-
-def refuse_difference(found: Found, identity: Mapping[str, Any], agreed: object = None) -> None:
+def refuse_difference(found: ExistingRun, identity: Mapping[str, Any], agreed: object = None) -> None:
     """Compare the stored configuration with the planned one, which has the same key.
 
     Args:
@@ -114,14 +84,14 @@ def refuse_difference(found: Found, identity: Mapping[str, Any], agreed: object 
     Raises:
         HeadToHeadError: If they differ, naming the first field.
     """
-    stored, where = found.record.get("config"), None
-    if stored is None or stored is not agreed:
+    stored, where = found.record.config, None
+    if stored is not agreed:
         where = _difference(identity["config"], stored, ())
-    if where is None and found.record.get("data", {}).get("fingerprint") != identity["fingerprint"]:
+    if where is None and found.record.data.get("fingerprint") != identity["fingerprint"]:
         where = ("data", "fingerprint")
     if where is not None:
         raise HeadToHeadError(
-            f"{found.path / 'run.json'} has the key of the planned run but another "
+            f"{found.path / RUN} has the key of the planned run but another "
             f"{dotted(where)}; it was changed by hand or damaged, move its directory away"
         )
 
@@ -143,7 +113,7 @@ def _difference(planned: Any, stored: Any, path: tuple[str | int, ...]) -> tuple
 def _folders(path: Path) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            return sorted(one.name for one in entries if one.is_dir() and one.name[0] != ".")
+            return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:

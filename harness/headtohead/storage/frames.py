@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +13,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headtohead.errors import HeadToHeadError
 from headtohead.statistics.paired_tests import Summary, summarise
+from headtohead.storage import states
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import observe
 from headtohead.storage.metrics import span
-from headtohead.storage.paths import checked_name, inside, run_folder
+from headtohead.storage.records import (
+    METRICS,
+    RUN,
+    ExperimentRecord,
+    PlannedRunRecord,
+    RunRecord,
+    VariantRecord,
+    read_record,
+)
+from headtohead.storage.run_directory import RunDirectory
 
-FINAL = ("DONE", "DIVERGED")
-"""States whose results stand: a run that diverged has answered too."""
+KEPT = {"plugins", "versions", "execution"}
+"""Fields of ``run.json`` that a report cites; configurations of 10,000 runs would fill the memory."""
 
-KEPT = ("plugins", "versions", "execution")
-"""What of ``run.json`` a report cites; configurations of 10,000 runs would fill the memory."""
+CITED = ("signatures", "notes", "decoding", "backend")
+"""Fields of ``results.json`` that a report cites."""
 
 RUN_COLUMNS = (
     "variant",
@@ -58,42 +68,51 @@ class Frames:
     """
 
     directory: Path
-    experiment: Mapping[str, Any]
+    record: ExperimentRecord
     runs: pd.DataFrame
     histories: pd.DataFrame
     buckets: pd.DataFrame
     records: Mapping[str, Mapping[str, Any]] = field(repr=False)
     folders: Mapping[str, Path] = field(repr=False)
 
+    @cached_property
+    def experiment(self) -> Mapping[str, Any]:
+        """The record as plain data."""
+        return self.record.to_json()
+
     @property
     def name(self) -> str:
         """The experiment's name."""
-        return str(self.experiment["name"])
+        return self.record.name
 
     @property
     def axes(self) -> list[str]:
-        """What varies, in the order of the file."""
-        return list(self.experiment.get("axes", []))
+        """The names of what varies, in the order of the file."""
+        return list(self.record.axes)
 
     @property
     def seeds(self) -> list[int]:
-        """The replicates that every variant was asked for."""
-        return [int(seed) for seed in self.experiment["seeds"]]
+        """The seeds of every variant."""
+        return list(self.record.seeds)
 
     @property
     def baseline(self) -> str:
         """The slug of the variant that others are compared with."""
-        return str(self.experiment["baseline"])
+        return self.record.baseline
+
+    @cached_property
+    def by_slug(self) -> dict[str, VariantRecord]:
+        """The declared variants by slug, in the order of the design."""
+        return self.record.by_slug
 
     @cached_property
     def variants(self) -> dict[str, Mapping[str, Any]]:
-        """The declared variants by slug, in the order of the design."""
+        """The declared variants by slug as plain data."""
         return {variant["slug"]: variant for variant in self.experiment["variants"]}
 
     def trained(self, slug: str) -> str:
         """Return the slug whose runs are this variant's: its own, or its equal's."""
-        equal = self.variants[slug].get("equal_to")
-        return str(equal) if equal else slug
+        return self.by_slug[slug].equal_to or slug
 
     def path(self, run: str) -> Path:
         """Return the directory that holds a run's files, in another experiment where reused."""
@@ -142,28 +161,21 @@ def load_frames(experiment_dir: Path) -> Frames:
         HeadToHeadError: If the folder is no experiment, a record in it cannot be read, or a path
             in it leaves the runs folder.
     """
-    experiment = _read(inside(experiment_dir, "experiment.json"))
-    if experiment is None:
-        raise HeadToHeadError(
-            f"{experiment_dir} holds no experiment.json; run the experiment first, or name its runs folder with --runs"
-        )
-    checked_name(experiment["name"], experiment_dir / "experiment.json")
+    experiment = ExperimentDirectory.read(experiment_dir)
     histories, buckets = _Histories(), []
     rows, records, folders = [], {}, {}
-    variants = {variant["slug"]: variant for variant in experiment["variants"]}
-    for run in experiment["runs"]:
-        reused = run.get("reused_from")
-        folder = run_folder(experiment_dir, run["directory"], reused, tree=True)
+    variants = experiment.record.by_slug
+    for planned in experiment.record.runs:
+        folder = experiment.run_path(planned, tree=True)
         name = folder.name
-        directory = f"../{reused}" if reused else str(run["directory"])
-        row, record = _run(folder, run, directory, variants[run["variant"]])
-        row["torn_lines"] = histories.read(name, folder / "metrics.jsonl")
-        buckets += [{"run": name, **bucket} for bucket in row.pop("buckets")]
+        row, run_buckets, record = _run(folder, planned, variants[planned.variant])
+        row["torn_lines"] = histories.read(name, folder / METRICS)
+        buckets += [{"run": name, **bucket} for bucket in run_buckets]
         rows.append({"run": name, **row})
         records[name], folders[name] = record, folder
     return Frames(
         directory=experiment_dir,
-        experiment=experiment,
+        record=experiment.record,
         runs=_runs_table(rows),
         histories=histories.table(),
         buckets=pd.DataFrame(buckets, columns=None if buckets else ["run", "bucket"]),
@@ -179,60 +191,40 @@ def _runs_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _run(
-    folder: Path, planned: Mapping[str, Any], directory: str, variant: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a run's row and what else of its records a report cites.
+    folder: Path, planned: PlannedRunRecord, variant: VariantRecord
+) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]], dict[str, Any]]:
+    """Return a run's row, its scores by source length, and the fields of its records that a report cites.
 
-    Axes and title are this experiment's: a reused run's own record speaks of another's.
+    Axes and title are those of this experiment: the record of a reused run has those of another.
     """
-    record = _read(folder / "run.json") or {}
-    status, state = observe(folder, lambda: _read(folder / "status.json") or {})
-    results = (_read(folder / "results.json") or {}) if state == "DONE" else {}
-    heads = (_read(folder / "heads.json") or {}) if state == "DONE" else {}
+    record = read_record(RunRecord, folder / RUN)
+    status, state = observe(folder)
+    run = RunDirectory(folder)
+    results = run.results if state == states.DONE else None
     row: dict[str, Any] = {
-        "variant": planned["variant"],
-        "title": variant["title"],
-        "seed": int(planned["seed"]),
+        "variant": planned.variant,
+        "title": variant.title,
+        "seed": planned.seed,
         "state": state,
-        "reason": status.get("reason") or status.get("signature"),
-        "key": planned["key"],
-        "directory": directory,
-        "reused_from": planned.get("reused_from"),
-        "step": status.get("step"),
-        "steps": status.get("steps"),
-        "started": status.get("started"),
-        "ended": status.get("ended"),
-        "fingerprint": record.get("data", {}).get("fingerprint"),
-        "stopped_early": results.get("stopped_early"),
-        "buckets": results.get("buckets", []),
-        **variant["axes"],
-        "flops_per_token": variant.get("flops_per_token"),
-        **{f"parameters/{part}": n for part, n in (variant.get("parameters") or {}).items()},
-        **results.get("metrics", {}),
-        **heads.get("metrics", {}),
+        "reason": status.reason or status.signature,
+        "key": planned.key,
+        "directory": f"../{planned.reused_from}" if planned.reused_from else planned.directory,
+        "reused_from": planned.reused_from,
+        "step": status.step,
+        "steps": status.steps,
+        "started": status.started,
+        "ended": status.ended,
+        "fingerprint": record.data["fingerprint"] if record else None,
+        "stopped_early": results.stopped_early if results else None,
+        **variant.axes,
+        "flops_per_token": variant.flops_per_token,
+        **{f"parameters/{part}": n for part, n in variant.parameters},
+        **(results.metrics if results else {}),
+        **(run.head_metrics if results else {}),
     }
-    kept = {key: value for key, value in record.items() if key in KEPT}
-    cited = ("signatures", "notes", "decoding", "backend")
-    kept |= {key: results[key] for key in cited if results.get(key)}
-    return row, kept
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise HeadToHeadError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise HeadToHeadError(
-            f"{path} is not valid JSON ({error}); remove the file and run the experiment again"
-        ) from error
-    if not isinstance(content, dict):
-        raise HeadToHeadError(f"{path} holds no JSON object; remove it and run again")
-    return content
+    kept = record.model_dump(mode="json", include=KEPT) if record else {}
+    cited = results.to_json() if results else {}
+    return row, results.buckets if results else (), kept | {name: cited[name] for name in CITED if cited.get(name)}
 
 
 class _Histories:
@@ -246,23 +238,17 @@ class _Histories:
 
     def read(self, run: str, path: Path) -> int:
         """Take one file in and return how many of its lines could not be read."""
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise HeadToHeadError(f"{path} cannot be read: {error.strerror}") from error
         code = len(self.runs)
         self.runs.append(run)
         values: dict[tuple[int, str], tuple[float, float, float]] = {}
         torn = 0
-        for line in _lines(content):
+        for line in read_metrics(path):
             if line is None:
                 torn += 1
                 continue
-            for metric, value in line["values"].items():
+            for metric, value in line.values.items():
                 number = float("nan") if value is None else float(value)
-                values[line["step"], metric] = (line.get("epoch", 0.0), line.get("time", 0.0), number)
+                values[line.step, metric] = (line.epoch, line.time, number)
         for (step, metric), (epoch, time, number) in values.items():
             self.run.append(code)
             self.metric.append(self.metrics.setdefault(metric, len(self.metrics)))
@@ -288,20 +274,3 @@ class _Histories:
 
 def _integers(values: array[int]) -> NDArray[np.intc]:
     return np.array(values, dtype=np.intc)
-
-
-def _lines(content: bytes) -> Iterator[dict[str, Any] | None]:
-    """Yield each line's object, None for a torn one; the whole file at once where none is torn."""
-    lines = [line for line in content.split(b"\n") if line.strip()]
-    entries = _parse(b"[" + b",".join(lines) + b"]")
-    if not isinstance(entries, list) or len(entries) != len(lines):
-        entries = [_parse(line) for line in lines]
-    for entry in entries:
-        yield entry if isinstance(entry, dict) and "values" in entry else None
-
-
-def _parse(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None  # a torn line; the caller counts it

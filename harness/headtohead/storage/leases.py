@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
+from headtohead.storage.records import StatusRecord, read_status
 
 FOLDER = ".leases"
 HEARTBEAT_SECONDS = 5.0
@@ -158,20 +159,19 @@ def holder_of(run: Path) -> dict[str, Any] | None:
     return holder if alive else None
 
 
-def observe(run: Path, read_status: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], str]:
-    """Return a run's status and its state, which is INTERRUPTED if its process is gone.
+def observe(run: Path) -> tuple[StatusRecord, str]:
+    """Return a run's status and its state; the state is INTERRUPTED if no process holds its lease any more.
 
-    Args:
-        run: The run directory.
-        read_status: Reads its status.json.
+    Raises:
+        HeadToHeadError: If ``status.json`` is damaged.
     """
-    status = read_status()
-    if status.get("state") in states.ACTIVE and holder_of(run) is None:
-        # The holder writes the final state before it releases: read again, now that it is gone.
-        status = read_status()
-        if status.get("state") in states.ACTIVE:
+    status = read_status(run)
+    if status.state in states.ACTIVE and holder_of(run) is None:
+        # The holder writes the final state before it releases the lease, so the status is read again.
+        status = read_status(run)
+        if status.state in states.ACTIVE:
             return status, states.INTERRUPTED
-    return status, str(status.get("state", states.PLANNED))
+    return status, status.state
 
 
 @contextmanager
@@ -229,6 +229,7 @@ def _lease_file(run: Path) -> Path:
 def _read(file: Path) -> tuple[dict[str, Any], float]:
     """Return a lease and the time of its last heartbeat; an empty one where there is none."""
     try:
+        # One handle: content and time must be those of the same file, which another process may replace meanwhile.
         with file.open(encoding="utf-8") as handle:
             holder: dict[str, Any] = json.load(handle)
             return holder, os.fstat(handle.fileno()).st_mtime

@@ -1,8 +1,7 @@
-"""How far the runs of an experiment are, read from their directories alone."""
+"""ExperimentProgress of an experiment, read from its run directories."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import shlex
@@ -11,22 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from headtohead.config.loading import experiment_name
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.storage import states
-from headtohead.storage.existing import read_json
+from headtohead.storage.experiment import ExperimentDirectory
+from headtohead.storage.histories import parse_metrics
 from headtohead.storage.leases import observe
-from headtohead.storage.paths import checked_name, inside, run_folder
+from headtohead.storage.paths import inside
+from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
 
 _TAIL = 16_384
-"""Bytes at the end of metrics.jsonl from which the pace is read."""
+"""Bytes at the end of metrics.jsonl from which the pace is computed."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """One run: its state, how far it is, and seconds to go where that can be told."""
+    """The state and progress of a run; ``seconds_left`` is None where no pace is known."""
 
     variant: str
     seed: int
@@ -41,7 +41,7 @@ class RunProgress:
 
 
 @dataclass(frozen=True)
-class Progress:
+class ExperimentProgress:
     """All runs of an experiment."""
 
     name: str
@@ -62,46 +62,45 @@ def find_experiment(named: Path, runs_root: Path) -> Path:
     """
     is_file = named.suffix in (".yaml", ".yml")
     name = experiment_name(named) if is_file else named.name
-    if name and (runs_root / name / "experiment.json").is_file():
+    if name and (runs_root / name / EXPERIMENT).is_file():
         return inside(runs_root, name)
-    if (named / "experiment.json").is_file():
+    if (named / EXPERIMENT).is_file():
         return named
-    known = [one.parent.name for one in runs_root.glob("*/experiment.json")]
+    known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     hint = nearest(name, known) if known else ""
     run = shlex.join(["h2h", "run", str(named)]) if is_file else "h2h run FILE"
     raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
 
 
-def read_progress(folder: Path) -> Progress:
-    """Read the state of every run of an experiment's folder."""
-    experiment = read_json(folder / "experiment.json")
-    if experiment is None:
-        raise HeadToHeadError(f"'{folder}' holds no experiment.json; start with h2h run FILE")
-    name = checked_name(experiment["name"], folder / "experiment.json")
-    runs = tuple(_run(folder, planned) for planned in experiment["runs"])
-    equal = {one["slug"]: one["equal_to"] for one in experiment["variants"] if one["equal_to"]}
-    return Progress(name, experiment["question"], runs, equal)
+def read_progress(folder: Path) -> ExperimentProgress:
+    """Return the state of every run of an experiment's folder.
+
+    Raises:
+        HeadToHeadError: If the folder is no experiment, or a record in it is damaged.
+    """
+    experiment = ExperimentDirectory.read(folder)
+    runs = tuple(_run(experiment.run_path(planned), planned) for planned in experiment.record.runs)
+    equal = {variant.slug: variant.equal_to for variant in experiment.record.variants if variant.equal_to}
+    return ExperimentProgress(experiment.name, experiment.record.question, runs, equal)
 
 
-def _run(folder: Path, planned: Mapping[str, Any]) -> RunProgress:
-    reused = planned.get("reused_from")
-    directory = run_folder(folder, planned["directory"], reused)
-    status, state = observe(directory, lambda: read_json(directory / "status.json") or {})
-    step, pace = _pace(directory / "metrics.jsonl") if state == states.RUNNING else (0, None)
-    step, steps = max(step, int(status.get("step") or 0)), status.get("steps")
+def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
+    status, state = observe(directory)
+    step, pace = _pace(directory / METRICS) if state == states.RUNNING else (0, None)
+    step = max(step, status.step)
     pace = pace or _pace_from_start(status, step)
-    left = pace * (steps - step) if pace and steps and state == states.RUNNING else None
+    left = pace * (status.steps - step) if pace and status.steps and state == states.RUNNING else None
     return RunProgress(
-        variant=planned["variant"],
-        seed=int(planned["seed"]),
-        directory=planned["directory"],
+        variant=planned.variant,
+        seed=planned.seed,
+        directory=planned.directory,
         state=state,
-        reason=status.get("reason"),
+        reason=status.reason,
         step=step,
-        steps=steps,
+        steps=status.steps,
         seconds_left=left,
-        attempt=int(status.get("attempt") or 0),
-        reused_from=reused,
+        attempt=status.attempt,
+        reused_from=planned.reused_from,
     )
 
 
@@ -110,16 +109,11 @@ def _pace(metrics: Path) -> tuple[int, float | None]:
     try:
         with metrics.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL))
-            tail = handle.read().split(b"\n")
+            tail = handle.read()
     except FileNotFoundError:
         return 0, None
-    points = {}
-    for line in tail:
-        try:
-            record = json.loads(line)
-            points[int(record["step"])] = float(record["time"])
-        except (ValueError, KeyError, TypeError):  # cut by the tail, or torn by a crash
-            continue
+    # The tail may begin inside a line.
+    points = {line.step: line.time for line in parse_metrics(tail) if line is not None}
     if not points:
         return 0, None
     first, last = min(points), max(points)
@@ -127,10 +121,9 @@ def _pace(metrics: Path) -> tuple[int, float | None]:
     return last, seconds / (last - first) if last > first and seconds > 0 else None
 
 
-def _pace_from_start(status: Mapping[str, Any], step: int) -> float | None:
-    """Return seconds per step since the run started; misled by the pause before a resumption."""
-    started = status.get("started")
-    if not started or step < 1:
+def _pace_from_start(status: StatusRecord, step: int) -> float | None:
+    """Return seconds per step since the run started, pauses before a resumption included."""
+    if not status.started or step < 1:
         return None
-    seconds = time.time() - datetime.fromisoformat(str(started)).timestamp()
+    seconds = time.time() - datetime.fromisoformat(status.started).timestamp()
     return seconds / step if math.isfinite(seconds) and seconds > 0 else None

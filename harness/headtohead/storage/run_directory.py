@@ -12,8 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from headtohead import files
+from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.leases import Lease, observe
+from headtohead.storage.records import (
+    HEADS,
+    METRICS,
+    RESULTS,
+    RUN,
+    STATUS,
+    HeadMetrics,
+    ResultsRecord,
+    RunRecord,
+    StatusRecord,
+    read_record,
+    read_status,
+)
 
 
 def now() -> str:
@@ -28,29 +42,42 @@ class RunDirectory:
     path: Path
 
     @property
-    def status(self) -> dict[str, Any]:
+    def status(self) -> StatusRecord:
         """The content of status.json; a run without one is PLANNED."""
-        try:
-            status: dict[str, Any] = files.read_json(self.path / "status.json")
-        except FileNotFoundError:
-            return {"state": states.PLANNED, "attempt": 0}
-        return status
+        return read_status(self.path)
 
     @property
     def state(self) -> str:
         """The run's state, as it was written last."""
-        return str(self.status["state"])
+        return self.status.state
 
     @property
     def observed_state(self) -> str:
-        """The run's state, INTERRUPTED if the process is gone that trained it."""
-        return observe(self.path, lambda: self.status)[1]
+        """The run's state, INTERRUPTED if no process holds its lease any more."""
+        return observe(self.path)[1]
 
     @property
-    def record(self) -> dict[str, Any]:
-        """The content of run.json."""
-        record: dict[str, Any] = files.read_json(self.path / "run.json")
+    def record(self) -> RunRecord:
+        """The content of run.json.
+
+        Raises:
+            HeadToHeadError: If there is none, or a damaged one.
+        """
+        record = read_record(RunRecord, self.path / RUN)
+        if record is None:
+            raise HeadToHeadError(f"'{self.path}' holds no {RUN}; name the directory of a run")
         return record
+
+    @property
+    def results(self) -> ResultsRecord | None:
+        """The content of results.json; None before the run is DONE."""
+        return read_record(ResultsRecord, self.path / RESULTS)
+
+    @property
+    def head_metrics(self) -> Mapping[str, float | None]:
+        """The metrics of heads.json; empty where heads have not been masked."""
+        heads = read_record(HeadMetrics, self.path / HEADS)
+        return heads.metrics if heads else {}
 
 
 @dataclass(frozen=True)
@@ -74,61 +101,52 @@ class RunWriter(RunDirectory):
         with self.writing() as folder:
             files.write_json(folder / name, value)
 
-    def plan(self, record: Mapping[str, Any]) -> None:
+    def plan(self, record: RunRecord) -> None:
         """Create the directory of a run that has not started, and its record."""
         with self.writing() as folder:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
-            self.write_json("run.json", dict(record))
-            if not (folder / "status.json").exists():
+            self.write_json(RUN, record.to_json())
+            if not (folder / STATUS).exists():
                 self.set_state(states.PLANNED)
 
     def set_state(self, state: str, **fields: Any) -> None:
         """Change the state, keeping the fields that are not named."""
         with self.writing():
-            status = {
-                "reason": None,
-                "signature": None,
-                "step": 0,
-                "steps": None,
-                "started": None,
-                "ended": None,
-                "attempt": 0,
-            } | self.status
-            status |= {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
+            changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
             if state in states.FINAL | {states.KILLED}:
-                status["ended"] = now()
-            self.write_json("status.json", status)
+                changes["ended"] = now()
+            self.write_json(STATUS, self.status.model_copy(update=changes).to_json())
 
     def begin_attempt(self) -> None:
-        """Archive the attempt before, if there was one, and start the next."""
+        """Archive the previous attempt, if there was one, and start the next."""
         with self.writing() as folder:
             files.remove_temporary(folder)
             status = self.status
-            attempt = int(status["attempt"])
-            if attempt and status["state"] in states.ACTIVE:
+            if status.attempt and status.state in states.ACTIVE:
                 # Its process died, or lost the lease, before it could write a final state.
-                status |= {"state": states.KILLED, "reason": "the process died", "ended": now()}
-            if attempt:
-                self.write_json(f"attempts/{attempt}.json", status)
+                changes = {"state": states.KILLED, "reason": "the process died", "ended": now()}
+                status = status.model_copy(update=changes)
+            if status.attempt:
+                self.write_json(f"attempts/{status.attempt}.json", status.to_json())
             self.set_state(
                 states.LEASED,
-                attempt=attempt + 1,
+                attempt=status.attempt + 1,
                 ended=None,
                 reason=None,
                 signature=None,
-                started=status.get("started") or now(),
+                started=status.started or now(),
             )
 
     def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
         """Append one line of metrics."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}
         with self.writing() as folder:
-            files.append_lines(folder / "metrics.jsonl", [record])
+            files.append_lines(folder / METRICS, [record])
 
-    def finish(self, results: Mapping[str, Any]) -> None:
+    def finish(self, results: ResultsRecord) -> None:
         """Write the results, then the state DONE: in this order, so that DONE means complete."""
         with self.writing():
-            self.write_json("results.json", dict(results))
+            self.write_json(RESULTS, results.to_json())
             self.set_state(states.DONE)
 
 

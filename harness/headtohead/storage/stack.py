@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from pydantic import ConfigDict
 
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.storage import states
 from headtohead.storage.paths import inside
+from headtohead.storage.records import JsonObject, read_record
 from headtohead.storage.run_directory import RunDirectory
 
 STACKS = ".stacks"
@@ -23,33 +25,40 @@ RECORD = "stack.json"
 """The file that makes a folder a stack."""
 
 
+STRICT = ConfigDict(extra="forbid")
+"""Unknown fields of a record are errors."""
+
+
 @dataclass(frozen=True)
 class StackMember:
-    """One run of a stack; ``directory`` is relative to the experiment's folder.
+    """A run of a stack; ``directory`` is relative to the experiment's folder.
 
-    ``config`` is None where it is that of the stack.
+    ``config`` is None where it equals that of the stack.
     """
+
+    __pydantic_config__ = STRICT
 
     key: str
     seed: int
     directory: str
-    config: Mapping[str, Any] | None = None
+    config: JsonObject | None = None
 
 
 @dataclass(frozen=True)
 class StackRecord:
     """Everything a worker needs to train a stack, and to train it again in the same way.
 
-    ``threads`` and the members' order shape the last bits of the results, so they are kept for
-    resumed and repeated runs. ``prepared`` names a file of prepared data to take instead of asking
-    the dataset: on another machine the dataset's own files are not there. ``notes`` are what the
-    worker has to say of how it trained.
+    The last bits of the results depend on ``threads`` and on the members' order, so resumed and repeated runs keep
+    both. ``prepared`` names a file of prepared data that replaces the dataset on another machine, where the dataset's
+    own files are missing. ``notes`` are the worker's notes on how it trained.
     """
 
+    __pydantic_config__ = STRICT
+
     variant: str
-    config: Mapping[str, Any]
+    config: JsonObject
     members: Sequence[StackMember]
-    probes: Sequence[Mapping[str, Any]] = ()
+    probes: Sequence[JsonObject] = ()
     threads: int = 1
     device: str = "cpu"
     micro_batch: int = 1
@@ -58,7 +67,7 @@ class StackRecord:
     timeout_seconds: float | None = None
     deaths: int = 0
     notes: Sequence[str] = ()
-    format: int = field(default=1)
+    format: int = 1
 
     @property
     def variants(self) -> list[tuple[str, Mapping[str, Any], list[StackMember]]]:
@@ -113,7 +122,7 @@ class StackFolder:
     @property
     def exists(self) -> bool:
         """Whether the stack is laid out; another process may have split or archived it."""
-        return (self.path / "stack.json").exists()
+        return (self.path / RECORD).exists()
 
     @property
     def _lock(self) -> FileLock:
@@ -121,15 +130,15 @@ class StackFolder:
 
     @property
     def record(self) -> StackRecord:
-        """The content of stack.json."""
-        path = self.path / RECORD
-        try:
-            raw = files.read_json(path)
-            return StackRecord(**raw | {"members": [StackMember(**member) for member in raw["members"]]})
-        except (ValueError, TypeError, KeyError) as error:
-            raise HeadToHeadError(
-                f"'{path}' is no record of a stack ({error}); delete its folder and run the experiment again"
-            ) from error
+        """The content of stack.json.
+
+        Raises:
+            HeadToHeadError: If there is none, or a damaged one.
+        """
+        record = read_record(StackRecord, self.path / RECORD)
+        if record is None:
+            raise HeadToHeadError(f"'{self.path}' holds no {RECORD}; run the experiment again")
+        return record
 
     def write(self, record: StackRecord) -> None:
         """Create or replace stack.json."""
@@ -165,10 +174,10 @@ class StackFolder:
         files.write_json(self.path / "progress.json", fields, sync=False)
 
     def read_progress(self) -> dict[str, Any]:
-        """Return what was last said, or nothing."""
+        """Return the last progress that the worker wrote; empty before the first."""
         try:
             progress: dict[str, Any] = files.read_json(self.path / "progress.json")
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, HeadToHeadError):
             return {}
         return progress
 

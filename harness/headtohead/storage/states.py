@@ -1,4 +1,4 @@
-"""The states of a run and which of them are final."""
+"""The states of a run, and the sets of states that other modules ask for."""
 
 from __future__ import annotations
 
@@ -19,8 +19,20 @@ EXCLUDED = "EXCLUDED"
 ACTIVE = frozenset({LEASED, RUNNING})
 """States in which a process holds the run's lease."""
 
-RESULTS = frozenset({DONE, DIVERGED})
-"""States that are an answer: nothing is left to do."""
+UNFINISHED = ACTIVE | {PLANNED}
+"""States of a run that has not ended."""
 
-FINAL = frozenset({DONE, DIVERGED, OOM, TIMEOUT, FAILED})
+RESULTS = frozenset({DONE, DIVERGED})
+"""States with a result: the run is complete."""
+
+RETRYABLE = frozenset({FAILED, OOM, TIMEOUT})
+"""States without a result that only ``--retry`` trains again."""
+
+FINAL = RESULTS | RETRYABLE
 """States that the same command does not start again by itself."""
+
+ABNORMAL = RETRYABLE | {DIVERGED, KILLED, INTERRUPTED}
+"""States that are listed with their reason: the run stopped without being DONE."""
+
+STORED = FINAL | UNFINISHED | {KILLED}
+"""States that ``status.json`` can hold."""

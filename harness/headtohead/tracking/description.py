@@ -1,13 +1,15 @@
-"""What MLflow is told about a run in words: its name, parameters, tags and note."""
+"""The name, parameters, tags and note of a run in MLflow."""
 
 from __future__ import annotations
 
 import functools
 import getpass
+from collections.abc import Mapping
 from typing import Any
 
 from headtohead.schema.config import NotHashed, RunConfig
-from headtohead.tracking.rundirs import RunDirectory, Study
+from headtohead.storage.records import RunRecord, StatusRecord
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
@@ -17,23 +19,23 @@ SHIPPED_TAG = "h2h.shipped"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
-def run_name(run: RunDirectory) -> str:
+def run_name(run: TrackedRun) -> str:
     """Return the name a reader sees in lists, legends and above images; there is little room."""
-    return f"{run.variant['title']} · s{run.seed}"
+    return f"{run.variant.title} · s{run.seed}"
 
 
-def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
+def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
     """Return the axes under their own names, then the whole configuration, flattened.
 
     Unset fields and those that no result depends on are left out; an encoding that is the same in
     all three roles is one parameter, and its options stand behind a dot.
     """
-    found: dict[str, Any] = dict(run.variant["axes"])
+    found: dict[str, Any] = dict(run.variant.axes)
     found["seed"] = run.seed
-    found["variant"] = run.variant["slug"]
-    found["parameters"] = record["parameters"]["total"]
-    found["flops_per_token"] = record["flops_per_token"]
-    config = dict(record["config"])
+    found["variant"] = run.variant.slug
+    found["parameters"] = record.parameters.total
+    found["flops_per_token"] = record.flops_per_token
+    config = dict(record.config)
     for family in FAMILIES:
         for name, value in _family(family, config.pop(family)).items():
             found.setdefault(name, value)
@@ -44,10 +46,10 @@ def parameters(run: RunDirectory, record: dict[str, Any]) -> dict[str, str]:
 
 
 def tags(
-    study: Study,
-    run: RunDirectory,
-    record: dict[str, Any],
-    status: dict[str, Any],
+    study: TrackedStudy,
+    run: TrackedRun,
+    record: RunRecord,
+    status: StatusRecord,
     state: str,
     reason: str | None,
     parent: str,
@@ -55,24 +57,24 @@ def tags(
     """Return MLflow's own tags and ours; every one of them may be written again."""
     found: dict[str, Any] = {
         "mlflow.parentRunId": parent,
-        "mlflow.source.name": study.plan.get("file") or study.name,
+        "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": record["versions"].get("git_commit"),
+        "mlflow.source.git.commit": record.versions.get("git_commit"),
         "mlflow.note.content": note(study, run, record, state, reason),
         KEY_TAG: run.key,
         IN_PLAN_TAG: "yes",
         "h2h.experiment": study.name,
-        "h2h.variant": run.variant["slug"],
+        "h2h.variant": run.variant.slug,
         "h2h.seed": run.seed,
         "h2h.state": state,
         "h2h.reason": reason,
-        "h2h.host": status.get("host"),
-        "h2h.pid": status.get("pid"),
-        "h2h.attempt": status.get("attempt"),
-        "h2h.device": record["execution"].get("device"),
-        "h2h.directory": run.folder.name,
+        "h2h.host": status.host,
+        "h2h.pid": status.pid,
+        "h2h.attempt": status.attempt,
+        "h2h.device": record.execution.device if record.execution else None,
+        "h2h.directory": run.path.name,
         "h2h.reused_from": run.reused_from,
-        "h2h.faults": ", ".join(fault["name"] for fault in record.get("faults", ())) or None,
+        "h2h.faults": ", ".join(fault.name for fault in record.faults) or None,
     }
     return {name: text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
 
@@ -90,27 +92,24 @@ def user() -> str:
         return "unknown"
 
 
-def note(study: Study, run: RunDirectory, record: dict[str, Any], state: str, reason: str | None) -> str:
+def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None) -> str:
     """Return the run's description in Markdown: the question, the variant, how to repeat it."""
-    baseline = " (the baseline)" if run.variant["slug"] == study.plan["baseline"] else ""
-    lines = [
-        f"**Question:** {study.plan['question']}",
-        f"**Variant:** {run.variant['title']}{baseline}, seed {run.seed}",
-    ]
-    lines += [f"**Fault, {one['name']}:** {one['says']}" for one in record.get("faults", ())]
+    baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
+    lines = [f"**Question:** {study.record.question}", f"**Variant:** {run.variant.title}{baseline}, seed {run.seed}"]
+    lines += [f"**Fault, {fault.name}:** {fault.says}" for fault in record.faults]
     if reason:
         lines.append(f"**{state}:** {reason}")
     if run.reused_from:
         lines.append(f"**Trained in** `{run.reused_from}`; its checkpoint stays there")
-    lines += [_data_line(record["data"]), f"**Repeat it:** `h2h rerun {_place(study, run)}`"]
+    lines += [_data_line(record.data), f"**Repeat it:** `h2h rerun {_place(study, run)}`"]
     return "\n\n".join(lines)
 
 
-def _place(study: Study, run: RunDirectory) -> str:
-    return run.reused_from or f"{study.name}/{run.folder.name}"
+def _place(study: TrackedStudy, run: TrackedRun) -> str:
+    return run.reused_from or f"{study.name}/{run.path.name}"
 
 
-def _data_line(data: dict[str, Any]) -> str:
+def _data_line(data: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
     leaky = "; **leaky split**" if data.get("leaky") else ""
     return f"**Data:** {data['dataset']}, split {data['split']} ({counts}){leaky}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from headtohead.tracking.rundirs import Point
+from headtohead.tracking.rundirs import MetricPoint
 
 MOST_POINTS = 300
 
 
-def thinned(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
+def thinned(points: list[MetricPoint], most: int = MOST_POINTS) -> list[MetricPoint]:
     """Keep every 2^k-th point, the first and the last.
 
     The stride is a power of two, so that what was kept of a shorter history stays kept in a longer
@@ -24,7 +24,9 @@ def thinned(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
     return kept
 
 
-def final_points(results: dict[str, Any], histories: dict[str, list[Point]], ended: int) -> dict[str, Point]:
+def final_points(
+    metrics: Mapping[str, float | None], histories: dict[str, list[MetricPoint]], ended: int
+) -> dict[str, MetricPoint]:
     """Return the final metrics at the last step of the run.
 
     MLflow shows as a metric's value the one with the highest step, then the latest: placed so, the
@@ -33,10 +35,10 @@ def final_points(results: dict[str, Any], histories: dict[str, list[Point]], end
     """
     last = max((points[-1].step for points in histories.values() if points), default=0)
     found = {}
-    for key, value in results["metrics"].items():
+    for key, value in metrics.items():
         end = histories.get(key, [])[-1:]
         if end and (end[0].step, end[0].value) == (last, value):
             found[key] = end[0]
         elif value is not None:
-            found[key] = Point(last, ended, float(value))
+            found[key] = MetricPoint(last, ended, float(value))
     return found

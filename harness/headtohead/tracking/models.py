@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headtohead.tracking.description import KEY_TAG
-from headtohead.tracking.rundirs import RunDirectory
+from headtohead.tracking.rundirs import TrackedRun
 from headtohead.tracking.staging import has_model, stage_model
 from headtohead.tracking.store import Store
 
@@ -18,7 +19,7 @@ MODEL_TYPE = "headtohead-transformer"
 DIGEST_LENGTH = 36
 
 
-def log_dataset(store: Store, run_id: str, data: dict[str, Any]) -> None:
+def log_dataset(store: Store, run_id: str, data: Mapping[str, Any]) -> None:
     """Link the run to its dataset: name, fingerprint, licence and counts, never the corpus."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -52,7 +53,7 @@ def log_dataset(store: Store, run_id: str, data: dict[str, Any]) -> None:
 
 
 def log_model(
-    store: Store, experiment_id: str, run: RunDirectory, run_id: str, earlier: Run | None
+    store: Store, experiment_id: str, run: TrackedRun, run_id: str, earlier: Run | None
 ) -> LoggedModel | None:
     """Log the final weights as a model of the run; return it, or None without weights.
 
@@ -77,14 +78,14 @@ def log_model(
     return model
 
 
-def _create(store: Store, experiment_id: str, run: RunDirectory, run_id: str) -> LoggedModel:
-    name = f"{run.variant['slug']}-s{run.seed}"
+def _create(store: Store, experiment_id: str, run: TrackedRun, run_id: str) -> LoggedModel:
+    name = f"{run.variant.slug}-s{run.seed}"
     return store.client.create_logged_model(
         experiment_id,
         name="".join(letter if letter.isalnum() or letter in "-_ " else "-" for letter in name),
         source_run_id=run_id,
         tags={KEY_TAG: run.key},
-        params={axis: str(value) for axis, value in run.variant["axes"].items()},
+        params={axis: str(value) for axis, value in run.variant.axes.items()},
         model_type=MODEL_TYPE,
     )
 

@@ -12,21 +12,23 @@ import functools
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headtohead import files
+from headtohead.storage import states
 from headtohead.storage.paths import inside
+from headtohead.storage.records import RunRecord, StatusRecord
 from headtohead.tracking import description, models
 from headtohead.tracking.description import IN_PLAN_TAG, KEY_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
-from headtohead.tracking.rundirs import Point, RunDirectory, Study, milliseconds, read_json
+from headtohead.tracking.rundirs import MetricPoint, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.staging import stage
 from headtohead.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric, Run
 
-STATUS = {"DONE": "FINISHED", "RUNNING": "RUNNING", "LEASED": "RUNNING", "PLANNED": "RUNNING", "KILLED": "KILLED"}
+STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.UNFINISHED, "RUNNING")
 MARKER = "mlflow.json"
 PAGE = 250
 """Runs that are asked of the store at once."""
@@ -99,7 +101,7 @@ def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]
             return
 
 
-def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: bool) -> bool:
+def replay(destination: Destination, study: TrackedStudy, run: TrackedRun, *, sweep: bool) -> bool:
     """Bring MLflow up to date with a run directory; say whether anything had to be sent.
 
     With ``sweep``, a run that still says RUNNING although its process is gone is closed as KILLED.
@@ -107,23 +109,25 @@ def replay(destination: Destination, study: Study, run: RunDirectory, *, sweep: 
     Raises:
         HeadToHeadError: If a symbolic link is met: what it points to would be shipped.
     """
-    inside(run.folder, tree=True)
+    inside(run.path, tree=True)
     known = destination.known.get(run.key)
     status, state, reason = run.observed(sweep=sweep)
-    if known is None and state in {"PLANNED", "LEASED", "EXCLUDED"}:
+    if known is None and state in {states.PLANNED, states.LEASED}:
         return False
     wanted = status_of(state)
     if wanted == "RUNNING":
         return _replay_live(destination, study, run, status, state)
-    digest = run.digest()
-    if known is not None and (known.shipped, known.status) == (digest, wanted):
+    content_hash = run.content_hash()
+    if known is not None and (known.shipped, known.status) == (content_hash, wanted):
         return False
-    _replay_whole(destination, study, run, status, (state, reason), digest)
+    _replay_whole(destination, study, run, status, (state, reason), content_hash)
     return True
 
 
-def _replay_live(destination: Destination, study: Study, run: RunDirectory, status: dict[str, Any], state: str) -> bool:
-    record = run.record()
+def _replay_live(
+    destination: Destination, study: TrackedStudy, run: TrackedRun, status: StatusRecord, state: str
+) -> bool:
+    record = run.record
     known = _find_or_create(destination, study, run, record, status, state)
     histories = {key: thinned(points) for key, points in run.histories().items()}
     fresh = [
@@ -148,16 +152,16 @@ def _replay_live(destination: Destination, study: Study, run: RunDirectory, stat
 
 def _replay_whole(
     destination: Destination,
-    study: Study,
-    run: RunDirectory,
-    status: dict[str, Any],
+    study: TrackedStudy,
+    run: TrackedRun,
+    status: StatusRecord,
     state: tuple[str, str | None],
-    digest: str,
+    content_hash: str,
 ) -> None:
-    record, client = run.record(), destination.store.client
+    record, client = run.record, destination.store.client
     known = _find_or_create(destination, study, run, record, status, state[0])
-    started = milliseconds(status.get("started")) or 0
-    ended = milliseconds(status.get("ended")) or _last_moment(run) or started
+    started = milliseconds(status.started) or 0
+    ended = milliseconds(status.ended) or _last_moment(run) or started
     earlier = _earlier(destination, known)
     model = models.log_model(destination.store, destination.experiment_id, run, known.run_id, earlier)
     histories = run.histories()
@@ -172,28 +176,23 @@ def _replay_whole(
     upload = functools.partial(client.log_artifacts, known.run_id)
     with destination.store.artifacts(known.artifacts, upload) as folder:
         tags |= stage(run, folder, ended).tags()
-    models.log_dataset(destination.store, known.run_id, record["data"])
-    tags[SHIPPED_TAG] = digest
+    models.log_dataset(destination.store, known.run_id, record.data)
+    tags[SHIPPED_TAG] = content_hash
     _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
-    known.status, known.shipped = status_of(state[0]), digest
+    known.status, known.shipped = status_of(state[0]), content_hash
     client.set_terminated(known.run_id, known.status, ended)
     _mark(destination, run, known)
 
 
 def _find_or_create(
-    destination: Destination,
-    study: Study,
-    run: RunDirectory,
-    record: dict[str, Any],
-    status: dict[str, Any],
-    state: str,
+    destination: Destination, study: TrackedStudy, run: TrackedRun, record: RunRecord, status: StatusRecord, state: str
 ) -> Known:
     known = destination.known.get(run.key)
     if known is None:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
         created = destination.store.client.create_run(
             destination.experiment_id,
-            start_time=milliseconds(status.get("started") or record["created"]),
+            start_time=milliseconds(status.started or record.created),
             run_name=description.run_name(run),
             tags=tags | description.creation_tags(),
         )
@@ -234,17 +233,17 @@ def _log(
 
 
 def _finals(
-    run: RunDirectory, histories: dict[str, list[Point]], ended: int, model: LoggedModel | None, earlier: Run | None
-) -> dict[str, Point]:
+    run: TrackedRun, histories: dict[str, list[MetricPoint]], ended: int, model: LoggedModel | None, earlier: Run | None
+) -> dict[str, MetricPoint]:
     """Return the final values that MLflow does not show yet, or has not linked to the model.
 
     Of equal steps MLflow shows the latest value: one that replaces an older final one is logged at
     the present time.
     """
-    results = run.results()
+    results = run.results
     if results is None:
         return {}
-    finals = final_points(results, histories, ended)
+    finals = final_points({**results.metrics, **run.head_metrics}, histories, ended)
     shown = earlier.data.metrics if earlier else {}
     shipped_before = earlier is not None and SHIPPED_TAG in earlier.data.tags
     linked = {metric.key for metric in model.metrics or ()} if model else set(finals)
@@ -257,20 +256,20 @@ def _finals(
     }
 
 
-def _metric(key: str, point: Point, model_id: str | None = None) -> Metric:
+def _metric(key: str, point: MetricPoint, model_id: str | None = None) -> Metric:
     from mlflow.entities import Metric
 
     return Metric(key, point.value, point.time, point.step, model_id=model_id)
 
 
-def _last_moment(run: RunDirectory) -> int | None:
+def _last_moment(run: TrackedRun) -> int | None:
     return max((points[-1].time for points in run.histories().values() if points), default=None)
 
 
-def _mark(destination: Destination, run: RunDirectory, known: Known) -> None:
+def _mark(destination: Destination, run: TrackedRun, known: Known) -> None:
     """Note in the run directory which MLflow run it became: a convenience, never trusted."""
-    path = run.folder / MARKER
-    marks = read_json(path) if path.is_file() else {}
+    path = run.path / MARKER
+    marks = files.read_json(path) if path.is_file() else {}
     marks[f"{destination.store.uri_digest}/{destination.experiment_id}"] = {
         "run_id": known.run_id,
         "experiment_id": destination.experiment_id,

@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
-from headtohead.storage.paths import run_folder
+from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking.description import KEY_TAG
 from headtohead.tracking.replay import all_runs
-from headtohead.tracking.rundirs import PLAN, read_study
+from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.staging import RAW
 from headtohead.tracking.store import Store, database_of, one_line, open_store, readable
 from headtohead.tracking.study import INDEX, STUDY_TAG
@@ -60,14 +60,14 @@ def materialise(uri: str, experiment_name: str, into: Path) -> Path:
     folder = into / experiment_name
     if folder.exists():
         raise HeadToHeadError(f"'{folder}' exists already; name a folder without it")
-    source.fetch(studies[experiment_name], PLAN, folder / PLAN)
-    plan = read_study(folder).plan
+    source.fetch(studies[experiment_name], EXPERIMENT, folder / EXPERIMENT)
+    study = read_study(folder)
     held = source.runs(experiment_name, KEY_TAG)
-    for entry in plan["runs"]:
-        if entry["key"] in held:
-            directory = run_folder(folder, entry["directory"], entry.get("reused_from"))
+    for run in study.record.runs:
+        if run.key in held:
+            directory = study.run_path(run)
             if not directory.exists():
-                source.fetch(held[entry["key"]], RAW, directory)
+                source.fetch(held[run.key], RAW, directory)
     return folder
 
 

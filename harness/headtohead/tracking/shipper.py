@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
+from headtohead.storage import states
 from headtohead.storage.leases import process_start
 from headtohead.storage.paths import inside
+from headtohead.storage.records import EXPERIMENT
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination
-from headtohead.tracking.rundirs import LIVE_STATES, PLAN, RunDirectory, Study, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
 from headtohead.tracking.serving import server_of
 from headtohead.tracking.shipping import ShipReport, opened, ship, ship_runs
 from headtohead.tracking.store import Store, readable
@@ -42,8 +44,8 @@ log = logging.getLogger("headtohead.shipper")
 
 
 @dataclass
-class Shipper:
-    """Follows one experiment's folder; ``seen`` is what each run looked like when last shipped."""
+class StudyShipper:
+    """Follows an experiment's folder; ``seen`` holds `TrackedRun.modified` of each run when it was last shipped."""
 
     folder: Path
     uri: str
@@ -90,27 +92,26 @@ class Shipper:
             time.sleep(attempt if attempt < LAST_ATTEMPTS else 0)
         return False
 
-    def _due(self, run: RunDirectory) -> bool:
-        stamp = run.stamp()
-        if self.seen.get(run.key) == stamp or not run.begun():
+    def _due(self, run: TrackedRun) -> bool:
+        if self.seen.get(run.key) == run.modified() or not run.begun():
             return False
-        if run.status_or_unreadable()["state"] in LIVE_STATES:
+        if run.state_or_unreadable() in states.UNFINISHED:
             since = self.live_since.setdefault(run.key, time.monotonic())
             return time.monotonic() - since >= self.live_seconds
         return True
 
-    def _ship(self, study: Study, due: list[RunDirectory]) -> None:
-        stamps, began = {run.key: run.stamp() for run in due}, time.process_time()
+    def _ship(self, study: TrackedStudy, due: list[TrackedRun]) -> None:
+        modified, began = {run.key: run.modified() for run in due}, time.process_time()
         with opened(self.uri) as store:
             destination = self._destination(store, study, due)
             report = ShipReport(study.name, self.uri, destination.experiment_id)
             ship_runs(destination, study, due, report, sweep=False)
-        self.seen |= stamps
-        self.live_since |= dict.fromkeys(stamps, time.monotonic())
+        self.seen |= modified
+        self.live_since |= dict.fromkeys(modified, time.monotonic())
         self.live_seconds = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
         _tell(report)
 
-    def _destination(self, store: Store, study: Study, due: list[RunDirectory]) -> Destination:
+    def _destination(self, store: Store, study: TrackedStudy, due: list[TrackedRun]) -> Destination:
         if self.destination is None:
             self.destination = open_study(store, study)
             describe(self.destination, study)
@@ -119,12 +120,12 @@ class Shipper:
         return self.destination
 
 
-def follow(shipper: Shipper, parent: int) -> bool:
+def follow(shipper: StudyShipper, parent: int) -> bool:
     """Ship while the parent runs, then everything; say whether all of it is in the store."""
     done, next_look = shipper.folder / DONE_FILE, 0.0
     started = process_start(parent)
     while started is not None and process_start(parent) == started and not done.exists():
-        if time.monotonic() >= next_look and (shipper.folder / PLAN).is_file():
+        if time.monotonic() >= next_look and (shipper.folder / EXPERIMENT).is_file():
             shipper.look()
             next_look = time.monotonic() + shipper.look_seconds / LIVE_SHARE
         time.sleep(POLL_SECONDS)
@@ -145,7 +146,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.nice(NICENESS)
     log.info("shipping %s to %s", options.folder, readable(options.uri))
     try:
-        complete = follow(Shipper(options.folder, options.uri), options.parent)
+        complete = follow(StudyShipper(options.folder, options.uri), options.parent)
     except Exception:
         log.exception("the shipper failed; runs are safe, type h2h sync")
         return INCOMPLETE

@@ -13,7 +13,7 @@ from headtohead.config.project import reports_folder
 from headtohead.errors import HeadToHeadError
 from headtohead.tracking import environment
 from headtohead.tracking.replay import Destination, replay
-from headtohead.tracking.rundirs import RunDirectory, Study, read_study
+from headtohead.tracking.rundirs import TrackedRun, TrackedStudy, read_study
 from headtohead.tracking.store import Store, default_uri, locked, one_line, open_store
 from headtohead.tracking.study import close_study, describe, open_study
 from headtohead.tracking.view import TESTED, link, tested
@@ -85,8 +85,8 @@ def ship(
 
 def ship_runs(
     destination: Destination,
-    study: Study,
-    runs: Sequence[RunDirectory],
+    study: TrackedStudy,
+    runs: Sequence[TrackedRun],
     report: ShipReport,
     *,
     sweep: bool,
@@ -122,18 +122,18 @@ def _version_notes() -> list[str]:
     ]
 
 
-def _replayed(destination: Destination, study: Study, run: RunDirectory, report: ShipReport, sweep: bool) -> bool:
+def _replayed(destination: Destination, study: TrackedStudy, run: TrackedRun, report: ShipReport, sweep: bool) -> bool:
     from mlflow.exceptions import MlflowException
 
     try:
         sent = replay(destination, study, run, sweep=sweep)
     except DAMAGED as error:
-        report.failures.append(f"{run.folder.name}: {type(error).__name__}: {error}")
+        report.failures.append(f"{run.path.name}: {type(error).__name__}: {error}")
         return False
     except MlflowException as error:
         if error.error_code not in REFUSED:
             raise
-        report.failures.append(f"{run.folder.name}: {error.message}")
+        report.failures.append(f"{run.path.name}: {error.message}")
         return False
     if not sent:
         report.unchanged += 1

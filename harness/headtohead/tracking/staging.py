@@ -11,6 +11,7 @@ import csv
 import json
 import shutil
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,17 @@ import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file
 
+from headtohead import files
+from headtohead.storage.records import HEADS, METRICS, RESULTS, RUN, STATUS
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
-from headtohead.tracking.rundirs import RunDirectory
+from headtohead.tracking.rundirs import TrackedRun
 
 ROLES = ("encoder", "decoder", "cross")
 RAW = "run"
 TABLE = "translations.json"
-COPIED = (
-    "run.json",
-    "status.json",
-    "metrics.jsonl",
-    "results.json",
-    "translations.tsv",
-    "vocabulary.json",
-    "heads.json",
-)
+COPIED = (RUN, STATUS, METRICS, RESULTS, "translations.tsv", "vocabulary.json", HEADS)
 ARRAYS = "attention"
-MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", "run.json")
+MODEL_FILES = ("checkpoint.safetensors", "vocabulary.json", RUN)
 _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 
@@ -56,28 +51,28 @@ class Staged:
         return found
 
 
-def stage(run: RunDirectory, into: Path, moment: int) -> Staged:
+def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
     """Write the artifacts of a run below ``into``; ``moment`` is the images' time in ms."""
-    _copy_raw(run.folder, into / RAW)
+    _copy_raw(run.path, into / RAW)
     images = _write_attention(run, into, moment)
-    table = _write_table(run.folder / "translations.tsv", into / TABLE)
-    results = run.results()
-    scored = [one for one in (results or {}).get("buckets", ()) if "exact_match" in one]
+    table = _write_table(run.path / "translations.tsv", into / TABLE)
+    results = run.results
+    scored = [bucket for bucket in (results.buckets if results else ()) if "exact_match" in bucket]
     if scored:
         _write_buckets(scored, into / "figures/exact-match-by-source-length.svg")
     return Staged(images, table)
 
 
-def has_model(run: RunDirectory) -> bool:
+def has_model(run: TrackedRun) -> bool:
     """Say whether the run left weights."""
-    return (run.folder / MODEL_FILES[0]).is_file()
+    return (run.path / MODEL_FILES[0]).is_file()
 
 
-def stage_model(run: RunDirectory, into: Path) -> None:
+def stage_model(run: TrackedRun, into: Path) -> None:
     """Write the files of the run's model below ``into``."""
     for name in MODEL_FILES:
-        if (run.folder / name).is_file():
-            shutil.copyfile(run.folder / name, into / name)
+        if (run.path / name).is_file():
+            shutil.copyfile(run.path / name, into / name)
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
@@ -102,12 +97,12 @@ def _copy_raw(source: Path, into: Path) -> None:
         shutil.copytree(source / ARRAYS, into / ARRAYS, dirs_exist_ok=True)
 
 
-def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:
-    folder = run.folder / ARRAYS
+def _write_attention(run: TrackedRun, into: Path, moment: int) -> bool:
+    folder = run.path / ARRAYS
     if not (folder / "maps.safetensors").is_file():
         return False
     maps = load_file(folder / "maps.safetensors")
-    probes = json.loads((folder / "probes.json").read_text(encoding="utf-8"))
+    probes = files.read_json(folder / "probes.json")
     (into / "figures").mkdir(exist_ok=True)
     for index, probe in enumerate(probes):
         for role in ROLES:
@@ -117,7 +112,7 @@ def _write_attention(run: RunDirectory, into: Path, moment: int) -> bool:
 
 
 def _write_role(
-    maps: Any, role: str, index: int, probe: dict[str, Any], run: RunDirectory, into: Path, moment: int
+    maps: Any, role: str, index: int, probe: dict[str, Any], run: TrackedRun, into: Path, moment: int
 ) -> None:
     signed = probe["weights"][role] == "signed" if "weights" in probe else bool(probe["signed"])
     sheet = contact_sheet(np.asarray(maps), signed=signed)
@@ -126,7 +121,7 @@ def _write_role(
     keys = probe["target_tokens"] if role == "decoder" else probe["source_tokens"]
     if role == "cross":
         keys = probe.get("cross_tokens", keys)
-    title = f"{role} · {run.variant['title']} · seed {run.seed}"
+    title = f"{role} · {run.variant.title} · seed {run.seed}"
     labelled = labelled_sheet(np.asarray(maps), queries, keys, title=title, signed=signed)
     labelled.save(into / f"figures/attention-{role}-probe-{index}.png", compress_level=1)
 
@@ -143,7 +138,7 @@ def _write_table(source: Path, into: Path) -> bool:
     return True
 
 
-def _write_buckets(buckets: list[dict[str, Any]], into: Path) -> None:
+def _write_buckets(buckets: Sequence[Mapping[str, Any]], into: Path) -> None:
     into.parent.mkdir(exist_ok=True)
     width, bars = 90, []
     for index, bucket in enumerate(buckets):

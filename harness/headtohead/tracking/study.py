@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
+from headtohead.storage import states
 from headtohead.storage.paths import inside
+from headtohead.storage.records import EXPERIMENT, ExperimentRecord
 from headtohead.tracking.description import IN_PLAN_TAG, PARAM_LIMIT, TAG_LIMIT, creation_tags
 from headtohead.tracking.replay import Destination, all_runs
-from headtohead.tracking.rundirs import LIVE_STATES, PLAN, UNREADABLE, RunDirectory, Study, milliseconds
+from headtohead.tracking.rundirs import UNREADABLE, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.store import Store
 from headtohead.tracking.view import link, views
 
@@ -29,7 +31,7 @@ INDEX_TAGS = {**KIND, NOTE_TAG: "One run per study, with its plan and its report
 REPORT_FILES = ("index.html", "report.md", "results.csv")
 
 
-def open_study(store: Store, study: Study) -> Destination:
+def open_study(store: Store, study: TrackedStudy) -> Destination:
     """Find or create the study's experiment and its own run."""
     experiment_id = store.experiment(study.name)
     index_id = store.experiment(INDEX)
@@ -39,7 +41,7 @@ def open_study(store: Store, study: Study) -> Destination:
     return destination
 
 
-def describe(destination: Destination, study: Study) -> None:
+def describe(destination: Destination, study: TrackedStudy) -> None:
     """Publish what is known before the first run ends: the question and the views."""
     client = destination.store.client
     _mark_plan(destination, study)
@@ -49,16 +51,16 @@ def describe(destination: Destination, study: Study) -> None:
         client.set_experiment_tag(destination.index_id, name, value)
 
 
-def close_study(destination: Destination, study: Study, reports_root: Path) -> None:
+def close_study(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:
     """Bring the study's own run up to date: counts, plan, report, and its final status."""
     from mlflow.entities import Param, RunTag
 
-    states = Counter(_states(study))
+    counts = Counter(_states(study))
     client, run_id = destination.store.client, destination.parent
     report = _report(reports_root, study)
     tags = {
-        NOTE_TAG: _note(destination, study, states, report)[:TAG_LIMIT],
-        "h2h.states": ", ".join(f"{count} {state}" for state, count in states.most_common()),
+        NOTE_TAG: _note(destination, study, counts, report)[:TAG_LIMIT],
+        "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
         "h2h.experiment_id": destination.experiment_id,
     }
     there = client.get_run(run_id).data.params
@@ -69,7 +71,7 @@ def close_study(destination: Destination, study: Study, reports_root: Path) -> N
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
     _ship_files(destination, study, reports_root)
-    finished = not (states.keys() & (LIVE_STATES | {"waiting"}))
+    finished = not (counts.keys() & (states.UNFINISHED | {"waiting"}))
     if finished:
         note = _experiment_note(destination, study, report.partition("\n\n")[0])
         client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note)
@@ -78,17 +80,17 @@ def close_study(destination: Destination, study: Study, reports_root: Path) -> N
         client.update_run(run_id, status="RUNNING")
 
 
-def _study_run(store: Store, index_id: str, study: Study) -> str:
+def _study_run(store: Store, index_id: str, study: TrackedStudy) -> str:
     for run in all_runs(store, index_id):
         if run.data.tags.get(STUDY_TAG) == study.name:
             return str(run.info.run_id)
     created = store.client.create_run(
         index_id,
-        start_time=milliseconds(study.plan["created"]),
+        start_time=milliseconds(study.record.created),
         run_name=study.name,
         tags={
             STUDY_TAG: study.name,
-            "mlflow.source.name": study.plan.get("file") or study.name,
+            "mlflow.source.name": study.record.file or study.name,
             "mlflow.source.type": "LOCAL",
             **creation_tags(),
         },
@@ -96,18 +98,18 @@ def _study_run(store: Store, index_id: str, study: Study) -> str:
     return str(created.info.run_id)
 
 
-def _experiment_tags(destination: Destination, study: Study) -> dict[str, str]:
+def _experiment_tags(destination: Destination, study: TrackedStudy) -> dict[str, str]:
     return {
         NOTE_TAG: _experiment_note(destination, study, ""),
         **KIND,
-        "mlflow.experiment.primaryMetric.name": study.plan["metrics"]["primary"],
+        "mlflow.experiment.primaryMetric.name": study.record.metrics.primary,
         STUDY_TAG: study.name,
         "h2h.study_run": destination.parent,
         **views(study, _search(destination)),
     }
 
 
-def _mark_plan(destination: Destination, study: Study) -> None:
+def _mark_plan(destination: Destination, study: TrackedStudy) -> None:
     """Tell runs of the present plan from those of an earlier one, which stay in the experiment."""
     keys = {run.key for run in study.runs()}
     for key, known in destination.known.items():
@@ -122,48 +124,48 @@ def _search(destination: Destination) -> str:
     return f"tags.`{IN_PLAN_TAG}` = 'yes'" if left_over else ""
 
 
-def _experiment_note(destination: Destination, study: Study, answer: str) -> str:
+def _experiment_note(destination: Destination, study: TrackedStudy, answer: str) -> str:
     """Return the experiment's description; the page shows its first line even when it is folded."""
     paragraphs = [
-        f"**{study.plan['question']}** {answer.replace('**', '')}",
-        study.plan.get("description") or "",
+        f"**{study.record.question}** {answer.replace('**', '')}",
+        study.record.description or "",
         "Views (the list above the runs): the study, its variants as means over seeds, one per "
         f"axis, attention. [Open the study's view]({link(destination.experiment_id, '')}).",
-        *_probes(study.plan),
+        *_probes(study.record),
     ]
     return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)
 
 
-def _probes(plan: dict[str, Any]) -> list[str]:
-    sentences = [f"{step}: {probe['source']}" for step, probe in enumerate(plan["probes"] or ())]
+def _probes(plan: ExperimentRecord) -> list[str]:
+    sentences = [f"{step}: {probe.source}" for step, probe in enumerate(plan.probes)]
     return [f"Steps of the attention images are probe sentences. {'; '.join(sentences)}"]
 
 
-def _states(study: Study) -> list[str]:
+def _states(study: TrackedStudy) -> list[str]:
     return [_state(run) if run.begun() else "waiting" for run in study.runs()]
 
 
-def _state(run: RunDirectory) -> str:
+def _state(run: TrackedRun) -> str:
     try:
         return run.observed(sweep=True)[1]
     except HeadToHeadError:
         return UNREADABLE
 
 
-def _params(study: Study) -> dict[str, str]:
-    plan = study.plan
+def _params(study: TrackedStudy) -> dict[str, str]:
+    plan = study.record
     found: dict[str, Any] = {
-        "axes": ", ".join(plan["axes"]),
-        "baseline": plan["baseline"],
-        "match": plan["match"],
-        "primary metric": plan["metrics"]["primary"],
-        "dataset": plan["data"]["dataset"],
-        "question": plan["question"],
+        "axes": ", ".join(plan.axes),
+        "baseline": plan.baseline,
+        "match": plan.match,
+        "primary metric": plan.metrics.primary,
+        "dataset": plan.data["dataset"],
+        "question": plan.question,
     }
     return {name: str(value)[:PARAM_LIMIT] for name, value in found.items()}
 
 
-def _report(reports_root: Path, study: Study) -> str:
+def _report(reports_root: Path, study: TrackedStudy) -> str:
     """Return the text of the report without its title and pictures, or nothing before it exists."""
     path = inside(reports_root, study.name, "report.md")
     if not path.is_file():
@@ -173,38 +175,38 @@ def _report(reports_root: Path, study: Study) -> str:
     return "\n".join(kept).strip()
 
 
-def _note(destination: Destination, study: Study, states: Counter[str], report: str) -> str:
-    plan = study.plan
-    counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    lines = [f"**{plan['question']}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
+def _note(destination: Destination, study: TrackedStudy, states_of_runs: Counter[str], report: str) -> str:
+    plan = study.record
+    counts = ", ".join(f"{count} {state}" for state, count in states_of_runs.most_common())
+    lines = [f"**{plan.question}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
     lines += [
-        f"{len(plan['variants'])} variants, {len(plan['seeds'])} seeds; runs: {counts}. "
+        f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {counts}. "
         f"[Open the study's view]({link(destination.experiment_id, '')})",
         *_equal(plan),
         *_excluded(plan),
-        f"Repeat it: `{plan['command']}`",
+        f"Repeat it: `{plan.command}`",
     ]
     return "\n\n".join(lines)
 
 
-def _equal(plan: dict[str, Any]) -> list[str]:
-    pairs = [variant for variant in plan["variants"] if variant["equal_to"]]
+def _equal(plan: ExperimentRecord) -> list[str]:
     return [
-        f"`{variant['slug']}` equals `{variant['equal_to']}` by construction "
-        f"({variant['equal_reason']}): trained once, one set of runs"
-        for variant in pairs
+        f"`{variant.slug}` equals `{variant.equal_to}` by construction "
+        f"({variant.equal_reason}): trained once, one set of runs"
+        for variant in plan.variants
+        if variant.equal_to
     ]
 
 
-def _excluded(plan: dict[str, Any]) -> list[str]:
-    return [f"Left out: `{entry['slug']}` ({entry['reason']})" for entry in plan["excluded"]]
+def _excluded(plan: ExperimentRecord) -> list[str]:
+    return [f"Left out: `{entry.slug}` ({entry.reason})" for entry in plan.excluded]
 
 
-def _ship_files(destination: Destination, study: Study, reports_root: Path) -> None:
+def _ship_files(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "study"
         folder.mkdir()
-        shutil.copyfile(study.folder / PLAN, folder / PLAN)
+        shutil.copyfile(study.path / EXPERIMENT, folder / EXPERIMENT)
         report = inside(reports_root, study.name, tree=True)
         for file in REPORT_FILES:
             if (report / file).is_file():
@@ -215,7 +217,9 @@ def _ship_files(destination: Destination, study: Study, reports_root: Path) -> N
         destination.store.client.log_artifacts(destination.parent, str(folder))
 
 
-def _ended(study: Study) -> int | None:
-    statuses = [run.status_or_unreadable() for run in study.runs() if run.begun()]
-    moments = [milliseconds(status.get("ended")) for status in statuses]
+def _ended(study: TrackedStudy) -> int | None:
+    moments = []
+    for run in study.runs():
+        if run.begun() and run.state_or_unreadable() != UNREADABLE:
+            moments.append(milliseconds(run.status.ended))
     return max((moment for moment in moments if moment), default=None)

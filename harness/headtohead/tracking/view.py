@@ -12,8 +12,9 @@ import json
 import zlib
 from typing import Any
 
+from headtohead.storage.records import ExperimentRecord
 from headtohead.tracking.description import text
-from headtohead.tracking.rundirs import Study, milliseconds
+from headtohead.tracking.rundirs import TrackedStudy, milliseconds
 
 TESTED = ("3.17",)
 TAG = "mlflow.sharedViewState."
@@ -23,12 +24,12 @@ ROLES = ("cross", "decoder", "encoder")
 FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb")
 
 
-def views(study: Study, search: str = "") -> dict[str, str]:
+def views(study: TrackedStudy, search: str = "") -> dict[str, str]:
     """Return the experiment tags that publish the study's views: the first is the one to open.
 
     ``search`` is a filter that all of them start with.
     """
-    created = milliseconds(study.plan["created"])
+    created = milliseconds(study.record.created)
     return {f"{TAG}{key}": _envelope(name, created, state) for key, name, state in _states(study, search)}
 
 
@@ -45,9 +46,9 @@ def tested(version: str) -> bool:
     return version.rpartition(".")[0] in TESTED
 
 
-def _states(study: Study, search: str) -> list[tuple[str, str, dict[str, Any]]]:
-    plan = study.plan
-    first_seed = " and ".join([*([search] if search else []), f"params.seed = '{plan['seeds'][0]}'"])
+def _states(study: TrackedStudy, search: str) -> list[tuple[str, str, dict[str, Any]]]:
+    plan = study.record
+    first_seed = " and ".join([*([search] if search else []), f"params.seed = '{plan.seeds[0]}'"])
     return [
         ("study", "1 · study: every run", _state(plan, _study_charts(plan), search)),
         ("variants", "2 · variants: mean over seeds", _state(plan, _group_charts(plan), search, group="variant")),
@@ -67,13 +68,13 @@ def _states(study: Study, search: str) -> list[tuple[str, str, dict[str, Any]]]:
     ]
 
 
-def _averaged(plan: dict[str, Any]) -> list[str]:
+def _averaged(plan: ExperimentRecord) -> list[str]:
     """Return the axes that can be averaged over: not those of a path, whose points are no grid."""
-    return [] if plan.get("path") else list(plan["axes"])
+    return [] if plan.path else list(plan.axes)
 
 
 def _state(
-    plan: dict[str, Any], charts: list[tuple[str, list[dict[str, Any]]]], search: str, *, group: str | None = None
+    plan: ExperimentRecord, charts: list[tuple[str, list[dict[str, Any]]]], search: str, *, group: str | None = None
 ) -> dict[str, Any]:
     sections = [
         {"uuid": f"section-{name}", "name": name, "display": True, "isReordered": True, **_layout(name, len(cards))}
@@ -127,11 +128,11 @@ def _group(param: str | None) -> dict[str, Any] | None:
     return {"aggregateFunction": "average", "groupByKeys": [{"groupByData": param, "mode": "param"}]}
 
 
-def _folded(plan: dict[str, Any], param: str | None) -> dict[str, bool]:
+def _folded(plan: ExperimentRecord, param: str | None) -> dict[str, bool]:
     """Fold the groups: their list, a coloured line each, is the legend of the charts."""
     if param is None:
         return {}
-    values = {variant["slug"] if param == "variant" else variant["axes"].get(param) for variant in plan["variants"]}
+    values = {variant.slug if param == "variant" else variant.axes.get(param) for variant in plan.variants}
     return {f"param.{param}.{text(value)}": False for value in values}
 
 
@@ -141,8 +142,8 @@ def _layout(section: str, cards: int) -> dict[str, int]:
     return {"columns": 2 if cards in {1, 2, 4} else 3, "cardHeight": 360}
 
 
-def _columns(plan: dict[str, Any]) -> list[str]:
-    params = [*plan["axes"], "seed", "parameters"]
+def _columns(plan: ExperimentRecord) -> list[str]:
+    params = [*plan.axes, "seed", "parameters"]
     return [
         *(f"params.`{param}`" for param in params),
         *(f"metrics.`{metric}`" for metric in _reported(plan)),
@@ -151,10 +152,10 @@ def _columns(plan: dict[str, Any]) -> list[str]:
     ]
 
 
-def _study_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _study_charts(plan: ExperimentRecord) -> list[tuple[str, list[dict[str, Any]]]]:
     primary = _reported(plan)[0]
     scatters = [_scatter(axis, primary) for axis in _averaged(plan)]
-    answer = [_parallel(plan["axes"], primary), *scatters]
+    answer = [_parallel(list(plan.axes), primary), *scatters]
     return [
         ("Answer", answer),
         ("Curves", _curves()),
@@ -163,7 +164,7 @@ def _study_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]
     ]
 
 
-def _group_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _group_charts(plan: ExperimentRecord) -> list[tuple[str, list[dict[str, Any]]]]:
     return [
         ("Answer", [_bar(metric) for metric in _reported(plan)]),
         ("Curves", _curves()),
@@ -171,13 +172,13 @@ def _group_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]
     ]
 
 
-def _attention_charts(plan: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _attention_charts(plan: ExperimentRecord) -> list[tuple[str, list[dict[str, Any]]]]:
     heads = [f"attention/{role}/{kind}" for kind in ("entropy", "distance") for role in ROLES]
     return [("Attention", _images()), ("Heads", [_bar(metric) for metric in heads])]
 
 
-def _reported(plan: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys([plan["metrics"]["primary"], *plan["metrics"]["report"]]))
+def _reported(plan: ExperimentRecord) -> list[str]:
+    return list(dict.fromkeys([plan.metrics.primary, *plan.metrics.report]))
 
 
 def _parallel(axes: list[str], metric: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
 from headtohead.schema.config import STEPWISE, EvaluateConfig
+from headtohead.storage.records import BackendRecord, ResultsRecord
 from headtohead.training.backends import Choice
 from headtohead.training.evaluate import (
     Forced,
@@ -206,7 +207,7 @@ def translations_table(translations: Translations | None) -> str:
 
 def assemble(
     test: SplitResults,
-    last: Mapping[str, float],
+    last: Mapping[str, float | None],
     maps: Mapping[str, float],
     costs: Mapping[str, float],
     padding: Padding,
@@ -214,16 +215,16 @@ def assemble(
     stopped_early: bool,
     backend: Choice,
     notes: Sequence[str],
-) -> dict[str, Any]:
+) -> ResultsRecord:
     """Join everything into the content of results.json."""
-    return {
-        "metrics": dict(last) | test.metrics | dict(maps) | dict(costs),
-        "buckets": test.buckets,
-        "signatures": test.signatures,
-        "decoding": test.decoding,
-        "padding": asdict(padding),
-        "best_step": best_step,
-        "stopped_early": stopped_early,
-        "backend": asdict(backend),
-        "notes": list(notes),
-    }
+    return ResultsRecord(
+        metrics=dict(last) | test.metrics | dict(maps) | dict(costs),
+        buckets=tuple(test.buckets),
+        signatures=test.signatures,
+        decoding=test.decoding,
+        padding=asdict(padding),
+        best_step=best_step,
+        stopped_early=stopped_early,
+        backend=BackendRecord(name=backend.name, why=backend.why),
+        notes=tuple(notes),
+    )

@@ -24,6 +24,7 @@ from filelock import FileLock
 from headtohead import files
 from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
+from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
@@ -129,7 +130,7 @@ def _driver() -> str:
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
         known: dict[str, dict[str, Any]] = files.read_json(path)
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, HeadToHeadError):
         return {}
     return known
 

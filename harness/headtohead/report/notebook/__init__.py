@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headtohead import files
-
 if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
     from headtohead.execution.loaded import LoadedRun
@@ -40,9 +38,9 @@ def _run(run: LoadedRun) -> str:
     from headtohead.report.notebook.runs import run_html
     from headtohead.storage.run_directory import RunDirectory
 
-    results = run.path / "results.json"
-    metrics = files.read_json(results).get("metrics", {}) if results.is_file() else {}
-    return run_html(RunDirectory(run.path).record, metrics)
+    directory = RunDirectory(run.path)
+    results = directory.results
+    return run_html(directory.record.to_json(), results.metrics if results else {})
 
 
 def _maps(maps: ProbeMaps) -> str:

@@ -170,9 +170,9 @@ def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
 
 def _pairs(frames: Frames, left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield variants with the left values beside those that have the right ones in their place."""
-    by_axes = {_key(one["axes"]): slug for slug, one in frames.variants.items()}
-    for slug, one in frames.variants.items():
-        axes = one["axes"]
+    by_axes = {_key(variant.axes): slug for slug, variant in frames.by_slug.items()}
+    for slug, variant in frames.by_slug.items():
+        axes = variant.axes
         if all(str(axes.get(axis)) == str(value) for axis, value in left.items()):
             other = by_axes.get(_key({**axes, **right}))
             if other is not None:
@@ -185,9 +185,7 @@ def _key(axes: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
     """Return the mean ratio of parameters."""
-    sizes = {
-        slug: float((one.get("parameters") or {}).get("total") or math.nan) for slug, one in frames.variants.items()
-    }
+    sizes = {slug: float(variant.parameters.total or math.nan) for slug, variant in frames.by_slug.items()}
     ratio = float(np.mean([sizes[left] / sizes[right] for left, right in pairs]))
     return ratio if math.isfinite(ratio) else 1.0
 

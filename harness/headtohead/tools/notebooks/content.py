@@ -12,10 +12,10 @@ from headtohead.analysis.study import Analysis, analyse
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import RunConfig
 from headtohead.storage import states
-from headtohead.storage.existing import read_json
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import readable
 from headtohead.storage.progress import read_progress
+from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
 from headtohead.tools.notebooks import scores
 from headtohead.tools.notebooks.answers import Answer, answer
 from headtohead.tools.notebooks.choices import Choice, choices, own
@@ -59,7 +59,7 @@ class Study:
         if self.analysis is None:
             return f"not run: {self.edition.reason or 'h2h notebooks runs it'}"
         frames = self.analysis.frames
-        done = int(frames.runs["state"].isin(["DONE", "DIVERGED"]).sum())
+        done = int(frames.runs["state"].isin(states.RESULTS).sum())
         seeds = len(frames.seeds)
         return f"{done:,} of {len(frames.runs):,} runs done, {counted(seeds, 'seed')}"
 
@@ -68,7 +68,7 @@ class Study:
         """Whether every run has come to a result."""
         if self.analysis is None:
             return False
-        return bool(self.analysis.frames.runs["state"].isin(["DONE", "DIVERGED"]).all())
+        return bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -258,7 +258,7 @@ def _short(lines: Sequence[str], wanted: str) -> str:
 def read_study(edition: Edition, runs: Path, out: Path) -> Study:
     """Read what there is of an experiment's runs."""
     folder = runs / edition.name
-    if edition.reason is not None or not (folder / "experiment.json").is_file():
+    if edition.reason is not None or not (folder / EXPERIMENT).is_file():
         return Study(edition, None)
     page = out / edition.name / "index.html"
     report = f"{edition.name}/index.html" if page.is_file() else ""
@@ -267,8 +267,8 @@ def read_study(edition: Edition, runs: Path, out: Path) -> Study:
 
 def is_done(edition: Edition, runs: Path, out: Path) -> bool:
     """Tell whether every run of an edition has come to a result and its report is written."""
-    record = read_json(runs / edition.name / "experiment.json")
-    if record is None or record["text"] != edition.text:
+    record = read_record(ExperimentRecord, runs / edition.name / EXPERIMENT)
+    if record is None or record.text != edition.text:
         return False
     if not (out / edition.name / "index.html").is_file():
         return False

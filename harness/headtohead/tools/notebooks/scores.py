@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import readable, show
+from headtohead.storage.records import RunRecord, VariantRecord
+from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
 from headtohead.tools.notebooks.choices import word
 from headtohead.tools.pitfalls.fact import counted
@@ -49,8 +49,8 @@ class Score:
 def recipe_variants(analysis: Analysis, recipe: str) -> list[tuple[str, str]]:
     """Return slug and what was changed, of the variants that a recipe lies beneath."""
     found = []
-    for slug, variant in analysis.frames.variants.items():
-        name, _, changed = str(variant["axes"].get("recipe", "")).partition("(")
+    for slug, variant in analysis.frames.by_slug.items():
+        name, _, changed = str(variant.axes.get("recipe", "")).partition("(")
         if name == recipe:
             found.append((slug, changed.rstrip(")")))
     return sorted(found, key=lambda one: one[1])
@@ -58,9 +58,9 @@ def recipe_variants(analysis: Analysis, recipe: str) -> list[tuple[str, str]]:
 
 def refusal(analysis: Analysis, recipe: str) -> str | None:
     """Return why a recipe has no variant, where the experiment says so."""
-    for one in analysis.frames.experiment.get("excluded", []):
-        if str(one["axes"].get("recipe", "")).partition("(")[0] == recipe:
-            return str(one["reason"])
+    for excluded in analysis.frames.record.excluded:
+        if str(excluded.axes.get("recipe", "")).partition("(")[0] == recipe:
+            return excluded.reason
     return None
 
 
@@ -83,13 +83,13 @@ def as_printed(analysis: Analysis, recipe: str) -> Iterator[str]:
 def same_data(analysis: Analysis, names: Mapping[str, str]) -> list[Score]:
     """Return the scores of all variants, best first, under the names of their recipes."""
     scores = []
-    for slug, variant in analysis.frames.variants.items():
-        recipe, _, changed = str(variant["axes"].get("recipe", "")).partition("(")
+    for slug, variant in analysis.frames.by_slug.items():
+        recipe, _, changed = str(variant.axes.get("recipe", "")).partition("(")
         name = names.get(recipe, recipe)
         if changed:
             name += f", {word('changed', changed.rstrip(')'))}"
         summary = analysis.frames.summary(slug, analysis.metric)
-        faults = tuple(str(one["name"]) for one in variant.get("faults", []))
+        faults = tuple(fault.name for fault in variant.faults)
         scores.append(Score(name, summary, analysis.metric, faults))
     return sorted(scores, key=lambda one: -one.summary.mean if one.summary.n else math.inf)
 
@@ -105,32 +105,31 @@ def on_same_data(analysis: Analysis, recipe: str) -> Iterator[str]:
             if summary.n:
                 parts.append(f"{readable(metric)} {_mean(summary, metric)}")
         which = f"{word('changed', changed)}: " if len(found) > 1 else ""
-        seen = "; the answer is visible to it" if _sees_answer(frames.variants[slug]) else ""
+        seen = "; the answer is visible to it" if _sees_answer(frames.by_slug[slug]) else ""
         yield f"{which}{', '.join(parts) or 'not finished'}{seen}"
     reason = refusal(analysis, recipe)
     if reason:
         yield f"refused: {reason}"
 
 
-def _sees_answer(variant: Mapping[str, Any]) -> bool:
-    return any(one["name"] == FUTURE for one in variant.get("faults", []))
+def _sees_answer(variant: VariantRecord) -> bool:
+    return any(fault.name == FUTURE for fault in variant.faults)
 
 
 def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
     frames = analysis.frames
     summary = frames.summary(slug, analysis.metric)
     run = frames.path(str(frames.rows(slug).index[0]))
-    record = json.loads((run / "run.json").read_text(encoding="utf-8"))
-    words = _rows(record)
+    words = _rows(RunDirectory(run).record)
     guess = f"; guessing among {words:,} words gives {math.log(words):.2f}" if words else ""
     if summary.n:
         yield f"loss {_mean(summary, analysis.metric)}{guess}"
 
 
-def _rows(record: Mapping[str, Any]) -> int | None:
-    """Return the words among which a model of the run chooses."""
-    words = (record.get("data", {}).get("vocabulary") or {}).get("target")
-    rows = record.get("config", {}).get("model", {}).get("vocabulary_rows")
+def _rows(record: RunRecord) -> int | None:
+    """Return the number of words among which a model of the run chooses."""
+    words = (record.data.get("vocabulary") or {}).get("target")
+    rows = record.config["model"].get("vocabulary_rows")
     known = [int(one) for one in (words, rows) if one]
     return max(known) if known else None
 

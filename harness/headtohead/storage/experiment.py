@@ -1,0 +1,51 @@
+"""The folder of an experiment: its record, and the directories of its runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from headtohead.errors import HeadToHeadError
+from headtohead.storage.paths import checked_name, inside, run_folder
+from headtohead.storage.records import EXPERIMENT, ExperimentRecord, PlannedRunRecord, read_record
+
+
+@dataclass(frozen=True)
+class ExperimentDirectory:
+    """An experiment's folder and the content of its ``experiment.json``."""
+
+    path: Path
+    record: ExperimentRecord
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the record of an experiment's folder.
+
+        Raises:
+            HeadToHeadError: If the folder has no record, a damaged one, or one whose name cannot name a folder.
+        """
+        record = read_record(ExperimentRecord, inside(path, EXPERIMENT))
+        if record is None:
+            raise HeadToHeadError(
+                f"'{path}' holds no {EXPERIMENT}; start with h2h run FILE, or name its runs folder with --runs"
+            )
+        checked_name(record.name, path / EXPERIMENT)
+        return cls(path, record)
+
+    @property
+    def name(self) -> str:
+        """The experiment's name."""
+        return self.record.name
+
+    def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
+        """Return the directory of a run, in another experiment where its result is reused.
+
+        Args:
+            run: A run of the record.
+            tree: Refuse symbolic links in the directory too.
+
+        Raises:
+            HeadToHeadError: If the path leaves its folder, or contains a symbolic link.
+        """
+        return run_folder(self.path, run.directory, run.reused_from, tree=tree)

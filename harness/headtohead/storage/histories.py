@@ -1,0 +1,55 @@
+"""The lines of ``metrics.jsonl``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headtohead.errors import HeadToHeadError
+
+
+class MetricLine(NamedTuple):
+    """One evaluation of a run; ``time`` in seconds since 1970."""
+
+    step: int
+    epoch: float
+    time: float
+    values: Mapping[str, float | None]
+
+
+def read_metrics(path: Path) -> Iterator[MetricLine | None]:
+    """Yield the lines of a metrics file, None for an incomplete line; nothing if there is no file.
+
+    Raises:
+        HeadToHeadError: If the file cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise HeadToHeadError(f"cannot read '{path}': {error.strerror}") from error
+    yield from parse_metrics(content)
+
+
+def parse_metrics(content: bytes) -> Iterator[MetricLine | None]:
+    """Yield the lines of a part of a metrics file, None for an incomplete line."""
+    lines = [line for line in content.split(b"\n") if line.strip()]
+    # One call parses the whole file where every line is complete.
+    entries = _parse(b"[" + b",".join(lines) + b"]")
+    if not isinstance(entries, list) or len(entries) != len(lines):
+        entries = [_parse(line) for line in lines]
+    for entry in entries:
+        try:
+            yield MetricLine(int(entry["step"]), entry.get("epoch", 0.0), float(entry["time"]), dict(entry["values"]))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            yield None
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

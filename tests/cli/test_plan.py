@@ -4,6 +4,7 @@ import textwrap
 import pytest
 from click.testing import CliRunner
 
+import headtohead
 from headtohead.cli import main
 from headtohead.plugins import registry
 
@@ -90,17 +91,15 @@ def test_overrides_and_seeds_reach_the_plan(h2h, experiment):
 
 
 def test_a_finished_run_is_shown_as_done(h2h, experiment, tmp_path):
-    _, output = h2h("plan", experiment, "--format", "json")
-    record = json.loads(output)
-    run, variant = record["runs"][0], record["variants"][0]
-    folder = tmp_path / "runs" / "order" / run["directory"]
+    plan = headtohead.plan(experiment)
+    run = plan.runs[0]
+    folder = tmp_path / "runs" / "order" / run.directory
     folder.mkdir(parents=True)
-    content = {"key": run["key"], "config": variant["config"], "data": record["data"]}
-    (folder / "run.json").write_text(json.dumps(content))
+    (folder / "run.json").write_text(json.dumps(plan.run_record(run).to_json()))
     (folder / "status.json").write_text('{"state": "DIVERGED", "reason": "loss is not finite"}')
     _, output = h2h("plan", experiment)
     assert "4: 1 diverged, 3 missing; 3 to run in 2 stacks" in output
-    assert f"{run['directory']}: DIVERGED, loss is not finite" in output
+    assert f"{run.directory}: DIVERGED, loss is not finite" in output
     assert "1/2 done" in output
 
 

@@ -77,7 +77,7 @@ def test_the_report_says_how_each_way_of_decoding_went(folder):
     markdown = (reports / "report.md").read_text("utf-8")
     page = (reports / "index.html").read_text("utf-8")
     for text in ("beam of 4, length penalty 0.6, at most 9 words", "greedy, at most 9 words"):
-        assert f"- decoding {text}" in markdown
+        assert f"- decoding: {text}" in markdown
         assert f"<dt>decoding</dt><dd>{text}</dd>" in page
 
 

@@ -79,7 +79,7 @@ def test_a_damaged_resume_point_is_one_line(study: Study) -> None:
     resume.write_bytes(resume.read_bytes()[:1000])
     for run in study.directories():
         with leased(run) as writer:
-            writer.set_state(states.INTERRUPTED)
+            writer.set_state(states.KILLED)
     done = study.run("--timeout", "30", code=2)
     assert "resume.safetensors' is damaged" in done.stderr
     assert "Traceback" not in done.stderr

@@ -16,6 +16,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from headtohead.storage.records import ResultsRecord
 from headtohead.tracking import replay
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.shipping import ship
@@ -56,13 +57,13 @@ def test_a_sync_killed_midway_goes_on_where_it_was(
     assert set(found) == {run.key for run in study.runs()}
     assert len(client.search_logged_models([experiment.experiment_id], max_results=200)) == RUNS
     for run in study.runs():
-        _assert_whole(client, found[run.key], run.histories()["valid/loss"], run.results())
+        _assert_whole(client, found[run.key], run.histories()["valid/loss"], run.results)
 
 
-def _assert_whole(client: MlflowClient, run: Run, history: list, results: dict | None) -> None:
+def _assert_whole(client: MlflowClient, run: Run, history: list, results: ResultsRecord | None) -> None:
     assert run.info.status == "FINISHED"
     assert results is not None
-    for name, value in results["metrics"].items():
+    for name, value in results.metrics.items():
         assert run.data.metrics[name] == value
     there = client.get_metric_history(run.info.run_id, "valid/loss")
     assert sorted((one.step, one.value) for one in there) == [(p.step, p.value) for p in history]

@@ -251,7 +251,7 @@ class Race:
         return {
             path.name: [
                 (line["step"], name, value)
-                for line in files.read_lines(path / "metrics.jsonl")
+                for line in map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
                 for name, value in line["values"].items()
             ]
             for path in self.directories()

@@ -35,6 +35,9 @@ from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, S
 MOST_DEATHS = 3
 """A stack whose process dies this often without finishing is left KILLED."""
 
+ENDING_SECONDS = 10.0
+"""How long a process that was killed may still hold its leases: its memory is freed before it is gone."""
+
 EQUAL_FAILURES = 3
 """So many stacks that fail in the same way stop new ones from starting."""
 
@@ -474,19 +477,32 @@ class _Execution:
     def _died(self, folder: StackFolder, code: int) -> None:
         deaths = folder.record.deaths + 1
         folder.change(deaths=deaths)
-        self._leave(folder, states.KILLED, f"the process died ({exits.exit_name(code)})")
+        self._leave(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
         if deaths < MOST_DEATHS:
             self._repeat(folder)
 
-    def _leave(self, folder: StackFolder, state: str, reason: str) -> None:
-        """Write the state of unfinished runs; those that another process trains are waited for."""
+    def _leave(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
+        """Write the state of unfinished runs; a stack with runs that another process trains is started again later.
+
+        Args:
+            folder: The stack.
+            state: The new state.
+            reason: Why the runs have it.
+            wait_seconds: How long to wait for a process that holds a lease and is ending.
+        """
+        last = time.monotonic() + wait_seconds
         for run in folder.runs():
-            try:
-                with leased(run.path) as writer:
-                    if writer.state not in states.FINAL:
-                        writer.set_state(state, reason=reason, signature=reason[:200])
-            except Busy:
-                self._repeat(folder)
+            while True:
+                try:
+                    with leased(run.path) as writer:
+                        if writer.state not in states.FINAL:
+                            writer.set_state(state, reason=reason, signature=reason[:200])
+                    break
+                except Busy:
+                    if time.monotonic() >= last:
+                        self._repeat(folder)
+                        break
+                    time.sleep(0.05)
 
 
 def _last_line(path: Path) -> str:

@@ -65,7 +65,7 @@ def test_the_examples_of_the_page_are_designs(load, registry):
     ]
 
 
-@pytest.mark.parametrize("path", sorted((PAGE.parents[1] / "experiments").glob("*.yaml")), ids=str)
+@pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=str)
 def test_every_experiment_that_ships_is_a_design(path, registry):
     from headtohead.config.loading import load_file
     from headtohead.planning.design import expand

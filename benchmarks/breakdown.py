@@ -29,7 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.dropout import Dropout, DropoutStream
+from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.layers import StackedEmbedding, StackedLayerNorm, StackedLinear
 from headtohead.model.transformer import Transformer
 from headtohead.training import loop
@@ -47,7 +47,7 @@ PARTS: Sequence[tuple[Any, str, str]] = (
     (MultiHeadAttention, "_without_weights", ATTENTION),
     (StackedLayerNorm, "forward", NORMS),
     (Dropout, "forward", DROPOUT),
-    (DropoutStream, "begin", DROPOUT),
+    (DropoutRNG, "begin", DROPOUT),
     (StackedEmbedding, "forward", EMBEDDING),
     (Transformer, "project", WORDS),
     (loop, "live_positions", WORDS),

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from headtohead.model.attention import _two_products
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.training.memory import keep_freed_memory
 
 SHAPES = [
@@ -61,15 +61,15 @@ def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, fl
     lengths = torch.randint(1, length + 1, (rows, 1))
     keep = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
     places = torch.arange(length).unsqueeze(0)
-    view = View(places, places, keep)
+    view = AttentionContext(places, places, keep)
     gradient = torch.randn(rows, heads, length, width)
 
     def fused() -> Tensor:
         return scaled_dot_product_attention(q, k, v, attn_mask=keep[0])
 
     def short() -> Tensor:
-        mask = view.additive(q.dtype, "-inf")
-        return _two_products(q, k, v, mask, lambda weights: weights, width**-0.5, view)
+        additive_mask = view.additive(q.dtype, "-inf")
+        return _two_products(q, k, v, additive_mask, lambda weights: weights, width**-0.5, view)
 
     def both(kernel: Callable[[], Tensor]) -> Callable[[], None]:
         def run() -> None:

@@ -206,7 +206,7 @@ class Trained:
         history = self.history[: len(self.history) // 2] if diverged else self.history
         scores = {
             "exact_match": float(right.mean()),
-            "exact_match_alone": float(right.mean()),
+            "exact_match_unpadded": float(right.mean()),
             "bleu": 100 * quality**0.6,
             "chrf": 100 * quality**0.5,
         }

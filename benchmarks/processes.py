@@ -71,7 +71,7 @@ def tatoeba(words: int, tokens: int, **model: Any) -> dict[str, Any]:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "notebook 1": {**NOTEBOOK_1, "model": {"vocabulary_rows": None}},
+    "notebook 1": {**NOTEBOOK_1, "model": {"min_vocab_size": None}},
     "notebook 1, 5,000 rows": NOTEBOOK_1,
     "quickstart": {
         "data": {"dataset": "toy-grammar", "split": "iid"},

@@ -92,8 +92,8 @@ def batches(training: StackTraining) -> Batches:
     for epoch in range(10**6):
         for rows, source_time, target_time in training.plan.batches([seed], epoch, 0):
             batch = split.batch(rows.to(training.device), source_time, target_time)
-            written = batch.writes[0]
-            target = torch.cat([batch.reads[0, :, :1], written.clamp(min=PAD)], dim=1)
+            written = batch.labels[0]
+            target = torch.cat([batch.decoder_input_ids[0, :, :1], written.clamp(min=PAD)], dim=1)
             yield batch.source[0], target, int((written >= 0).sum())
 
 
@@ -103,6 +103,6 @@ def pairs(training: StackTraining) -> Pairs:
     lengths = zip(split.source_lengths.tolist(), split.target_lengths.tolist(), strict=True)
     sources, targets = split.source.tolist(), split.target.tolist()
     return [
-        (source[:read], [reads[0], *writes[:written]])
-        for source, (reads, writes), (read, written) in zip(sources, targets, lengths, strict=True)
+        (source[:read], [decoder_input_ids[0], *labels[:written]])
+        for source, (decoder_input_ids, labels), (read, written) in zip(sources, targets, lengths, strict=True)
     ]

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from headtohead.execution.local import LocalLauncher as LocalLauncher
     from headtohead.execution.remote import Message as Message
     from headtohead.execution.remote import RemoteJob as RemoteJob
-    from headtohead.execution.transfer import Sending as Sending
+    from headtohead.execution.transfer import Transfer as Transfer
     from headtohead.model.geometry import find_geometry as find_geometry
     from headtohead.plugins.attention import Attention as Attention
-    from headtohead.plugins.attention import Shows as Shows
+    from headtohead.plugins.attention import MaskPattern as MaskPattern
     from headtohead.plugins.dataset import Corpus as Corpus
     from headtohead.plugins.dataset import Dataset as Dataset
     from headtohead.plugins.dataset import Pair as Pair
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headtohead.plugins.launcher import Job as Job
     from headtohead.plugins.launcher import Launcher as Launcher
     from headtohead.plugins.masking import Masking as Masking
-    from headtohead.plugins.member_rng import Draws as Draws
+    from headtohead.plugins.member_rng import PerMemberRNG as PerMemberRNG
     from headtohead.plugins.member_rng import sorted_subset as sorted_subset
     from headtohead.plugins.positional import BuildContext as BuildContext
     from headtohead.plugins.positional import Geometry as Geometry
@@ -63,11 +63,11 @@ _HOMES = {
     "RunConfig": "headtohead.schema.config",
     "NotHashed": "headtohead.schema.config",
     "Attention": "headtohead.plugins.attention",
-    "Shows": "headtohead.plugins.attention",
+    "MaskPattern": "headtohead.plugins.attention",
     "Corpus": "headtohead.plugins.dataset",
     "Dataset": "headtohead.plugins.dataset",
     "Pair": "headtohead.plugins.dataset",
-    "Draws": "headtohead.plugins.member_rng",
+    "PerMemberRNG": "headtohead.plugins.member_rng",
     "sorted_subset": "headtohead.plugins.member_rng",
     "Cost": "headtohead.plugins.entry",
     "Options": "headtohead.plugins.entry",
@@ -89,7 +89,7 @@ _HOMES = {
     "LocalLauncher": "headtohead.execution.local",
     "Message": "headtohead.execution.remote",
     "RemoteJob": "headtohead.execution.remote",
-    "Sending": "headtohead.execution.transfer",
+    "Transfer": "headtohead.execution.transfer",
 }
 
 __all__ = [
@@ -99,7 +99,7 @@ __all__ = [
     "Corpus",
     "Cost",
     "Dataset",
-    "Draws",
+    "PerMemberRNG",
     "Exit",
     "FilePath",
     "Geometry",
@@ -117,9 +117,9 @@ __all__ = [
     "Recipe",
     "RemoteJob",
     "RunConfig",
-    "Sending",
+    "Transfer",
     "Setting",
-    "Shows",
+    "MaskPattern",
     "Tensors",
     "find_geometry",
     "hookimpl",

@@ -101,7 +101,7 @@ def run(
     allow_partial: bool = False,
     watcher: Watcher | None = None,
     command: str | None = None,
-    say: Callable[[str], object] = lambda line: None,
+    log: Callable[[str], object] = lambda line: None,
 ) -> Result:
     """Train what an experiment file asks for, ship it to MLflow and write its report.
 
@@ -156,7 +156,7 @@ def run(
         try:
             return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
         except KeyboardInterrupt:
-            say(f"interrupted; what is done is kept, and {same} goes on")
+            log(f"interrupted; what is done is kept, and {same} goes on")
             raise
         finally:
             if plan.name in shippers:
@@ -165,37 +165,37 @@ def run(
     def ended(plan: Plan, name: Path | str, outcome: Outcome) -> None:
         """Say why runs of a plan have no result, and how to go on."""
         if outcome.stopped:
-            say(outcome.stopped)
+            log(outcome.stopped)
         for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
-            say(line)
+            log(line)
         if not set(outcome.states) <= states.RESULTS:
             counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
-            say(
+            log(
                 f"not complete: {counts}; {next_command('status', name, root)} shows each; "
                 f"{next_step(outcome.states, same)}"
             )
 
     if tuning is not None and not tuning.is_done:
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
-        say(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
+        log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
         found = train(sweep)
         planned = make_plan(loaded, registry, root)
         if planned.tuning is None or not planned.tuning.is_done:
             ended(sweep, sweep.name, found)
-            _finish_shipping(shippers, planned.name, found_by, root, patience, say)
+            _finish_shipping(shippers, planned.name, found_by, root, patience, log)
             return Result(planned.directory, found.states, None, None)
     if retry:
         planned = with_failed_reset(planned)
     for note in (*planned.notes, *(family.words for family in planned.power)):
-        say(f"note: {note}")
+        log(f"note: {note}")
     outcome = train(planned)
     written = None
     if set(outcome.states) <= states.RESULTS or allow_partial:
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        say(written.answer)
-        say(f"report: {written.html}")
+        log(written.answer)
+        log(f"report: {written.html}")
     ended(planned, found_by, outcome)
-    _finish_shipping(shippers, planned.name, found_by, root, patience, say)
+    _finish_shipping(shippers, planned.name, found_by, root, patience, log)
     answer = written.answer if written is not None else None
     return Result(planned.directory, outcome.states, written, answer)
 
@@ -206,18 +206,18 @@ def _finish_shipping(
     experiment: Path | str,
     root: Path,
     seconds: float,
-    say: Callable[[str], object],
+    log: Callable[[str], object],
 ) -> None:
     """Wait a limited time for MLflow, and say where the runs are or how to ship the rest."""
     until = time.monotonic() + QUIET_SECONDS + seconds
     for of, shipper in reversed(shippers.items()):
         sync = next_command("sync", experiment if of == name else of, root)
-        missing = shipper.finish(sync, until, say)
+        missing = shipper.finish(sync, until, log)
         if missing is not None:
-            say(missing)
+            log(missing)
         elif of == name:
             ui = next_command("ui", None, root)
-            say(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this study's charts)")
+            log(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this study's charts)")
 
 
 def write_report(
@@ -243,7 +243,7 @@ def import_checkpoint(
     overrides: Sequence[str] = (),
     runs: Path | None = None,
     force: bool = False,
-    say: Callable[[str], object] = lambda line: None,
+    log: Callable[[str], object] = lambda line: None,
 ) -> Path:
     """Write the run directory of a state dict that a notebook saved, and return its path.
 
@@ -267,12 +267,12 @@ def import_checkpoint(
     registry = current()
     settings = [read_override(text) for text in overrides]
     found = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
-    say(found.summary())
+    log(found.summary())
     faults = [fault.name for fault in faults_of(found.config, registry)]
     if faults:
-        say(f"faults: {', '.join(faults)}")
+        log(f"faults: {', '.join(faults)}")
     for note in found.words.notes:
-        say(f"note: {note}")
+        log(f"note: {note}")
     return write_imported(found, name, root, registry)
 
 

@@ -169,7 +169,7 @@ def test_different_smoothing_makes_only_training_losses_incomparable(made, tmp_p
         maps=False,
     )
     frames = load_frames(made.write_study(tmp_path, study))
-    for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_alone", METRIC):
+    for metric in ("valid/loss", "valid/perplexity", "test/loss", "test/loss_unpadded", METRIC):
         (contrast,) = variant_family(frames, metric).contrasts
         left = frames.scores(contrast.left, metric)
         right = frames.scores(contrast.right, metric)
@@ -202,8 +202,8 @@ def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
 
 def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
     study = made.Study(
-        axes={"train.target": ["next", "same"]},
-        config=lambda axes: {"train": {"target": axes["train.target"]}},
+        axes={"quirks.shift_targets": ["next", "same"]},
+        config=lambda axes: {"train": {"target": axes["quirks.shift_targets"]}},
         maps=False,
     )
     (contrast,) = variant_family(load_frames(made.write_study(tmp_path, study)), "valid/loss").contrasts

@@ -217,7 +217,7 @@ def test_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
 def test_losses_of_different_data_are_not_held_against_each_other(plant: Plant) -> None:
     frames = plant({"metric": "test/loss", "expect": "lower"}, gap=0.2)
     runs = frames.runs.copy()
-    runs.loc[runs["variant"] == "rotary", "fingerprint"] = "cd" * 32
+    runs.loc[runs["variant"] == "rotary", "data_hash"] = "cd" * 32
     found = one(replace(frames, runs=runs))
     assert found.verdict == "cannot tell"
     assert found.reason == "the two sides were not trained and tested on the same data"

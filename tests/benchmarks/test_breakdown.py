@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from headtohead.model.dropout import Dropout, DropoutStream
+from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.layers import StackedLinear
 
 pytestmark = pytest.mark.slow
@@ -20,7 +20,7 @@ def breakdown(benchmark: Callable[[str], ModuleType]) -> ModuleType:
 
 
 def test_a_gradient_belongs_where_what_it_is_the_gradient_of_does(breakdown: ModuleType) -> None:
-    stream = DropoutStream([1], torch.device("cpu"))
+    stream = DropoutRNG([1], torch.device("cpu"))
     linear = StackedLinear([torch.Generator().manual_seed(1)], 4, [4], False, "xavier")
     dropout = Dropout(stream, 1, 0.5)
     operations = breakdown.Operations()

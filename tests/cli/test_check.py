@@ -56,7 +56,7 @@ RAISING = '''
     from headtohead import Positional, hookimpl
 
 
-    class Unfinished(Positional):
+    class DecodingState(Positional):
         """Raises."""
 
         def embed(self, positions, role):
@@ -65,7 +65,7 @@ RAISING = '''
 
     @hookimpl
     def register_positionals():
-        return {"unfinished": Unfinished}
+        return {"unfinished": DecodingState}
 '''
 
 REQUIRING = '''
@@ -289,8 +289,8 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
     found = rows(output)
     assert code == 0
     assert found["hears-source"].startswith("broken as named 0 ")
-    assert found["hears-source"].endswith("; by model.cross: decoder")
-    assert "\nfault: deaf decoder (model.cross): " in output
+    assert found["hears-source"].endswith("; by quirks.cross_attention_memory: decoder")
+    assert "\nfault: deaf decoder (quirks.cross_attention_memory): " in output
     assert "\n  the decoder does not hear the source: 100 other sources" in output
 
 

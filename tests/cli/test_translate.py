@@ -20,7 +20,7 @@ STUDY = {
         "evaluate": {"test_limit": 8, "max_length": 9},
     },
     "baseline": {"evaluate.decode": "greedy"},
-    "design": [{"one_at_a_time": {"evaluate.decode": ["beam", "zeros"]}}],
+    "design": [{"one_at_a_time": {"evaluate.decode": ["beam", "non-autoregressive"]}}],
     "seeds": 1,
     "probes": ["a cat sees the dog"],
 }
@@ -63,12 +63,12 @@ def hypotheses(path):
 def test_results_say_how_they_were_written(run_of):
     records = [
         json.loads((run_of(decode) / "results.json").read_text("utf-8"))["decoding"]
-        for decode in ("greedy", "beam", "zeros")
+        for decode in ("greedy", "beam", "non-autoregressive")
     ]
     assert records == [
         {"decode": "greedy", "max_length": 9},
         {"decode": "beam", "max_length": 9, "size": 4, "length_penalty": 0.6},
-        {"decode": "zeros"},
+        {"decode": "non-autoregressive"},
     ]
 
 
@@ -104,7 +104,7 @@ def test_a_beam_can_be_asked_for_and_one_hypothesis_is_greedy(translate, run_of)
 def test_what_makes_no_sense_is_one_line(translate, run_of):
     alone = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
     assert (alone.returncode, alone.stderr) == (2, "h2h: --length-penalty is of a beam; type --beam 4 too\n")
-    zeros = run_of("zeros")
+    zeros = run_of("non-autoregressive")
     over = translate(str(zeros), "--beam", "4", "she eats")
     assert (over.returncode, over.stderr) == (
         2,

@@ -83,9 +83,9 @@ def test_not_a_number_breaks_every_invariant():
 
 
 def test_worst_of_several_verdicts_is_the_broken_one():
-    holds, breaks = within(0.0, "fine"), within(1.0, "off")
+    holds, known_violations = within(0.0, "fine"), within(1.0, "off")
     aside = outside("x", 1.0, "y")
-    assert worst(holds, breaks, aside) is breaks
+    assert worst(holds, known_violations, aside) is known_violations
     assert worst(aside, holds) is holds
     assert worst(aside, aside) is aside
 

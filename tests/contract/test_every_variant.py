@@ -64,7 +64,7 @@ def test_no_invariant_is_broken(row):
     verdicts = {one.name: one(subject) for one in asked}
     broken = {name: one for name, one in verdicts.items() if one.state == "broken"}
     assert {name: str(one) for name, one in broken.items() if one.because is None} == {}
-    assert set(broken) <= REGISTRY.attention(row["attention"]).breaks
+    assert set(broken) <= REGISTRY.attention(row["attention"]).known_violations
 
 
 def test_every_two_choices_with_a_meaning_meet():

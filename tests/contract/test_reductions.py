@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.equality import same_function
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -167,7 +167,7 @@ def test_rotary_where_all_stand_in_one_place_is_no_encoding(places):
     for role in ("encoder", "decoder"):
         x, memory = told.activations(role)
         queries, keys = told.times(role)
-        here = View(torch.full((1, queries), places), torch.full((1, keys), places), None)
+        here = AttentionContext(torch.full((1, queries), places), torch.full((1, keys), places), None)
         apart = told.attention(role)(x, memory, here) - plain.attention(role)(x, memory, here)
         assert float(apart.detach().abs().max()) < 1e-12
 

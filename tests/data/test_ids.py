@@ -164,14 +164,14 @@ def tatoeba(ready: Callable[..., PreparedData], tmp_path: Path) -> PreparedData:
 
 def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> None:
     train = ready(SCRATCH).splits["train"]
-    longest = max(len(ids) for ids in (*train.source, *train.target))
+    longest = max(len(ids) for ids in (*train.source, *quirks.shift_targets))
     assert longest == 5
     assert sorted(padded(train.source, 5)) == sorted(rows_of_five(PRINTED_SOURCES))
     printed = rows_of_five(PRINTED_TARGETS)
     assert len(printed) == 12
-    assert set(printed) <= set(padded(train.target, 5))
+    assert set(printed) <= set(padded(quirks.shift_targets, 5))
     # The printed rows are pairs: the n-th target belongs to the n-th source.
-    pairs = list(zip(padded(train.source, 5), padded(train.target, 5), strict=True))
+    pairs = list(zip(padded(train.source, 5), padded(quirks.shift_targets, 5), strict=True))
     for pair in zip(rows_of_five(PRINTED_SOURCES), printed, strict=False):
         assert pair in pairs
 
@@ -194,7 +194,7 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
     assert len(train) == 50
     for side, texts, sequences in (
         ("source", train.source_text, train.source),
-        ("target", train.target_text, train.target),
+        ("target", train.target_text, quirks.shift_targets),
     ):
         vocabulary = data.vocabulary(side)
         table = by_frequency(texts, 1)
@@ -207,7 +207,7 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
 def test_notebook_3_normalises_as_it_prints(tatoeba: PreparedData) -> None:
     train = tatoeba.splits["train"]
     english = [spelled(ids, tatoeba.source_vocabulary) for ids in train.source]
-    spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in train.target]
+    spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in quirks.shift_targets]
     assert english == ENGLISH
     assert spanish == SPANISH
     words = tatoeba.tokenisers["target"].words("¿Hola @ cómo estás? 123")
@@ -429,12 +429,12 @@ def test_ids_without_a_word_are_left_out_of_a_text() -> None:
 @pytest.mark.parametrize("fields", [SCRATCH, ARCHITECTURE, SLIDES, BY_HAND])
 def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData], fields: dict[str, Any]) -> None:
     first, second = ready(fields), ready(fields)
-    assert second.fingerprint == first.fingerprint
+    assert second.data_hash == first.data_hash
     assert (second.source_vocabulary, second.target_vocabulary) == (first.source_vocabulary, first.target_vocabulary)
     assert second.tokenisers == first.tokenisers
     assert second.record == first.record
     train = first.splits["train"]
-    for ids, text in zip(train.target, train.target_text, strict=True):
+    for ids, text in zip(quirks.shift_targets, train.target_text, strict=True):
         assert second.tokenise(text, "target") == ids.tolist()
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from headtohead.data import EOS, SOS, UNK, cache_root, fingerprint_pairs, prepare, prepare_corpus
+from headtohead.data import EOS, SOS, UNK, cache_root, hash_pairs, prepare, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import load_registry
@@ -49,7 +49,7 @@ def test_ids_and_texts_say_the_same(small: Corpus) -> None:
 def test_text_of_known_words_survives_the_way_there_and_back(small: Corpus) -> None:
     data = prepare_corpus(small, config())
     train = data.splits["train"]
-    for ids, text in zip(train.target, train.target_text, strict=True):
+    for ids, text in zip(quirks.shift_targets, train.target_text, strict=True):
         assert data.target_vocabulary.decode(ids.tolist()) == text
 
 
@@ -174,7 +174,7 @@ ROWS = st.lists(
 @given(rows=ROWS, seed=st.integers(1, 99), name=st.sampled_from(["none", "unicode", "ascii-fold"]))
 def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, name: str) -> None:
     pairs = [Pair(source, target, source + group) for source, target, group in rows]
-    corpus = Corpus(pairs, fingerprint_pairs(pairs), "", "", ("a", "b"))
+    corpus = Corpus(pairs, hash_pairs(pairs), "", "", ("a", "b"))
     try:
         data = prepare_corpus(corpus, config(seed=seed, normalise=name))
     except HeadToHeadError as error:
@@ -188,7 +188,7 @@ def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, 
 
 def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -> None:
     prints = {
-        prepare_corpus(small, asked).fingerprint
+        prepare_corpus(small, asked).data_hash
         for asked in (
             config(),
             config(seed=2),
@@ -199,12 +199,12 @@ def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -
         )
     }
     assert len(prints) == 6
-    assert prepare_corpus(small, config()).fingerprint in prints
+    assert prepare_corpus(small, config()).data_hash in prints
 
 
 def test_a_fingerprint_is_frozen(make_corpus: Callable) -> None:
     rows = [(f"a{n} b", f"c{n} d") for n in range(10)]
-    assert prepare_corpus(make_corpus(*rows), config()).fingerprint == (
+    assert prepare_corpus(make_corpus(*rows), config()).data_hash == (
         "a992217f61f7ac54698d6fd88c90ecc8908e80f3c20ec0584c952c2d8d3943dd"
     )
 
@@ -227,7 +227,7 @@ def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
     second = prepare(DataConfig(**TOY), tmp_path)
     assert file.stat().st_mtime_ns == before.st_mtime_ns
     assert second.record == first.record
-    assert second.fingerprint == first.fingerprint
+    assert second.data_hash == first.data_hash
     assert second.source_vocabulary == first.source_vocabulary
     for part in ("train", "valid", "test"):
         one, other = first.splits[part], second.splits[part]
@@ -251,7 +251,7 @@ def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest
     file.write_bytes(raw)
     with caplog.at_level(logging.WARNING):
         again = prepare(DataConfig(**TOY), tmp_path)
-    assert again.fingerprint == first.fingerprint
+    assert again.data_hash == first.data_hash
     assert len([line for line in caplog.text.splitlines() if "building it again" in line]) == 1
     caplog.clear()
     prepare(DataConfig(**TOY), tmp_path)
@@ -277,14 +277,14 @@ def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path:
     plugin.write_text(
         "from pathlib import Path\n"
         "from headtohead import Corpus, Dataset, Pair, hookimpl\n"
-        "from headtohead.data import fingerprint_pairs\n"
+        "from headtohead.data import hash_pairs\n"
         "reads = []\n"
         "class Tiny(Dataset):\n"
         "    @classmethod\n"
         "    def load(cls, options, split, cache):\n"
         "        reads.append(split)\n"
         "        pairs = [Pair(f'a{n}', f'b{n}', str(n)) for n in range(9)]\n"
-        "        return Corpus(pairs, fingerprint_pairs(pairs), 'CC0', 'me', ('A', 'B'))\n"
+        "        return Corpus(pairs, hash_pairs(pairs), 'CC0', 'me', ('A', 'B'))\n"
         "@hookimpl\n"
         "def register_datasets():\n"
         "    return {'tiny': Tiny}\n"
@@ -294,7 +294,7 @@ def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path:
     first = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
     second = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
     assert module.reads == ["grouped", "grouped"]
-    assert first.fingerprint == second.fingerprint
+    assert first.data_hash == second.data_hash
     assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1
 
 

@@ -65,7 +65,11 @@ def walked(tmp_path_factory, cache, h2h_here):
 def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence(walked):
     folder, printed = walked
     record = json.loads((folder / "runs" / "walk" / "experiment.json").read_text())
-    assert [one["name"] for one in record["path"]["choices"]] == ["data.vocabulary.shared", "model.tied", "train.lr"]
+    assert [one["name"] for one in record["path"]["choices"]] == [
+        "data.vocabulary.shared",
+        "model.tie_embeddings",
+        "train.lr",
+    ]
     assert len(record["path"]["walks"]) == 6
     frames = load_frames(folder / "runs" / "walk")
     assert set(frames.runs["state"]) == {"DONE"}
@@ -87,8 +91,8 @@ def test_the_report_of_the_command_names_what_is_undefined_apart(walked):
     folder, _ = walked
     text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8")
     assert "## Choice by choice" in text
-    assert "model.tied applied alone to blind has no meaning: tied 'all' needs one vocabulary" in (text)
-    assert "data.vocabulary.shared and model.tied were applied together in 2 of 6 walks" in text
+    assert "model.tie_embeddings applied alone to blind has no meaning: tied 'all' needs one vocabulary" in (text)
+    assert "data.vocabulary.shared and model.tie_embeddings were applied together in 2 of 6 walks" in text
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 

@@ -13,7 +13,7 @@ import torch
 from headtohead import files
 from headtohead.api import plan
 from headtohead.execution import stack_sizes
-from headtohead.planning.stacking import machine, processors, remembered
+from headtohead.planning.stacking import machine, processors, load_stack_sizes
 from headtohead.plugins import registry
 from headtohead.training import sizing
 from headtohead.training.backends import Graphs
@@ -36,7 +36,7 @@ def test_a_size_is_measured_once_and_used_by_the_plan(study: Study, monkeypatch:
     measured = stack_sizes.stack_sizes(found, found.runs, "cpu", study.cache / "own")
     (members,) = measured.values()
     assert members in {8, 16, 32, 64}, "as many as pay, not as many as this study has"
-    assert remembered(study.cache / "own", "cpu") == measured
+    assert load_stack_sizes(study.cache / "own", "cpu") == measured
     path = study.cache / "own" / "stack-sizes.json"
     files.write_json(path, {machine("cpu"): dict.fromkeys(measured, 3)})
     assert set(stack_sizes.stack_sizes(found, found.runs, "cpu", study.cache / "own").values()) == {3}
@@ -181,4 +181,4 @@ def test_nothing_is_measured_for_gpus_that_are_elsewhere(study: Study, monkeypat
     monkeypatch.setattr(stack_sizes, "_measure", lambda *given: pytest.fail("measured"))
     found = plan(study.file, runs=study.runs)
     assert stack_sizes.stack_sizes(found, found.runs, "cuda", study.cache) == {}
-    assert remembered(study.cache, "cuda") == {}
+    assert load_stack_sizes(study.cache, "cuda") == {}

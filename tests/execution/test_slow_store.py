@@ -80,7 +80,7 @@ def lines_of_a_run(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     said: list[tuple[float, str]] = []
     watcher = _Watcher()
-    api.run("tiny.yaml", workers=1, watcher=watcher, say=lambda line: said.append((time.monotonic(), line)))
+    api.run("tiny.yaml", workers=1, watcher=watcher, log=lambda line: said.append((time.monotonic(), line)))
     said.append((time.monotonic(), "end"))
     return [(moment - watcher.ended_at, line) for moment, line in said]
 

@@ -16,7 +16,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution import stack_archive
 from headtohead.execution.remote import MARK, Message, RemoteJob
-from headtohead.execution.transfer import Sending
+from headtohead.execution.transfer import Transfer
 from headtohead.plugins.launcher import Job, WorkerPlugins
 from headtohead.storage import exits
 from headtohead.storage.leases import Lease
@@ -69,8 +69,8 @@ def messages(job: RemoteJob, parts: tuple[bytes, bytes] | None = None) -> list[M
     return [message for message in job.train(fetch) if message is not None]
 
 
-def sent(study: Study, number: int = 0) -> Sending:
-    return Sending(Job(stack_folders(study.experiment)[number].path, "cpu"), "cpu")
+def sent(study: Study, number: int = 0) -> Transfer:
+    return Transfer(Job(stack_folders(study.experiment)[number].path, "cpu"), "cpu")
 
 
 def test_a_copy_trains_the_same_and_its_results_come_home(planned: Study) -> None:
@@ -227,7 +227,7 @@ seeds: 1
     for run in folder.runs():
         (run.path / "status.json").unlink()
     sent = WorkerPlugins(files=((str(plugin), plugin.read_bytes()),))
-    sending = Sending(Job(folder.path, "cpu", plugins=sent), "cpu")
+    sending = Transfer(Job(folder.path, "cpu", plugins=sent), "cpu")
     assert sending.leased()
     parts = sending.pack(), sending.read_data()
     assert b"Mine" not in parts[0], "code does not travel among the files of a study"

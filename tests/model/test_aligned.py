@@ -9,7 +9,7 @@ from headtohead.model.aligned import ALIGNED, WIDE, product
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import token_losses
 from headtohead.training.loop import StackTraining
-from headtohead.training.tensors import IGNORED
+from headtohead.training.tensors import IGNORE_INDEX
 
 ODD = WIDE + 9
 
@@ -71,27 +71,27 @@ def test_rows_start_at_aligned_addresses_where_there_are_many_columns(columns, a
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_losses_do_not_see_what_lies_between_rows(smoothing):
     x, weight, bias = factors(ODD)
-    writes = torch.randint(ODD, (2, 1, 6), generator=torch.Generator().manual_seed(1))
-    writes[0, 0, 3] = IGNORED
+    labels = torch.randint(ODD, (2, 1, 6), generator=torch.Generator().manual_seed(1))
+    labels[0, 0, 3] = IGNORE_INDEX
     logits = product(x, weight, bias)
     # Of twelve rows all but the last have something behind them.
     logits.detach().as_strided((11, ALIGNED - 9), (WIDE + ALIGNED, 1), ODD).fill_(torch.nan)
-    found = token_losses(logits.unsqueeze(1), writes, smoothing)
+    found = token_losses(logits.unsqueeze(1), labels, smoothing)
     wanted = functional.cross_entropy(
         plain(x, weight, bias).flatten(0, 1),
-        writes.flatten(),
-        ignore_index=IGNORED,
+        labels.flatten(),
+        ignore_index=IGNORE_INDEX,
         reduction="none",
         label_smoothing=smoothing,
-    ).view(writes.shape)
+    ).view(labels.shape)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
 
 
 def trained(pieces, **model):
     """Train two members some steps; return the sums of their losses, and all their weights."""
-    config = tiny_config(vocabulary_rows=ODD, **model)
+    config = tiny_config(min_vocab_size=ODD, **model)
     data = tiny_data(shared=model.get("tied") == "all")
-    training = StackTraining(config, [1, 2], data, torch.device("cpu"), micro_batch=pieces)
+    training = StackTraining(config, [1, 2], data, torch.device("cpu"), num_microbatches=pieces)
     assert training.target_words == ODD
     for _, cut in zip(range(4), training._batches(), strict=False):
         training._step(cut)

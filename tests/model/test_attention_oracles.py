@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.kernels import KERNELS, forced
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -15,10 +15,10 @@ from headtohead.testing.tiny import tiny_config
 @pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
 def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
     subject = Subject(tiny_config(positional="none"))
-    attention, keep = subject.attention(role), subject.keep(role)
+    attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
     with forced(kernel):
-        found = attention(x, memory, subject.view(role, keep=keep))
+        found = attention(x, memory, subject.view(role, mask=mask))
     weights = attention.state_dict()
     for member in range(2):
         theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
@@ -29,11 +29,11 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
             theirs.out_proj.weight.copy_(named["output.weight"].T)
             theirs.out_proj.bias.copy_(named["output.bias"][0])
         side = x[member] if memory is None else memory[member]
-        hidden = (~keep[member]).repeat_interleave(4, dim=0)
+        hidden = (~mask[member]).repeat_interleave(4, dim=0)
         expected, shown = theirs(x[member], side, side, attn_mask=hidden, average_attn_weights=False)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-12)
         seen = {}
-        attention(x, memory, subject.view(role, keep=keep), None, seen.__setitem__)
+        attention(x, memory, subject.view(role, mask=mask), None, seen.__setitem__)
         torch.testing.assert_close(seen["weights"][member], shown, rtol=0, atol=1e-12)
 
 
@@ -46,9 +46,9 @@ def _joined(named, part):
 def test_independent_heads_equal_the_loop_of_notebook_1():
     heads, width = 4, 16
     subject = Subject(tiny_config("none", "independent-heads", fill="-1e9"))
-    attention, keep = subject.attention("encoder"), subject.keep("encoder")
+    attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
-    found = attention(x, None, subject.view("encoder", keep=keep))
+    found = attention(x, None, subject.view("encoder", mask=mask))
     for member in range(2):
         weight = attention.queries_keys_values.weight[member]
         bias = attention.queries_keys_values.bias[member, 0]
@@ -59,7 +59,7 @@ def test_independent_heads_equal_the_loop_of_notebook_1():
                 for start in (part * heads * width + head * width for part in range(3))
             )
             scores = q @ k.transpose(-2, -1) / math.sqrt(width)
-            scores = scores.masked_fill(keep[member] == 0, -1e9)
+            scores = scores.masked_fill(mask[member] == 0, -1e9)
             outputs.append(torch.softmax(scores, dim=-1) @ v)
         expected = torch.cat(outputs, dim=-1) @ attention.output.weight[member]
         expected = expected + attention.output.bias[member, 0]
@@ -98,7 +98,7 @@ def test_fills_agree_with_the_formula_by_hand():
         places = torch.arange(2).unsqueeze(0)
         half = torch.tensor([[True, False], [False, False]]).expand(2, 3, 1, 2, 2)
         seen = {}
-        attention(x[:, :, :2], None, View(places, places, half), None, seen.__setitem__)
+        attention(x[:, :, :2], None, AttentionContext(places, places, half), None, seen.__setitem__)
         assert seen["weights"][..., 0, :].eq(torch.tensor([1.0, 0.0])).all()
         if alone is None:
             expected = seen["scores"][..., 1, :].softmax(-1)
@@ -109,10 +109,10 @@ def test_fills_agree_with_the_formula_by_hand():
 
 def test_values_that_stay_unseen_do_not_move_the_output():
     subject = Subject(tiny_config("rotary", "grouped-query"))
-    attention, keep = subject.attention("cross"), subject.keep("cross")
+    attention, mask = subject.attention("cross"), subject.mask("cross")
     x, memory = subject.activations("cross")
     changed = memory.clone()
     changed[0, 1, 3:] += 100.0
-    here, there = (attention(x, side, subject.view("cross", keep=keep)) for side in (memory, changed))
+    here, there = (attention(x, side, subject.view("cross", mask=mask)) for side in (memory, changed))
     assert int(subject.sentences.source_lengths[0, 1]) == 3
     assert (here == there).all()

@@ -12,7 +12,7 @@ from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.beam import beam_search, length_penalty
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Rows
-from headtohead.model.unfinished import is_causal
+from headtohead.model.decoding_state import is_causal
 from headtohead.schema.config import BeamConfig
 from headtohead.testing.subject import Sentences, Subject, forward
 from headtohead.testing.tiny import tiny_config
@@ -254,7 +254,7 @@ def test_style_that_reads_all_tokens_at_once_is_refused():
         HeadToHeadError,
         match=r"^attention 'embedding-softmax' reads exactly 16 "
         r"tokens at once, which beam decoding does not; "
-        r"set evaluate\.decode: forced$",
+        r"set evaluate\.decode: teacher-forced$",
     ):
         search(subject, 3, 0.6)
 

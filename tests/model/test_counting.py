@@ -59,10 +59,10 @@ def test_operations_are_those_counted_by_hand(attention):
 
 
 def test_tied_words_cost_as_much_and_weigh_less():
-    plain, tied = counted("split-heads"), counted("split-heads", tied="output")
-    assert tied.flops_per_token == plain.flops_per_token
-    assert plain.total - tied.total == linear(D, TARGET_WORDS)
-    assert tied.non_embedding == plain.non_embedding
+    plain, tie_embeddings = counted("split-heads"), counted("split-heads", tie_embeddings="output")
+    assert tie_embeddings.flops_per_token == plain.flops_per_token
+    assert plain.total - tie_embeddings.total == linear(D, TARGET_WORDS)
+    assert tie_embeddings.non_embedding == plain.non_embedding
 
 
 def test_learned_tables_count_as_weights_and_cost_no_products():
@@ -86,11 +86,11 @@ ROWS = max(SOURCE_WORDS, TARGET_WORDS)
 WEIGHTS = {
     "cross: decoder": ({"cross": "decoder"}, 0),
     "tied: embeddings": ({"tied": "embeddings"}, -SOURCE_WORDS * D),
-    "vocabulary_rows": (
-        {"vocabulary_rows": 40},
+    "min_vocab_size": (
+        {"min_vocab_size": 40},
         (40 - SOURCE_WORDS) * D + (40 - TARGET_WORDS) * D + 40 * D + 40 - linear(D, TARGET_WORDS),
     ),
-    "fewer vocabulary_rows than words": ({"vocabulary_rows": 5}, 0),
+    "fewer min_vocab_size than words": ({"min_vocab_size": 5}, 0),
     "shared norm": ({"shared": ["norm"]}, -9 * NORM),
     "shared feed-forward": ({"shared": ["feed-forward"]}, -2 * FEED_FORWARD),
     "after-each": ({"decoder_feed_forward": "after-each"}, 2 * (FEED_FORWARD + NORM)),
@@ -126,4 +126,4 @@ def test_operations_of_choices_are_those_counted_by_hand():
     after_each = counted("split-heads", decoder_feed_forward="after-each", shared=["norm"])
     assert after_each.flops_per_token * T == plain + between
     words = T * 2 * D * (40 - TARGET_WORDS)
-    assert counted("split-heads", vocabulary_rows=40).flops_per_token * T == plain + words
+    assert counted("split-heads", min_vocab_size=40).flops_per_token * T == plain + words

@@ -61,14 +61,14 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model)
-    assert subject.model.reads_row
+    assert subject.model.position_is_row
     assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
     turned = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
     assert not torch.equal(turned.flip(1), found)
 
 
 def test_words_beyond_the_vocabulary_can_be_written():
-    subject = Subject(tiny_config(vocabulary_rows=30))
+    subject = Subject(tiny_config(min_vocab_size=30))
     with torch.no_grad():
         subject.model.words.bias[..., 25] += 100.0
     sentences = subject.sentences
@@ -83,7 +83,7 @@ def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
         HeadToHeadError,
         match=r"^attention 'embedding-softmax' reads exactly 16 "
         r"tokens at once, which greedy decoding does not; "
-        r"set evaluate\.decode: forced$",
+        r"set evaluate\.decode: teacher-forced$",
     ):
         greedy(subject.model, sentences.source, sentences.source_lengths, 8)
 

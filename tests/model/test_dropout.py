@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from headtohead.model.dropout import LEVELS, Dropout, DropoutStream, mix_, mixed, signed
+from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG, mix_, mixed, signed
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
 from headtohead.testing.kernels import KERNELS, forced
@@ -21,7 +21,7 @@ def build(training=True, **rates):
 
 
 def numbers(keys, step=0, place=0, count=4001, **rows):
-    stream = DropoutStream(keys, CPU)
+    stream = DropoutRNG(keys, CPU)
     stream.begin(step)
     stream.see(**rows)
     return stream.numbers(place, count)
@@ -73,7 +73,7 @@ def test_dropout_of_weights_keeps_their_mean():
     model, _ = build(dropout_attention=0.5)
     attention = model.encoder[0].attention
     x, _ = subject.activations("encoder")
-    view = subject.view("encoder", keep=subject.keep("encoder"))
+    view = subject.view("encoder", mask=subject.mask("encoder"))
     with torch.no_grad():
         expected = attention.eval()(x, None, view)
         attention.train()
@@ -129,7 +129,7 @@ def test_a_piece_of_a_batch_has_the_numbers_of_the_whole(rows):
 
 
 def test_members_steps_places_and_calls_share_no_numbers():
-    stream = DropoutStream([1, 2], CPU)
+    stream = DropoutRNG([1, 2], CPU)
     found = []
     for step in (0, 1, 2):
         stream.begin(step)
@@ -151,7 +151,7 @@ def test_numbers_are_uniform():
 
 
 def test_each_member_drops_at_its_own_rate():
-    place = Dropout(DropoutStream([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
+    place = Dropout(DropoutRNG([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
     x = torch.full((3, 400, 500), 2.0)
     dropped = place(x)
     assert torch.equal(dropped[0], x[0])

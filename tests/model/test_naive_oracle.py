@@ -23,8 +23,8 @@ CHOICES = {
     "second attention of the decoder": {"cross": "decoder", "decoder_layers": 2},
     "second attention of the decoder, post-norm": {"cross": "decoder", "norm": "post"},
     "one table": {"tied": "embeddings"},
-    "more rows than words": {"vocabulary_rows": 15},
-    "one table of more rows than words": {"vocabulary_rows": 15, "tied": "embeddings"},
+    "more rows than words": {"min_vocab_size": 15},
+    "one table of more rows than words": {"min_vocab_size": 15, "tied": "embeddings"},
     "shared norm": {"shared": ["norm"], "decoder_layers": 2},
     "shared feed-forward": {"shared": ["feed-forward"], "norm": "post", "final_norm": True},
     "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
@@ -72,13 +72,13 @@ class Oracle:
         own = [
             [not self.masked or (j <= i and j < target_length) for j in range(len(target))] for i in range(len(target))
         ]
-        deaf = self.model.cross == "decoder"
+        deaf = self.quirks.cross_attention_memory == "decoder"
         read, read_length = (target, target_length) if deaf else (source, source_length)
         cross = [[not self.masked or j < read_length for j in range(len(read))] for _ in target]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
             x = self.branch(x, f"{at}.attention_branch", own_attention, f"{at}.attention", own)
-            if self.model.decoder_feed_forward == "after-each":
+            if self.quirks.decoder_feed_forward == "after-each":
                 x = self.branch(x, f"{at}.between_branch", self.feed_forward, f"{at}.between")
             if deaf:
                 x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
@@ -88,13 +88,13 @@ class Oracle:
         return [self.words(row) for row in self.final(x, "decoder_norm")]
 
     def encode(self, source, length):
-        one_table = self.model.tied in ("all", "embeddings")
+        one_table = self.model.tie_embeddings in ("all", "embeddings")
         table = "target_embedding" if one_table else "source_embedding"
         x = self.embed(source, table, self.config.positional.encoder)
-        keep = [[not self.masked or j < length for j in range(len(source))] for _ in source]
+        mask = [[not self.masked or j < length for j in range(len(source))] for _ in source]
         for layer in range(self.model.encoder_layers):
             at = f"encoder.{layer}"
-            x = self.branch(x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", keep)
+            x = self.branch(x, f"{at}.attention_branch", self.self_attention, f"{at}.attention", mask)
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
         return self.final(x, "encoder_norm")
 
@@ -123,7 +123,7 @@ class Oracle:
         ]
 
     def norm(self, row, name):
-        name = "shared.norm" if "norm" in self.model.shared else name
+        name = "shared.norm" if "norm" in self.quirks.shared_modules else name
         gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
         mean = sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
@@ -140,27 +140,27 @@ class Oracle:
         bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * last
         return [sum(value * weight[i][o] for i, value in enumerate(row)) + bias[o] for o in range(first, last)]
 
-    def self_attention(self, x, name, keep):
+    def self_attention(self, x, name, mask):
         d = self.model.d_model
         joint = f"{name}.queries_keys_values"
         q, k, v = ([self.linear(row, joint, s * d, (s + 1) * d) for row in x] for s in range(3))
-        return self.attend(q, k, v, name, keep)
+        return self.attend(q, k, v, name, mask)
 
-    def cross(self, x, memory, name, keep):
+    def cross(self, x, memory, name, mask):
         d = self.model.d_model
         q = [self.linear(row, f"{name}.queries") for row in x]
         k = [self.linear(row, f"{name}.keys_values", 0, d) for row in memory]
         v = [self.linear(row, f"{name}.keys_values", d, 2 * d) for row in memory]
-        return self.attend(q, k, v, name, keep)
+        return self.attend(q, k, v, name, mask)
 
-    def attend(self, q, k, v, name, keep):
+    def attend(self, q, k, v, name, mask):
         heads, width = self.model.heads, self.model.d_model // self.model.heads
         out = []
         for i, query in enumerate(q):
             joined = []
             for head in range(heads):
                 part = range(head * width, (head + 1) * width)
-                seen = [j for j in range(len(k)) if keep[i][j]]
+                seen = [j for j in range(len(k)) if mask[i][j]]
                 scores = [sum(query[c] * k[j][c] for c in part) / math.sqrt(width) for j in seen]
                 powers = [math.exp(score - max(scores)) for score in scores]
                 total = sum(powers)
@@ -169,10 +169,10 @@ class Oracle:
             out.append(self.linear(joined, f"{name}.output"))
         return out
 
-    def softmax_of_embeddings(self, x, name, keep):
+    def softmax_of_embeddings(self, x, name, mask):
         masked = [
             [value if kept else value - 1e9 for value, kept in zip(*pair, strict=True)]
-            for pair in zip(x, keep, strict=True)
+            for pair in zip(x, mask, strict=True)
         ]
         out = []
         for row in masked:
@@ -184,7 +184,7 @@ class Oracle:
         return out
 
     def feed_forward(self, x, name):
-        name = "shared.feed_forward" if "feed-forward" in self.model.shared else name
+        name = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else name
         return [
             self.linear([self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer") for row in x
         ]
@@ -195,7 +195,7 @@ class Oracle:
         return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
 
     def words(self, row):
-        if self.model.tied in ("none", "embeddings"):
+        if self.model.tie_embeddings in ("none", "embeddings"):
             return self.linear(row, "words")
         table = self.weights["target_embedding.weight"]
         return [sum(a * b for a, b in zip(row, word, strict=True)) for word in table]

@@ -19,7 +19,7 @@ class Shaw(Positional):
     """Relative positions on keys and values (arXiv:1803.02155, section 3.2)."""
 
     Options = ShawOptions
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
     def build(self):
         geometry, rows = self.context.geometry, 2 * self.options.clip + 1
@@ -104,7 +104,7 @@ def test_scores_and_values_equal_the_papers_formula():
     attention, positional = subject.attention("decoder"), subject.positional("decoder")
     x, _ = subject.activations("decoder")
     seen = {}
-    attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None, seen.__setitem__)
+    attention(x, None, subject.view("decoder", mask=subject.mask("decoder")), None, seen.__setitem__)
     member, row, head, clip, width = 1, 1, 2, 2, 4
     q, k = (seen[name][member, row, head] for name in ("queries", "keys"))
     for i in range(5):
@@ -124,5 +124,5 @@ def test_scores_and_values_equal_the_papers_formula():
             rows.append(total)
         heads.append(torch.stack(rows))
     expected = torch.cat(heads, -1) @ attention.output.weight[member] + attention.output.bias[member, 0]
-    output = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")))
+    output = attention(x, None, subject.view("decoder", mask=subject.mask("decoder")))
     torch.testing.assert_close(output[member, row], expected)

@@ -56,7 +56,7 @@ def rows() -> tuple[Choice, ...]:
                 "1 step",
             ],
         ),
-        ("decoding", ["at most 5", "none", "at most 128", "zeros", "reads the reference"]),
+        ("decoding", ["at most 5", "none", "at most 128", "non-autoregressive", "reads the reference"]),
     ],
 )
 def test_each_choice_says_what_the_text_has(rows: tuple[Choice, ...], row: str, words: Sequence[str]) -> None:

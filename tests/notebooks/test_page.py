@@ -196,7 +196,7 @@ def test_the_markdown_says_the_same_as_the_page(made: ModuleType, tmp_path: Path
     markdown = write(name="report.md")
     for one in NOTEBOOKS:
         assert f"## {one.number}. {one.title}" in markdown
-    assert "To mend it: `model.cross: encoder`" in markdown
+    assert "To mend it: `quirks.cross_attention_memory: encoder`" in markdown
     rows = [line for line in markdown.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)
 

@@ -126,7 +126,7 @@ def test_a_wrong_override_names_itself(design):
         ("train.clip_norm", ["null", "2"], ["clip_norm-null", "clip_norm-2"]),
         ("data.vocabulary.min_count", ["2"], ["min_count-2"]),
         ("data.size", ["300"], ["size-300"]),
-        ("model.fill", ["-1e9"], ["fill-1e9"]),
+        ("model.mask_value", ["-1e9"], ["fill-1e9"]),
         ("train.early_stopping", ["{patience: 2}"], ["early_stopping-metric-valid-loss-patience-2"]),
         ("positional.theta", ["5"], ["positional.theta-5"]),
         ("attention.cross", ["single-head"], ["attention.cross-single-head"]),
@@ -205,7 +205,7 @@ def test_an_exclusion_that_matches_nothing_is_said(design):
 
 def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
     found = design("""
-        design: [{product: {model.tied: [none, all], data.vocabulary.shared: [false, true]}}]
+        design: [{product: {model.tie_embeddings: [none, all], data.vocabulary.shared: [false, true]}}]
     """)
     assert [(one.slug, one.source) for one in found.excluded] == [("tied-all-shared-false", "undefined")]
     assert "set data.vocabulary.shared: true" in found.excluded[0].reason
@@ -235,8 +235,8 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
             "x.yaml:7: design[0].product.model: an axis is a family or one field, such as model.…; got 'model'",
         ),
         (
-            "design: [{product: {train.micro_batch: [1, 2]}}]",
-            "x.yaml:7: design[0].product.train.micro_batch: 'train.micro_batch' does not change a "
+            "design: [{product: {train.num_microbatches: [1, 2]}}]",
+            "x.yaml:7: design[0].product.train.num_microbatches: 'train.num_microbatches' does not change a "
             "result and cannot be an axis",
         ),
         (

@@ -35,8 +35,8 @@ def test_a_sound_configuration_has_none():
         ({"train": {"epochs": 1, "target": "same"}}, "answer given"),
         ({"train": {"epochs": 1, "parts": ["words"]}}, "parts untrained"),
         ({"train": {"epochs": 1, "batch_size": 4, "pad_to": 100}}, "fixed padding"),
-        ({"evaluate": {"decode": "zeros"}}, "not autoregressive"),
-        ({"evaluate": {"decode": "forced"}}, "reference given"),
+        ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
+        ({"evaluate": {"decode": "teacher-forced"}}, "reference given"),
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
     ],
 )

@@ -41,9 +41,9 @@ GOLDEN = {
 
 @pytest.fixture
 def key(registry):
-    def key(seed=1, fingerprint=FINGERPRINT, **raw):
+    def key(seed=1, data_hash=FINGERPRINT, **raw):
         config = resolve({"train": {"epochs": 1}} | raw, registry)
-        return run_key(config, seed, fingerprint, registry)
+        return run_key(config, seed, data_hash, registry)
 
     return key
 
@@ -119,14 +119,14 @@ def test_two_spellings_of_one_configuration_have_one_key(key, one, other):
         {"train": {"epochs": 1, "length_buckets": "exact"}},
         {"train": {"epochs": 1, "precision": "float64"}},
         {"seed": 2},
-        {"fingerprint": "0" * 64},
+        {"data_hash": "0" * 64},
     ],
 )
 def test_whatever_changes_a_result_changes_the_key(key, change):
     assert key(**change) != key()
 
 
-@pytest.mark.parametrize("runtime", [{"micro_batch": 4}, {"checkpoint_seconds": 1}])
+@pytest.mark.parametrize("runtime", [{"num_microbatches": 4}, {"checkpoint_seconds": 1}])
 def test_runtime_fields_are_not_part_of_the_key(key, runtime):
     assert key(train={"epochs": 1} | runtime) == key()
 

@@ -13,7 +13,7 @@ import pytest
 
 from headtohead.cli import plan, run
 from headtohead.config.loading import MAX_RUNS, load_text, seed_list
-from headtohead.config.source_location import Place, Source
+from headtohead.config.source_location import SourceLocation, Source
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
@@ -79,7 +79,7 @@ def test_too_many_seeds_are_refused_before_they_are_listed():
     assert refusal("seeds: 1000000000").startswith("x.yaml: 1 variant × 1,000,000,000 seeds are 1,000,000,000 runs")
     assert refusal("", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
     assert len(load("seeds: 100000").seeds) == MAX_RUNS
-    assert len(seed_list(list(range(1, 100_001)), Place(Source("x.yaml")))) == MAX_RUNS
+    assert len(seed_list(list(range(1, 100_001)), SourceLocation(Source("x.yaml")))) == MAX_RUNS
     assert time.process_time() - started < 2
 
 

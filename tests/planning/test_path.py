@@ -63,7 +63,7 @@ TIED = """
 design:
   - path:
       from: {train.lr: 1.0e-3, model.norm: pre, model.bias: true}
-      to: {train.lr: 2.0e-3, model.norm: post, model.bias: false, model.tied: all,
+      to: {train.lr: 2.0e-3, model.norm: post, model.bias: false, model.tie_embeddings: all,
            data.vocabulary.shared: true}
 """
 
@@ -139,7 +139,7 @@ def test_what_a_result_does_not_depend_on_is_no_difference(design):
     found = design("""
         design:
           - path:
-              from: {train: {micro_batch: 2, checkpoint_seconds: 1, lr: 1.0e-3}}
+              from: {train: {num_microbatches: 2, checkpoint_seconds: 1, lr: 1.0e-3}}
               to: {train: {backend: eager, lr: 2.0e-3}, model: {layers: 1}}
     """)
     assert tuple(choices(found)) == ("train.lr",)
@@ -324,7 +324,7 @@ def test_orders_that_can_be_walked_go_first_and_the_others_are_counted(design):
     for walk in path.walks:
         order = [name for step in walk for name in step.choices]
         assert all(len(step.choices) == 1 for step in walk)
-        assert order.index("data.vocabulary.shared") < order.index("model.tied")
+        assert order.index("data.vocabulary.shared") < order.index("model.tie_embeddings")
     reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
     assert path.tried == 8 + path.blocked[reason]
     assert (
@@ -337,18 +337,18 @@ def test_a_difference_that_has_no_meaning_alone_is_excluded_with_its_reason(desi
     found = design(TIED)
     reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
     assert [(one.slug, one.title, one.reason, one.source) for one in found.excluded] == [
-        ("from-plus-model.tied", "from + model.tied", reason, "undefined"),
+        ("from-plus-model.tie_embeddings", "from + model.tie_embeddings", reason, "undefined"),
         ("to-minus-data.vocabulary.shared", "to − data.vocabulary.shared", reason, "undefined"),
     ]
     assert {(one.choice, one.end, one.needs) for one in found.path.apart} == {
-        ("model.tied", "from", ("data.vocabulary.shared",)),
-        ("data.vocabulary.shared", "to", ("model.tied",)),
+        ("model.tie_embeddings", "from", ("data.vocabulary.shared",)),
+        ("data.vocabulary.shared", "to", ("model.tie_embeddings",)),
     }
     record = {one["name"]: one for one in found.path.record.to_json()["choices"]}
-    assert record["model.tied"]["alone"] is None
-    assert record["model.tied"]["without"] == "to-minus-model.tied"
+    assert record["model.tie_embeddings"]["alone"] is None
+    assert record["model.tie_embeddings"]["without"] == "to-minus-model.tie_embeddings"
     assert any(
-        note == f"path: model.tied alone has no meaning: {reason}; not without data.vocabulary.shared"
+        note == f"path: model.tie_embeddings alone has no meaning: {reason}; not without data.vocabulary.shared"
         for note in found.notes
     )
 
@@ -469,7 +469,7 @@ def failure(design, text, *overrides, **options):
         ),
         (
             "design: [{path: {from: {model: {tied: all}}, to: recipe/right}}]",
-            "x.yaml:7: design[0].path.from.model.tied: tied 'all' needs one vocabulary; set "
+            "x.yaml:7: design[0].path.from.model.tie_embeddings: tied 'all' needs one vocabulary; set "
             "data.vocabulary.shared: true",
         ),
         (
@@ -552,7 +552,10 @@ def test_the_record_holds_the_walks_and_nothing_that_json_lacks(plan):
             assert differing == set(step["choices"])
             here = step["slug"]
         assert here == "to"
-    assert [one["title"] for one in record["excluded"]] == ["from + model.tied", "to − data.vocabulary.shared"]
+    assert [one["title"] for one in record["excluded"]] == [
+        "from + model.tie_embeddings",
+        "to − data.vocabulary.shared",
+    ]
 
 
 def test_a_design_without_a_path_has_none_in_its_record(plan):

@@ -36,7 +36,7 @@ def test_the_plan_is_the_record_of_the_experiment(plan):
         ("rotary", 1),
         ("rotary", 2),
     ]
-    assert record["data"]["fingerprint"] == found.data.fingerprint
+    assert record["data"]["data_hash"] == found.data.data_hash
     assert record["text"].startswith("\nquestion: q")
     assert len(record["probes"]) == 2
 
@@ -163,8 +163,8 @@ def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
 def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(plan, record):
     first = plan(seeds=2)
     record(first, first.runs[0])
-    record(first, first.runs[1], changes={"data": {"fingerprint": "0" * 64}})
-    with pytest.raises(HeadToHeadError, match=r"s2-.*another data.fingerprint"):
+    record(first, first.runs[1], changes={"data": {"data_hash": "0" * 64}})
+    with pytest.raises(HeadToHeadError, match=r"s2-.*another data.data_hash"):
         plan(seeds=2)
 
 
@@ -181,7 +181,7 @@ def test_the_next_plan_sees_what_has_changed_since(plan, record):
 def test_runtime_fields_may_differ_on_a_hit(plan, record):
     first = plan(seeds=1)
     config = first.variants[0].config.model_dump(mode="json")
-    config["train"]["micro_batch"] = 4
+    config["train"]["num_microbatches"] = 4
     record(first, first.runs[0], changes={"config": config})
     assert plan(seeds=1).runs[0].state == "DONE"
 
@@ -306,7 +306,7 @@ def test_a_plugin_that_raises_while_asked_is_named_with_its_distribution(load, c
     with pytest.raises(HeadToHeadError) as caught:
         undefined_reason(config, {}, registry)
     assert str(caught.value) == (
-        "plugin 'short_table.<locals>.Planted' (python): undefined_for of positional 'short' "
+        "plugin 'short_table.<locals>.Planted' (python): incompatible_with of positional 'short' "
         "raised ZeroDivisionError: division by zero"
     )
 
@@ -329,7 +329,7 @@ def test_pairs_equal_by_construction_are_no_test(plan):
 
 def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
-    assert len({one.fingerprint for one in found.variants}) == 2
+    assert len({one.data_hash for one in found.variants}) == 2
     assert found.data_of("size-300").record["counts"]["train"] < 300
     assert "2 different data sets; the baseline's is described" in found.notes
 
@@ -450,7 +450,7 @@ def short_table(broken=False):
             return 4
 
         @classmethod
-        def undefined_for(cls, options, setting):
+        def incompatible_with(cls, options, setting):
             return str(1 / 0) if broken else None
 
     class Planted:

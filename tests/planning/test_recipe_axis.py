@@ -22,11 +22,11 @@ def test_base_is_laid_over_every_recipe_and_their_own_fields_over_base(design):
     assert found.axes == ("recipe",)
     first, changed, by_hand = configs.values()
     assert {one.model.d_model for one in configs.values()} == {8}  # base over the recipes
-    assert first.model.vocabulary_rows == changed.model.vocabulary_rows == 5000
-    assert (first.model.fill, by_hand.model.decoder_feed_forward) == ("-1e9", "after-each")
+    assert first.quirks.min_vocab_size == changed.quirks.min_vocab_size == 5000
+    assert (first.model.mask_value, by_hand.quirks.decoder_feed_forward) == ("-1e9", "after-each")
     assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
     assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
-    assert by_hand.model.vocabulary_rows is None  # nothing of the baseline's recipe stays
+    assert by_hand.quirks.min_vocab_size is None  # nothing of the baseline's recipe stays
 
 
 def test_what_differs_from_the_name_is_in_the_title(design):

@@ -86,7 +86,7 @@ def test_overrides_that_leave_results_out_are_refused_with_what_to_type(study, o
         ([], [9, 3, 2, 1]),
         (["train.epochs=1"], 3),
         (["model.d_model=8", "train.epochs=1.0"], 4),
-        (["train.checkpoint_seconds=5", "train.micro_batch=2", "train.backend=eager"], 3),
+        (["train.checkpoint_seconds=5", "train.num_microbatches=2", "train.backend=eager"], 3),
     ],
 )
 @pytest.mark.parametrize("fresh", [False, True])

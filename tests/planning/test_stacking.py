@@ -7,7 +7,7 @@ from headtohead.config.resolve import resolve
 from headtohead.model.counting import training_bytes
 from headtohead.model.members import shape
 from headtohead.planning import stacking
-from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, machine, remembered
+from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, machine, load_stack_sizes
 from headtohead.plugins.registry import current
 
 WIDE = """
@@ -104,16 +104,16 @@ def test_members_that_would_be_slower_together_are_left_apart(plan):
 
 
 def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
-    assert remembered(tmp_path, "cpu") == {}
+    assert load_stack_sizes(tmp_path, "cpu") == {}
     files.write_json(tmp_path / "stack-sizes.json", {machine("cpu"): {"a": 4}, "other": {"a": 9}})
-    assert remembered(tmp_path, "cpu") == {"a": 4}
+    assert load_stack_sizes(tmp_path, "cpu") == {"a": 4}
     (tmp_path / "stack-sizes.json").write_text('{"torn')
-    assert remembered(tmp_path, "cpu") == {}
+    assert load_stack_sizes(tmp_path, "cpu") == {}
 
 
 def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
     tokens = {"train": {"steps": 1, "batch_tokens": 100}}
-    few, many = (resolve({**tokens, "model": {"vocabulary_rows": rows}}, current()) for rows in (None, 5000))
+    few, many = (resolve({**tokens, "model": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
     assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
 
 
@@ -146,7 +146,7 @@ def test_a_size_that_was_measured_is_cut_where_processes_share_the_memory(plan):
 )
 def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monkeypatch):
     """A stack that the rough bound lets through is one that the trace lets through."""
-    batch = ("train.batch_size=32", f"train.pad_to={pad_to}")
+    batch = ("train.batch_size=32", f"quirks.pad_to={pad_to}")
     found = plan(f"baseline: {choice}", "model.d_model=32", *batch, seeds=2)
     run = found.runs[0]
     traced = []

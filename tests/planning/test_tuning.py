@@ -45,9 +45,9 @@ def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
 @pytest.mark.parametrize(
     ("tune", "expected"),
     [
-        ("model.fill: [-1e9, -inf]", ["-1e9", "-inf"]),
-        ("model.fill: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
-        ("model.fill: [-1e9]", ["-1e9"]),
+        ("model.mask_value: [-1e9, -inf]", ["-1e9", "-inf"]),
+        ("model.mask_value: [-inf, additive, -1e9]", ["-inf", "additive", "-1e9"]),
+        ("model.mask_value: [-1e9]", ["-1e9"]),
         ("train.clip_norm: [2, null, 1.0]", [2.0, None, 1.0]),
         ("train.lr: [1.0e-3, 0.01, 0.001]", [0.001, 0.01]),
     ],

@@ -24,7 +24,10 @@ TABLE = {
         "data.source_boundaries": ("eos", "none", "sos-eos", "none", "none"),
         "data.target_boundaries": ("sos-eos", "none", "sos-eos", "none", "sos-eos"),
     },
-    "padding": {"train.pad_to": ("corpus", 100, "batch", "batch", "batch"), "data.cut": (None, 100, 128, None, None)},
+    "padding": {
+        "quirks.pad_to": ("corpus", 100, "batch", "batch", "batch"),
+        "data.truncate_tokens": (None, 100, 128, None, None),
+    },
     "embedding scale": {
         "model.embedding_scale": ("one", "one", "sqrt-d_model", "one", "one"),
         "model.init": ("torch",) * 5,
@@ -55,8 +58,8 @@ TABLE = {
     "feed-forward": {
         "model.activation": ("relu",) * 5,
         "model.dropout_ffn": (0.0, 0.1, 0.0, 0.0, 0.0),
-        "model.shared": ((), (), (), (), ("norm", "feed-forward")),
-        "model.decoder_feed_forward": ("after-cross",) * 4 + ("after-each",),
+        "quirks.shared_modules": ((), (), (), (), ("norm", "feed-forward")),
+        "quirks.decoder_feed_forward": ("after-cross",) * 4 + ("after-each",),
     },
     "residual dropout": {"model.dropout_residual": (0.1, 0.1, 0.1, 0.0, 0.0)},
     "normalisation": {
@@ -68,15 +71,15 @@ TABLE = {
     "decoder self mask": {"masking.decoder.name": ("padding-causal",) * 3 + ("causal", "causal")},
     "cross mask": {
         "masking.cross.name": ("padding", "padding", "padding", "none", "none"),
-        "model.cross": ("encoder", "encoder", "encoder", "decoder", "encoder"),
+        "quirks.cross_attention_memory": ("encoder", "encoder", "encoder", "decoder", "encoder"),
     },
-    "masked score": {"model.fill": ("-1e9", "-inf", "-1e9", "-inf", "-1e9")},
+    "masked score": {"model.mask_value": ("-1e9", "-inf", "-1e9", "-inf", "-1e9")},
     "source and target vocabulary sizes": {
-        "model.vocabulary_rows": (5000, None, None, None, None),
-        "model.tied": ("none", "none", "none", "embeddings", "none"),
+        "quirks.min_vocab_size": (5000, None, None, None, None),
+        "model.tie_embeddings": ("none", "none", "none", "embeddings", "none"),
         "data.vocabulary.shared": (False,) * 5,
     },
-    "loss": {"train.target": ("next", "next", "next", "next", "same"), "train.label_smoothing": (0.0,) * 5},
+    "loss": {"quirks.shift_targets": ("next", "next", "next", "next", "same"), "train.label_smoothing": (0.0,) * 5},
     "optimiser": {
         "train.optimizer": ("adam", "adam", "adam", None, "adam"),
         "train.lr": (1e-3, 1e-4, 1e-4, None, 1e-3),
@@ -85,7 +88,7 @@ TABLE = {
         "train.weight_decay": (0.0,) * 5,
         "train.schedule": ("constant", "constant", "constant", None, "constant"),
         "train.clip_norm": (None, None, None, "any", None),
-        "train.parts": (None, None, None, None, ("feed-forward", "cross-attention", "words")),
+        "quirks.trainable": (None, None, None, None, ("feed-forward", "cross-attention", "words")),
     },
     "epochs, batch": {
         "train.epochs": (1, 10, 10, 0, None),
@@ -93,7 +96,7 @@ TABLE = {
         "train.batch_size": (20, 32, 64, 1, 1),
     },
     "decoding": {
-        "evaluate.decode": ("greedy", "none", "greedy", "zeros", "forced"),
+        "evaluate.decode": ("greedy", "none", "greedy", "non-autoregressive", "teacher-forced"),
         "evaluate.max_length": (5, "any", 128, "any", "any"),
     },
 }

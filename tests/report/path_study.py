@@ -98,7 +98,7 @@ def _registry(study: PathStudy) -> Iterator[Registry]:
 
     class Choosy(Sinusoidal):
         @classmethod
-        def undefined_for(cls, options: Any, setting: Setting) -> str | None:
+        def incompatible_with(cls, options: Any, setting: Setting) -> str | None:
             applied = frozenset(name for name in study.names if _value(setting.config, name) == ENDS[name][1])
             refused = study.undefined is not None and study.undefined(applied)
             return "these do not go together" if refused else None

@@ -135,7 +135,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
                 "tokens": "word",
                 "vocabulary": {"min_count": 1, "max_size": None, "shared": False},
             },
-            "model": {"vocabulary_rows": None},
+            "model": {"min_vocab_size": None},
             "positional": {"encoder": {"name": str(axes.get("positional", "sinusoidal")), "options": {}}},
             "train": {"label_smoothing": 0.0, "batch_tokens": 2048, "lr": 0.003},
             **study.config(axes),
@@ -146,7 +146,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
 def _data(study: Study) -> dict[str, Any]:
     return {
         "dataset": "toy-grammar",
-        "fingerprint": "ab" * 32,
+        "data_hash": "ab" * 32,
         "licence": "MIT",
         "citation": "headtohead, toy-grammar",
         "languages": ["English", "French"],
@@ -347,8 +347,8 @@ def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, A
         "test/exact_match": score,
         "test/bleu": 100 * score**0.6,
         "test/chrf": 100 * score**0.5,
-        "test/loss_alone": loss - 0.9 * (lonely - score),
-        "test/exact_match_alone": lonely,
+        "test/loss_unpadded": loss - 0.9 * (lonely - score),
+        "test/exact_match_unpadded": lonely,
         "attention/encoder/entropy": 1.2,
         "attention/encoder/distance": 2.1,
         "attention/fused_difference": 2e-7,

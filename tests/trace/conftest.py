@@ -29,6 +29,6 @@ def told(sentences):
         small = {"encoder_layers": 1, "decoder_layers": 1}
         subject = Subject(tiny_config(**(small | choices)), seeds=seeds)
         steps = collect(subject.model, sentences(subject), member)
-        return subject, Trace("a model", "s", "t", steps, (), subject.model.hears_source)
+        return subject, Trace("a model", "s", "t", steps, (), subject.model.attends_to_source)
 
     return tell

@@ -176,7 +176,7 @@ def test_an_example_is_a_sum_that_gives_the_cell_it_names(told):
 
 
 def test_rows_without_a_word_are_labelled_by_their_number(told):
-    _, trace = told(vocabulary_rows=11)
+    _, trace = told(min_vocab_size=11)
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
 
 
@@ -205,8 +205,8 @@ class Retold:
     def check(self):
         memory = self.side("encoder", self.read.source, 2, None)
         out = self.side("decoder", self.read.target, 1, memory)
-        tied = self.model.tied == "output"
-        if tied:
+        tie_embeddings = self.model.tie_embeddings == "output"
+        if tie_embeddings:
             table = self.weights["target_embedding.weight"]
             scores = [[_dot(row, word) for word in table] for row in out]
         else:
@@ -237,9 +237,9 @@ class Retold:
             at = f"{side}.{layer}"
             x = self.branch(x, f"{at}.self", f"{at}.attention", self.attention, None)
             if side == "decoder":
-                if self.model.decoder_feed_forward == "after-each":
+                if self.quirks.decoder_feed_forward == "after-each":
                     x = self.branch(x, f"{at}.between", f"{at}.between", self.forward)
-                read = None if self.model.cross == "decoder" else memory
+                read = None if self.quirks.cross_attention_memory == "decoder" else memory
                 x = self.branch(x, f"{at}.cross", f"{at}.cross", self.attention, read)
             x = self.branch(x, f"{at}.feed-forward", f"{at}.feed_forward", self.forward)
         if f"{side}_norm.weight" in self.weights or self.left[0] == f"{side}.norm":
@@ -265,7 +265,7 @@ class Retold:
         return normed
 
     def norm(self, x, name):
-        name = "shared.norm" if "norm" in self.model.shared else name
+        name = "shared.norm" if "norm" in self.quirks.shared_modules else name
         gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
         out = []
         for row in x:
@@ -281,7 +281,7 @@ class Retold:
         return [[sum(v * weight[i][o] for i, v in enumerate(row)) + bias[o] for o in outputs] for row in x]
 
     def forward(self, x, told, part):
-        part = "shared.feed_forward" if "feed-forward" in self.model.shared else part
+        part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
         inner = self.linear(x, f"{part}.inner")
         self.same(f"{told}.inner", inner)
         gelu = self.model.activation == "gelu"
@@ -332,7 +332,7 @@ class Retold:
         return out
 
     def fill(self, score):
-        return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.fill]
+        return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.mask_value]
 
 
 def _dot(one, other):

@@ -211,7 +211,7 @@ def _run_record(experiment: str, variant: dict[str, Any], seed: int) -> dict[str
 def _data_record() -> dict[str, Any]:
     return {
         "dataset": "toy-grammar",
-        "fingerprint": hashlib.sha256(b"toy").hexdigest(),
+        "data_hash": hashlib.sha256(b"toy").hexdigest(),
         "licence": "MIT",
         "citation": "",
         "languages": ["English", "French"],
@@ -315,8 +315,8 @@ def _write_results(folder: Path, skill: float, last: dict[str, float], random: n
         "test/exact_match": skill,
         "test/bleu": 98 * skill,
         "test/chrf": 99 * skill,
-        "test/loss_alone": 0.2,
-        "test/exact_match_alone": min(1.0, skill + 0.02),
+        "test/loss_unpadded": 0.2,
+        "test/exact_match_unpadded": min(1.0, skill + 0.02),
         **{f"attention/{role}/entropy": float(random.uniform(0.5, 2)) for role in roles},
         **{f"attention/{role}/distance": float(random.uniform(1, 4)) for role in roles},
         "attention/fused_difference": 1e-7,

@@ -70,7 +70,7 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shippe
     assert params["attention"] == "split-heads"
     assert params["model.d_model"] == "64"
     assert params["train.betas"] == "0.9, 0.98"
-    assert not {"train.backend", "train.checkpoint_seconds", "train.micro_batch"} & params.keys()
+    assert not {"train.backend", "train.checkpoint_seconds", "train.num_microbatches"} & params.keys()
 
 
 def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
@@ -127,7 +127,7 @@ def test_the_dataset_is_known_by_its_fingerprint(shipped: Place) -> None:
     (entry,) = shipped.shipped().inputs.dataset_inputs
     record = json.loads((shipped.run.path / "run.json").read_text())
     assert entry.dataset.name == "toy-grammar"
-    assert record["data"]["fingerprint"].startswith(entry.dataset.digest)
+    assert record["data"]["data_hash"].startswith(entry.dataset.digest)
     assert json.loads(entry.dataset.profile)["test"] == 250
 
 

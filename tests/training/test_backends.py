@@ -19,11 +19,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.model.members import shape
-from headtohead.model.view import all_assumed
+from headtohead.model.attention_context import all_assumed
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
 from headtohead.training import backends
-from headtohead.training.backends import Cut, Graphs, Witness, choose
+from headtohead.training.backends import BatchSpec, Graphs, Witness, choose
 from headtohead.training.loop import Evaluation, StackTraining, planned_shapes
 from headtohead.training.optimise import clip_gradients
 
@@ -118,7 +118,7 @@ def train(stack: StackTraining) -> list[Tensor]:
 @cache
 def trained_eagerly(kind: str, pieces: int = 1) -> list[Tensor]:
     """Return the state after an undisturbed training, which many tests compare with."""
-    return train(training(kind, micro_batch=pieces))
+    return train(training(kind, num_microbatches=pieces))
 
 
 def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
@@ -140,7 +140,7 @@ def same(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
 )
 def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int) -> None:
     log: list[str] = []
-    stack = training(kind, micro_batch=pieces)
+    stack = training(kind, num_microbatches=pieces)
     replays = replayed(stack, log=log)
     found = train(stack)
     assert not log
@@ -499,7 +499,7 @@ def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
         own.add_(tables[0].sum())
     tables.clear()
     gc.collect()
-    (kept,) = witness.reads.values()
+    (kept,) = witness.decoder_input_ids.values()
     assert kept.data_ptr() == address
     assert torch.tensor([], dtype=torch.float32).set_(kept).tolist() == list(range(9))
     assert witness.kept() == 1
@@ -628,7 +628,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
     for name in ("source", "source_lengths", "target", "target_lengths"):
         object.__setattr__(split, name, getattr(split, name).to(meta))
     stack.parameters = [one for one in stack.model.parameters() if one.requires_grad]
-    cut = Cut(cut.rows.to(meta), cut.shape)
+    cut = BatchSpec(cut.rows.to(meta), cut.shape)
     found: list[Crossings] = []
     for step in range(2):
         stack.model.stream.begin(step)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from headtohead.model.view import all_assumed
+from headtohead.model.attention_context import all_assumed
 from headtohead.training import compiled as module
 from headtohead.training.backends import PAYS, Graphs
 from headtohead.training.compiled import Compiled

@@ -43,7 +43,7 @@ def drawn(count=12, lowest=0, seed=3):
     return [dice.integers(lowest, WORDS, 1 + row % 5).tolist() for row in range(count)]
 
 
-def logits_alone(model, source, reads):
+def logits_alone(model, source, decoder_input_ids):
     """Return one sentence's logits, computed in a batch of one, ``[member, time, word]``."""
 
     def expand(ids):
@@ -53,7 +53,7 @@ def logits_alone(model, source, reads):
         return torch.full((model.members, 1), len(ids))
 
     with torch.no_grad():
-        return model(expand(source), lengths(source), expand(reads), lengths(reads))[:, 0]
+        return model(expand(source), lengths(source), expand(decoder_input_ids), lengths(decoder_input_ids))[:, 0]
 
 
 BATCHES = [torch.arange(0, 7), torch.arange(7, 12)]
@@ -81,11 +81,11 @@ def test_forced_words_are_the_likeliest_behind_the_true_ones(predicts):
     split = split_of(sources, targets, predicts=predicts)
     found = translate_rows(model, split, BATCHES, write_forced)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        reads = target if predicts == "same" else target[:-1]
+        decoder_input_ids = target if predicts == "same" else target[:-1]
         for member in range(2):
             expected = []
-            if reads:
-                logits = logits_alone(model, source, reads)[member]
+            if decoder_input_ids:
+                logits = logits_alone(model, source, decoder_input_ids)[member]
                 expected = [int(torch.argmax(place)) for place in logits]
             assert found[member][row] == expected
 
@@ -104,13 +104,13 @@ def test_losses_count_words_with_the_id_0_and_no_padding(predicts):
     found = teacher_forced(model, split, BATCHES)
     zeros = 0
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        reads, writes = (target, target) if predicts == "same" else (target[:-1], target[1:])
-        assert int(found.words[row]) == len(writes)
-        zeros += writes.count(0)
-        if writes:
-            chances = logits_alone(model, source, reads).softmax(-1)
+        decoder_input_ids, labels = (target, target) if predicts == "same" else (target[:-1], target[1:])
+        assert int(found.words[row]) == len(labels)
+        zeros += labels.count(0)
+        if labels:
+            chances = logits_alone(model, source, decoder_input_ids).softmax(-1)
             for member in range(2):
-                loss = -sum(float(torch.log(chances[member, place, word])) for place, word in enumerate(writes))
+                loss = -sum(float(torch.log(chances[member, place, word])) for place, word in enumerate(labels))
                 assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
         else:
             assert found.losses[:, row].tolist() == [0.0, 0.0]
@@ -164,8 +164,8 @@ def test_greedy_decoding_is_refused_where_it_has_no_start_or_no_stop():
 
 def test_every_name_has_its_writer():
     vocabulary = tiny_data().target_vocabulary
-    assert writer("zeros", vocabulary, 5) is write_over_zeros
-    assert writer("forced", vocabulary, 5) is write_forced
+    assert writer("non-autoregressive", vocabulary, 5) is write_over_zeros
+    assert writer("teacher-forced", vocabulary, 5) is write_forced
     assert callable(writer("greedy", vocabulary, 5))
 
 

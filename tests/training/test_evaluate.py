@@ -20,7 +20,7 @@ from headtohead.training.evaluate import (
     translate_rows,
 )
 from headtohead.training.loop import live_positions
-from headtohead.training.tensors import IGNORED, SplitTensors
+from headtohead.training.tensors import IGNORE_INDEX, SplitTensors
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +50,21 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
     for row in (0, 5, 11):
         source = torch.tensor(raw.source[row]).expand(2, 1, -1)
         target = torch.tensor(raw.target[row])
-        reads, writes = target[:-1].expand(2, 1, -1), target[1:]
+        decoder_input_ids, labels = target[:-1].expand(2, 1, -1), target[1:]
         with torch.no_grad():
-            logits = model(source, torch.full((2, 1), source.shape[-1]), reads, torch.full((2, 1), len(writes)))
+            logits = model(
+                source, torch.full((2, 1), source.shape[-1]), decoder_input_ids, torch.full((2, 1), len(labels))
+            )
         for member in range(2):
             loss, right = 0.0, 0
-            for place, word in enumerate(writes.tolist()):
+            for place, word in enumerate(labels.tolist()):
                 scores = logits[member, 0, place].tolist()
                 most = max(scores)
                 loss += most + math.log(sum(math.exp(s - most) for s in scores)) - scores[word]
                 right += scores.index(most) == word
             assert float(found.losses[member, row]) == pytest.approx(loss, rel=1e-5)
             assert int(found.right[member, row]) == right
-        assert int(found.words[row]) == len(writes)
+        assert int(found.words[row]) == len(labels)
 
 
 def test_metrics_are_means_over_tokens(data, split):
@@ -100,34 +102,40 @@ def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
 
 def test_padding_costs_no_loss_and_smoothing_is_torchs():
     logits = torch.randn(2, 3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    writes = torch.tensor([[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]]).expand(2, 3, 4)
+    labels = torch.tensor([[4, 5, EOS, IGNORE_INDEX], [6, EOS, IGNORE_INDEX, IGNORE_INDEX], [7, 8, 4, EOS]]).expand(
+        2, 3, 4
+    )
     for smoothing in (0.0, 0.1, 0.5):
-        losses = token_losses(logits, writes, smoothing)
-        assert (losses[writes == IGNORED] == 0).all()
+        losses = token_losses(logits, labels, smoothing)
+        assert (losses[labels == IGNORE_INDEX] == 0).all()
         chosen = logits.log_softmax(-1)
-        right = chosen.gather(-1, writes.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+        right = chosen.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
         expected = -(1 - smoothing) * right - smoothing * chosen.mean(-1)
-        expected = expected.where(writes != IGNORED, 0.0)
+        expected = expected.where(labels != IGNORE_INDEX, 0.0)
         torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
 
 
 def test_projecting_live_positions_alone_gives_the_same_losses():
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(2, 3, 4, 5, generator=generator)
-    writes = torch.tensor(
+    labels = torch.tensor(
         [
-            [[4, 5, EOS, IGNORED], [6, EOS, IGNORED, IGNORED], [7, 8, 4, EOS]],
-            [[EOS, IGNORED, IGNORED, IGNORED], [6, EOS, IGNORED, IGNORED], [7, EOS, IGNORED, IGNORED]],
+            [[4, 5, EOS, IGNORE_INDEX], [6, EOS, IGNORE_INDEX, IGNORE_INDEX], [7, 8, 4, EOS]],
+            [
+                [EOS, IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX],
+                [6, EOS, IGNORE_INDEX, IGNORE_INDEX],
+                [7, EOS, IGNORE_INDEX, IGNORE_INDEX],
+            ],
         ]
     )
-    chosen, words = live_positions(hidden, writes, 9)
+    chosen, words = live_positions(hidden, labels, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
-        live = writes[member] != IGNORED
-        assert torch.equal(words[member, 0, :count], writes[member][live])
+        live = labels[member] != IGNORE_INDEX
+        assert torch.equal(words[member, 0, :count], labels[member][live])
         assert torch.equal(chosen[member, 0, :count], hidden[member][live])
-        assert (words[member, 0, count:] == IGNORED).all()
-    everything, _ = live_positions(hidden, writes, 12)
+        assert (words[member, 0, count:] == IGNORE_INDEX).all()
+    everything, _ = live_positions(hidden, labels, 12)
     assert everything.shape == (2, 1, 12, 5)
 
 

@@ -41,11 +41,11 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
     with torch.no_grad():
         for source, target in zip(data.splits["test"].source, data.splits["test"].target, strict=True):
             source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
-            reads, writes = target[..., :-1], target[..., 1:]
-            lengths = [torch.full((1, 1), one.shape[-1]) for one in (source, reads)]
-            logits = model(source, lengths[0], reads, lengths[1])
-            losses += float(token_losses(logits, writes.long()).sum())
-            words += writes.numel()
+            decoder_input_ids, labels = target[..., :-1], target[..., 1:]
+            lengths = [torch.full((1, 1), one.shape[-1]) for one in (source, decoder_input_ids)]
+            logits = model(source, lengths[0], decoder_input_ids, lengths[1])
+            losses += float(token_losses(logits, labels.long()).sum())
+            words += labels.numel()
     handle.remove()
     return losses / words
 

@@ -16,7 +16,7 @@ import yaml
 
 from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
-from headtohead.data.corpus import fingerprint_pairs
+from headtohead.data.corpus import hash_pairs
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.compatibility import reach, undefined_reason
 from headtohead.planning.lengths import decoding_limit
@@ -88,7 +88,7 @@ def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: in
         batch = stack._batch(cut)
         longest = int(batch.source_lengths.max()), int(batch.target_lengths.max())
         assert batch.source.shape[-1] == (source or longest[0])
-        assert batch.reads.shape[-1] == batch.writes.shape[-1] == (target or longest[1])
+        assert batch.decoder_input_ids.shape[-1] == batch.labels.shape[-1] == (target or longest[1])
 
 
 def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
@@ -97,7 +97,7 @@ def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
-    for source, target in zip(train.source, train.target, strict=True):
+    for source, target in zip(train.source, quirks.shift_targets, strict=True):
         ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target[:-1])]
         lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
         with torch.no_grad():
@@ -115,7 +115,7 @@ def test_an_unshifted_target_predicts_itself() -> None:
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
-    for source, target in zip(train.source, train.target, strict=True):
+    for source, target in zip(train.source, quirks.shift_targets, strict=True):
         ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target)]
         lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
         with torch.no_grad():
@@ -129,7 +129,7 @@ def test_an_unshifted_target_predicts_itself() -> None:
 
 def pairs_of(*texts: tuple[str, str]) -> PreparedData:
     pairs = [Pair(source, target, source) for source, target in texts]
-    corpus = Corpus(pairs, fingerprint_pairs(pairs), "", "", ("a", "b"))
+    corpus = Corpus(pairs, hash_pairs(pairs), "", "", ("a", "b"))
     return prepare_corpus(
         corpus,
         DataConfig(
@@ -174,7 +174,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     config = tiny_config(positional=places, train={"batch_size": 8})
     found = []
     for pieces in (1, 4):
-        stack = StackTraining(config, [1], tiny_data(), CPU, micro_batch=pieces)
+        stack = StackTraining(config, [1], tiny_data(), CPU, num_microbatches=pieces)
         found.append(losses_of_a_batch(stack))
     assert torch.equal(found[0], found[1])
 
@@ -296,8 +296,8 @@ RECIPES: dict[str, tuple[dict[str, Any], int]] = {
     "slides-en-fr": ({"model": SMALL}, 0),
     "by-hand-en-fr": ({}, 1),
 }
-TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_alone"}
-FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_alone"}
+TRANSLATED = {"test/exact_match", "test/bleu", "test/chrf", "test/exact_match_unpadded"}
+FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpadded"}
 
 
 @cache
@@ -337,7 +337,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         "model": SMALL,
         "masking": "none",
         "train": {"steps": 3, "precision": "float64"},
-        "evaluate": {"decode": "forced"},
+        "evaluate": {"decode": "teacher-forced"},
     }
     config = resolve(raw, current())
     data = prepare(config.data, cache_root())
@@ -413,7 +413,7 @@ def test_a_probe_reads_what_training_reads() -> None:
 
 def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
     assert read_by()(None) == ["<pad>"] * 4
-    for decode in ("none", "forced"):
+    for decode in ("none", "teacher-forced"):
         with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); give a target$"):
             read_by(evaluate={"decode": decode})(None)
     stack, data, _ = outcome("tatoeba-en-es")
@@ -439,7 +439,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
         ),
         (
             {"train": {"epochs": 1, "batch_size": 8, "pad_to": 10}},
-            "pad_to 10 is less than the 11 tokens of the longest target; set data.cut: 10",
+            "pad_to 10 is less than the 11 tokens of the longest target; set data.truncate_tokens: 10",
         ),
         ({"train": {"epochs": 1, "pad_to": 100}}, "pad_to 100 needs batches of a number of sentences; set batch_size"),
         (
@@ -457,7 +457,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
         ),
         (
             {
-                "evaluate": {"decode": "zeros"},
+                "evaluate": {"decode": "non-autoregressive"},
                 "positional": {
                     "encoder": "sinusoidal",
                     "decoder": {"name": "learned", "max_length": 12},
@@ -479,7 +479,7 @@ def test_what_cannot_be_trained_or_decoded_has_a_reason(raw: dict[str, Any], mes
 
 
 def test_other_ways_to_decode_need_no_boundaries() -> None:
-    for decode in ("none", "zeros", "forced"):
+    for decode in ("none", "non-autoregressive", "teacher-forced"):
         assert reason(data={"target_boundaries": "none"}, evaluate={"decode": decode}) is None
 
 
@@ -505,7 +505,7 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
     experiment = {
         "question": "What does an untrained model know?",
         "base": {"recipe": "slides-en-fr", "model": SMALL},
-        "baseline": {"evaluate.decode": "zeros"},
+        "baseline": {"evaluate.decode": "non-autoregressive"},
         "design": [{"one_at_a_time": {"evaluate.decode": ["none", "greedy"]}}],
         "seeds": 1,
         "probes": ["I hate AI .", "I love AI ."],
@@ -525,9 +525,9 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
         metrics = json.loads((run / "results.json").read_text())["metrics"]
         assert "train/loss" not in metrics
         assert metrics["test/loss"] > 0
-        assert ("test/bleu" in metrics) is (decode == "zeros")
+        assert ("test/bleu" in metrics) is (decode == "non-autoregressive")
         lines = (run / "translations.tsv").read_text().splitlines()
-        assert len(lines) == (2 if decode == "zeros" else 1)
+        assert len(lines) == (2 if decode == "non-autoregressive" else 1)
         assert (run / "mlflow.json").is_file()
         # The first probe has a word that the vocabulary refuses; in the other the decoder's second
         # attention reads the decoder.

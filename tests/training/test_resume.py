@@ -105,7 +105,7 @@ def test_a_damaged_resume_point_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
     config = tiny(precision="float64")
-    whole, pieces = training(config), training(config, micro_batch=3)
+    whole, pieces = training(config), training(config, num_microbatches=3)
     cut = next(whole._batches())
     losses = [one._backward(one._batch(cut), cut.shape.live) for one in (whole, pieces)]
     torch.testing.assert_close(*losses, atol=1e-12, rtol=0)

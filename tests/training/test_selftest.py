@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from headtohead import files
-from headtohead.model.view import all_assumed
+from headtohead.model.attention_context import all_assumed
 from headtohead.training import selftest
 from headtohead.training.selftest import FILE, self_test, unverified, verify
 

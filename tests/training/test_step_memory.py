@@ -23,10 +23,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {},
     "wide": {"model": {"d_model": 128, "heads": 4, "d_ff": 512, "layers": 1}},
     "deep": {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 6, "dropout": 0.2}},
-    "many words": {"model": {"vocabulary_rows": 20000}, "train": {"batch_size": None, "batch_tokens": 512}},
+    "many words": {"model": {"min_vocab_size": 20000}, "train": {"batch_size": None, "batch_tokens": 512}},
     "doubles": {"train": {"precision": "float64"}},
     "explicit path": {"positional": "shaw-relative"},
-    "pieces": {"train": {"micro_batch": 4}},
+    "pieces": {"train": {"num_microbatches": 4}},
 }
 
 
@@ -46,7 +46,7 @@ def measured_peak(config: RunConfig, members: int) -> int:
     data = prepare(config.data, cache_root())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         training = StackTraining(
-            config, range(members), data, torch.device("cpu"), micro_batch=config.train.micro_batch
+            config, range(members), data, torch.device("cpu"), num_microbatches=config.train.num_microbatches
         )
         batches = training._batches()
         for _ in range(max(3, training.plan.steps_per_epoch)):

@@ -6,7 +6,7 @@ import torch
 
 from headtohead.data import Split
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.training.tensors import IGNORED, SplitTensors
+from headtohead.training.tensors import IGNORE_INDEX, SplitTensors
 
 SOURCES = [[5, 6, EOS], [7, EOS], [5, 7, 8, EOS], [9, EOS]]
 TARGETS = [[SOS, 4, EOS], [SOS, 4, 5, 6, EOS], [SOS, 7, EOS], [SOS, 8, 9, EOS]]
@@ -28,17 +28,17 @@ def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
     batch = tensors.batch(rows, 3, 4)
     assert batch.source.tolist() == [[[5, 6, EOS], [7, EOS, PAD]], [[9, EOS, PAD], [7, EOS, PAD]]]
     assert batch.source_lengths.tolist() == [[3, 2], [2, 2]]
-    assert batch.reads[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
-    assert batch.writes[0].tolist() == [[4, EOS, IGNORED, IGNORED], [4, 5, 6, EOS]]
+    assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
+    assert batch.labels[0].tolist() == [[4, EOS, IGNORE_INDEX, IGNORE_INDEX], [4, 5, 6, EOS]]
     assert batch.target_lengths.tolist() == [[2, 4], [3, 4]]
-    words = batch.writes != IGNORED
+    words = batch.labels != IGNORE_INDEX
     assert (words.sum(-1) == batch.target_lengths).all()
 
 
 def test_batches_are_padded_to_the_times_that_are_asked_for(tensors):
     batch = tensors.batch(torch.tensor([[1]]), 2, 4)
     assert batch.source.shape == (1, 1, 2)
-    assert batch.reads.shape == batch.writes.shape == (1, 1, 4)
+    assert batch.decoder_input_ids.shape == batch.labels.shape == (1, 1, 4)
 
 
 def test_times_are_the_longest_of_the_rows(tensors):
@@ -68,8 +68,8 @@ def test_target_tokens_of_a_member_are_counted(tensors):
 def test_unshifted_targets_are_read_and_written_whole():
     tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), predicts="same")
     batch = tensors.batch(torch.tensor([[0, 3]]), 3, 4)
-    assert batch.reads[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
-    assert batch.writes[0].tolist() == [[SOS, 4, EOS, IGNORED], [SOS, 8, 9, EOS]]
+    assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
+    assert batch.labels[0].tolist() == [[SOS, 4, EOS, IGNORE_INDEX], [SOS, 8, 9, EOS]]
     assert batch.target_lengths.tolist() == [[3, 4]]
     assert tensors.times(torch.tensor([0, 1])) == (3, 5)
 
@@ -79,9 +79,9 @@ def test_a_word_with_the_id_0_is_written_and_padding_is_not(predicts):
     targets = [[0, 1, 0], [2]]
     tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), predicts=predicts)
     batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if predicts == "next" else 3)
-    expected = [[1, 0], [IGNORED] * 2] if predicts == "next" else [[0, 1, 0], [2, IGNORED, IGNORED]]
-    assert batch.writes[0].tolist() == expected
-    assert ((batch.writes != IGNORED).sum(-1) == batch.target_lengths).all()
+    expected = [[1, 0], [IGNORE_INDEX] * 2] if predicts == "next" else [[0, 1, 0], [2, IGNORE_INDEX, IGNORE_INDEX]]
+    assert batch.labels[0].tolist() == expected
+    assert ((batch.labels != IGNORE_INDEX).sum(-1) == batch.target_lengths).all()
 
 
 def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
@@ -89,8 +89,8 @@ def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
     assert tensors.target_lengths.tolist() == [0, 0]
     assert tensors.times(torch.tensor([0, 1])) == (2, 1)
     batch = tensors.batch(torch.tensor([[0, 1]]), 2, 1)
-    assert batch.reads.tolist() == [[[7], [8]]]
-    assert batch.writes.tolist() == [[[IGNORED], [IGNORED]]]
+    assert batch.decoder_input_ids.tolist() == [[[7], [8]]]
+    assert batch.labels.tolist() == [[[IGNORE_INDEX], [IGNORE_INDEX]]]
     assert tensors.live(torch.tensor([[0, 1]])) == 1
 
 
@@ -98,5 +98,5 @@ def test_sentences_are_padded_as_far_and_with_what_is_asked():
     tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), pads=(8, 9), width=7)
     batch = tensors.batch(torch.tensor([[1]]), 7, 6)
     assert batch.source.tolist() == [[[7, EOS, 8, 8, 8, 8, 8]]]
-    assert batch.reads.tolist() == [[[SOS, 4, 5, 6, EOS, 9]]]
-    assert batch.writes.tolist() == [[[4, 5, 6, EOS, IGNORED, IGNORED]]]
+    assert batch.decoder_input_ids.tolist() == [[[SOS, 4, 5, 6, EOS, 9]]]
+    assert batch.labels.tolist() == [[[4, 5, 6, EOS, IGNORE_INDEX, IGNORE_INDEX]]]

@@ -81,13 +81,13 @@ def test_a_stack_reads_and_translates_as_its_members_do(alone, data):
     batch = split.batch(rows.expand(len(UNLIKE), -1), *split.times(rows))
     model = stack.model.eval()
     with torch.no_grad():
-        logits = model(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
+        logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     written = greedy(model, batch.source, batch.source_lengths, 9)
     for member, one in enumerate(alone):
         own = batch.source[:1], batch.source_lengths[:1]
         with torch.no_grad():
-            expected = one.eval()(*own, batch.reads[:1], batch.target_lengths[:1])[0]
-        live = batch.writes[member] >= 0
+            expected = one.eval()(*own, batch.decoder_input_ids[:1], batch.target_lengths[:1])[0]
+        live = batch.labels[member] >= 0
         assert float((logits[member] - expected)[live].abs().max()) < 1e-10
         theirs = greedy(one, *own, 9)[0]
         ours = written[member, :, : theirs.shape[1]]

@@ -237,7 +237,7 @@ def _loss_setting(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
     """
     config = frames.by_slug[slug].config
     train, data = config.get("train", {}), config.get("data", {})
-    prints = frames.rows(slug)["fingerprint"].dropna().unique()
+    prints = frames.rows(slug)["data_hash"].dropna().unique()
     setting = {
         "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, prints))[:1]),
         "predicted tokens": (train.get("target", "next"), data.get("target_boundaries")),

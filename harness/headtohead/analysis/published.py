@@ -130,7 +130,7 @@ def _missing(frames: Frames, claim: ClaimRecord, ours: Scores, theirs: Scores | 
         return f"{title}: {len(lacking)} of {len(frames.seeds)} seeds without {metric}" + (
             " at these lengths" if claim.lengths else ""
         )
-    prints = {str(one) for slug, _, _ in sides for one in frames.rows(slug)["fingerprint"].dropna().unique()}
+    prints = {str(one) for slug, _, _ in sides for one in frames.rows(slug)["data_hash"].dropna().unique()}
     return "the two sides were not trained and tested on the same data" if len(prints) > 1 else None
 
 

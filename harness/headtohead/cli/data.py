@@ -90,7 +90,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),
         ("target", lengths([text for s in data.splits.values() for text in s.target_text])),
-        ("fingerprint", data.fingerprint),
+        ("data_hash", data.data_hash),
         ("licence", record["licence"]),
         ("citation", record["citation"]),
         *(("note", note) for note in record["notes"]),

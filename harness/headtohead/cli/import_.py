@@ -49,6 +49,6 @@ def command(
 
     use_files(plugin_files)
     path = api.import_checkpoint(
-        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, say=click.echo
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, log=click.echo
     )
     click.echo(path)

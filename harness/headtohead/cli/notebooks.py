@@ -137,7 +137,7 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
             retry=retry,
             tracking=False,
             watcher=make_watcher(),
-            say=said.append,
+            log=said.append,
         )
     except KeyboardInterrupt:
         click.echo(f"{name}: {said[-1] if said else 'interrupted'}", err=True)

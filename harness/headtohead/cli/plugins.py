@@ -68,7 +68,7 @@ def _print_one(found: Registered) -> None:
         click.echo(f"  {line}".rstrip())
     click.echo(f"from: {_origin(found)}")
     click.echo(f"source sha256: {found.source_sha256}")
-    for role, meant in found.entry.bare.items():
+    for role, meant in found.entry.role_defaults.items():
         click.echo(f"as a bare name it means '{meant}' in {role}")
     values = list(_values(found))
     rows = list(_options(found))

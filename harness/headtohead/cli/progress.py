@@ -33,7 +33,7 @@ def describe_end(folder: StackFolder, code: int) -> str:
     if code == exits.OOM and left > 1:
         return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
     if code == exits.OOM and left == 1:
-        return f"{record.variant}: out of memory; trying in {record.micro_batch} pieces"
+        return f"{record.variant}: out of memory; trying in {record.num_microbatches} pieces"
     others = sorted({f"{status.state} ({status.reason})" for status in found if status.state != states.DONE})
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 

@@ -102,7 +102,7 @@ def command(
         allow_partial=allow_partial,
         watcher=make_watcher(),
         command=_command(experiment, runs_root),
-        say=click.echo,
+        log=click.echo,
     )
     sys.exit(0 if result.complete else 1)
 

@@ -20,12 +20,12 @@ from headtohead.schema.config import HashIfChanged, NotHashed, RunConfig, SetsDe
 from headtohead.schema.roles import ROLES
 
 
-def canonical(config: RunConfig, fingerprint: str, registry: Registry | None = None) -> dict[str, Any]:
-    """Return the identity fields of a resolved configuration, and the data's fingerprint.
+def canonical(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
+    """Return the identity fields of a resolved configuration, and the data's data_hash.
 
     Args:
         config: As ``resolve`` returns it, every option and default filled in.
-        fingerprint: Of the prepared data.
+        data_hash: Of the prepared data.
         registry: Tells which options of an entry are left out; default: that of this process.
     """
     known = registry or current()
@@ -37,12 +37,12 @@ def canonical(config: RunConfig, fingerprint: str, registry: Registry | None = N
             entry["options"] = _options(options, entry["options"])
     dataset = known.find("dataset", config.data.dataset).entry.Options
     identity["data"]["options"] = _options(dataset, identity["data"]["options"])
-    return {"config": identity, "fingerprint": fingerprint}
+    return {"config": identity, "data_hash": data_hash}
 
 
-def run_key(config: RunConfig, seed: int, fingerprint: str, registry: Registry | None = None) -> str:
+def run_key(config: RunConfig, seed: int, data_hash: str, registry: Registry | None = None) -> str:
     """Return the full sha256, in hexadecimal digits, of one run's identity."""
-    return key_of(canonical(config, fingerprint, registry), seed)
+    return key_of(canonical(config, data_hash, registry), seed)
 
 
 def key_of(identity: Mapping[str, Any], seed: int) -> str:

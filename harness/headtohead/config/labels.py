@@ -111,10 +111,10 @@ def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
     """Return the bare name that means these roles, else the roles side by side."""
     for role in ("decoder", "encoder", "cross"):
         name = roles.role(role).name
-        bare = registry.find(family, name).entry.bare
-        own = [one for one in ROLES if bare.get(one, name) == name]
+        role_defaults = registry.find(family, name).entry.role_defaults
+        own = [one for one in ROLES if role_defaults.get(one, name) == name]
         if (
-            all(roles.role(one).name == bare.get(one, name) for one in ROLES)
+            all(roles.role(one).name == role_defaults.get(one, name) for one in ROLES)
             and len({json.dumps(roles.role(one).options) for one in own}) == 1
             and all(_is_default(family, roles.role(one), registry) for one in ROLES if one not in own)
         ):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headtohead.config.source_location import FieldPath, Place, Source, shown
+from headtohead.config.source_location import FieldPath, SourceLocation, Source, shown
 from headtohead.config.validation_errors import problem
 from headtohead.config.yaml_text import dump, parse
 from headtohead.errors import HeadToHeadError
@@ -37,7 +37,7 @@ class Override:
 
     path: tuple[str, ...]
     value: Any
-    place: Place
+    location: SourceLocation
     text: str
 
 
@@ -56,9 +56,9 @@ class LoadedExperiment:
     seeds_option: str | None = None
     label: str | None = None
 
-    def place(self, *parts: str | int) -> Place:
+    def location(self, *parts: str | int) -> SourceLocation:
         """Return the place of a field, for errors."""
-        return Place(self.source, parts)
+        return SourceLocation(self.source, parts)
 
     @property
     def run_options(self) -> list[str]:
@@ -111,7 +111,7 @@ def load_text(
     source = Source(str(path), lines, path.parent.resolve())
     if value is None:
         raise HeadToHeadError(f"{path}: the file is empty; it needs at least 'question'")
-    root = Place(source)
+    root = SourceLocation(source)
     if not isinstance(value, dict):
         raise root.error(f"expected fields such as 'question: …', got {shown(value)}")
     file = checked(ExperimentFile, value, lambda path: root.child(*path))
@@ -161,7 +161,7 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
         )
 
 
-def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], Place]) -> Model:
+def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]) -> Model:
     """Validate without guessing at types; a problem is raised with its place."""
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
@@ -170,17 +170,17 @@ def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[Fiel
         raise locate(path).error(message) from error
 
 
-def seed_list(seeds: int | Sequence[int], place: Place) -> tuple[int, ...]:
+def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:
     """Turn a number of replicates, or a list of seeds, into the list; seeds start at 1."""
     numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
-        raise place.error(f"at least one seed is needed, got {shown(seeds)}")
+        raise location.error(f"at least one seed is needed, got {shown(seeds)}")
     known: set[int] = set()
     for position, seed in enumerate(numbers):
         if not 1 <= seed <= MAX_SEED:
-            raise place.child(position).error(f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}")
+            raise location.child(position).error(f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}")
         if seed in known:
-            raise place.child(position).error(f"seed {seed} stands twice; each is one replicate")
+            raise location.child(position).error(f"seed {seed} stands twice; each is one replicate")
         known.add(seed)
     return numbers
 
@@ -233,16 +233,16 @@ def read_override(text: str) -> Override:
     if not equals or not name.strip():
         raise HeadToHeadError(f"{label}: expected path=value, such as model.d_model=64")
     parsed, _ = parse(value, label)
-    place = Place(Source(label, folder=Path.cwd()))
-    return Override(tuple(name.strip().split(".")), parsed, place, text)
+    location = SourceLocation(Source(label, folder=Path.cwd()))
+    return Override(tuple(name.strip().split(".")), parsed, location, text)
 
 
-def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], Place]:
-    place = Place(Source(f"--seeds {seeds}"))
+def _seeds_option(seeds: str | int | Sequence[int]) -> tuple[int | Sequence[int], SourceLocation]:
+    location = SourceLocation(Source(f"--seeds {seeds}"))
     value: Any = seeds
     if isinstance(seeds, str):
-        value, _ = parse(f"[{seeds}]" if "," in seeds and "[" not in seeds else seeds, str(place))
+        value, _ = parse(f"[{seeds}]" if "," in seeds and "[" not in seeds else seeds, str(location))
     numbers = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
-        raise place.error("expected a number of seeds, or a list such as 1,2,5")
-    return value, place
+        raise location.error("expected a number of seeds, or a list such as 1,2,5")
+    return value, location

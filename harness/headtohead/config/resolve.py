@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, Draft
+from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.loading import checked
-from headtohead.config.source_location import FieldPath, Place, Source, shown
+from headtohead.config.source_location import FieldPath, SourceLocation, Source, shown
 from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import NOTHING_HELD_OUT, BeamConfig, DataConfig, ModelConfig, RunConfig
@@ -20,64 +20,64 @@ def resolve(raw: Mapping[str, Any], registry: Registry, label: str = "configurat
     Raises:
         HeadToHeadError: For an unknown name or field, a wrong type, or a contradiction.
     """
-    draft = Draft(registry, Place(Source(label)))
-    merge_base(draft, raw, draft.root)
-    return resolve_sound(draft)
+    builder = ConfigBuilder(registry, SourceLocation(Source(label)))
+    merge_base(builder, raw, builder.root)
+    return resolve_sound(builder)
 
 
-def merge_base(draft: Draft, base: Mapping[str, Any], place: Place) -> None:
+def merge_base(builder: ConfigBuilder, base: Mapping[str, Any], location: SourceLocation) -> None:
     """Lay ``base`` over the draft, the recipe that it names beneath it."""
     if "recipe" in base:
-        merge_recipe(draft, base["recipe"], place.child("recipe"))
-    draft.merge({key: value for key, value in base.items() if key != "recipe"}, place)
+        merge_recipe(builder, base["recipe"], location.child("recipe"))
+    builder.merge({key: value for key, value in base.items() if key != "recipe"}, location)
 
 
-def merge_recipe(draft: Draft, name: Any, place: Place) -> None:
+def merge_recipe(builder: ConfigBuilder, name: Any, location: SourceLocation) -> None:
     """Lay the values of a recipe over the draft; its name was written at ``place``."""
     if not isinstance(name, str):
-        raise place.error(f"expected the name of a recipe, got {shown(name)}")
-    draft.entry("recipe", name, place)
-    draft.merge(draft.registry.recipe(name).config, Place(Source(f"recipe '{name}'")))
+        raise location.error(f"expected the name of a recipe, got {shown(name)}")
+    builder.entry("recipe", name, location)
+    builder.merge(builder.registry.recipe(name).config, SourceLocation(Source(f"recipe '{name}'")))
 
 
-def resolve_draft(draft: Draft) -> RunConfig:
+def build_config(builder: ConfigBuilder) -> RunConfig:
     """Turn a draft into a full configuration: one form for all spellings of it.
 
     Raises:
         HeadToHeadError: For a wrong name, field or type; contradictions are left to be asked for.
     """
-    raw: dict[str, Any] = dict(draft.sections)
-    raw["data"] = raw["data"] | {"options": _dataset_options(draft)}
+    raw: dict[str, Any] = dict(builder.sections)
+    raw["data"] = raw["data"] | {"options": _dataset_options(builder)}
     for family in FAMILIES:
-        raw[family] = {role: _entry(draft, family, role) for role in ROLES}
-    return _with_defaults(checked(RunConfig, raw, draft.place), draft)
+        raw[family] = {role: _entry(builder, family, role) for role in ROLES}
+    return _with_defaults(checked(RunConfig, raw, builder.location), builder)
 
 
-def resolve_sound(draft: Draft) -> RunConfig:
+def resolve_sound(builder: ConfigBuilder) -> RunConfig:
     """As ``resolve_draft``, and refuse contradictions too."""
-    config = resolve_draft(draft)
-    found = contradiction(config, draft.registry)
+    config = build_config(builder)
+    found = contradiction(config, builder.registry)
     if found:
-        raise draft.place(found[0]).error(found[1])
+        raise builder.location(found[0]).error(found[1])
     return config
 
 
-def _entry(draft: Draft, family: str, role: str) -> dict[str, Any]:
-    choice = draft.choices[family, role]
-    entry = draft.registry.find(family, choice.name).entry
-    options = checked(entry.Options, choice.options, lambda path: draft.place((family, role, "options", *path)))
+def _entry(builder: ConfigBuilder, family: str, role: str) -> dict[str, Any]:
+    choice = builder.choices[family, role]
+    entry = builder.registry.find(family, choice.name).entry
+    options = checked(entry.Options, choice.options, lambda path: builder.location((family, role, "options", *path)))
     return {"name": choice.name, "options": options.model_dump(mode="json")}
 
 
-def _dataset_options(draft: Draft) -> dict[str, Any]:
-    name = draft.sections["data"].get("dataset", DataConfig().dataset)
-    entry = draft.entry("dataset", name, draft.place(("data", "dataset")))
-    options = checked(entry.Options, draft.dataset_options, lambda path: draft.place(("data", "options", *path)))
+def _dataset_options(builder: ConfigBuilder) -> dict[str, Any]:
+    name = builder.sections["data"].get("dataset", DataConfig().dataset)
+    entry = builder.entry("dataset", name, builder.location(("data", "dataset")))
+    options = checked(entry.Options, builder.dataset_options, lambda path: builder.location(("data", "options", *path)))
     return options.model_dump(mode="json")
 
 
-def _with_defaults(config: RunConfig, draft: Draft) -> RunConfig:
-    dataset = draft.registry.dataset(config.data.dataset)
+def _with_defaults(config: RunConfig, builder: ConfigBuilder) -> RunConfig:
+    dataset = builder.registry.dataset(config.data.dataset)
     data = config.data.model_copy(
         update={
             "split": config.data.split or dataset.splits[0],
@@ -116,7 +116,7 @@ def contradiction(config: RunConfig, registry: Registry) -> tuple[FieldPath, str
             f"'{config.evaluate.decode}'; set that, or leave evaluate.beam out"
         )
         return ("evaluate", "beam"), reason
-    if config.model.tied == "all" and not data.vocabulary.shared:
+    if config.model.tie_embeddings == "all" and not data.vocabulary.shared:
         reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
         return ("model", "tied"), reason
     splits = (*registry.dataset(data.dataset).splits, NOTHING_HELD_OUT)

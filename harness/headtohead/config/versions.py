@@ -34,7 +34,7 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
     for family, chosen in _chosen(config):
         used[family, chosen.name] = None
         entry = registry.find(family, chosen.name).entry
-        for name in entry.made_of(entry.Options.model_validate(chosen.options)):
+        for name in entry.depends_on(entry.Options.model_validate(chosen.options)):
             used[family, name] = None
     return [registry.find(family, name) for family, name in used]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from headtohead.data.ceiling import bag_of_words_ceiling
-from headtohead.data.corpus import fingerprint_pairs
+from headtohead.data.corpus import hash_pairs
 from headtohead.data.download import fetch, fetched_sha256
 from headtohead.data.drawn import LengthOptions, Question, SymbolOptions, Task, drawn_corpus, symbol_corpus
 from headtohead.data.prepared import PreparedData, Side, Split
@@ -35,7 +35,7 @@ __all__ = [
     "fetch",
     "fetched_sha256",
     "file_sha256",
-    "fingerprint_pairs",
+    "hash_pairs",
     "prepare",
     "prepare_corpus",
     "prepared_file",

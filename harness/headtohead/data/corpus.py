@@ -1,4 +1,4 @@
-"""Reading a corpus by name, and the fingerprint of its pairs."""
+"""Reading a corpus by name, and the data_hash of its pairs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headtohead.plugins.entry import Options
 from headtohead.schema.config import NOTHING_HELD_OUT
 
 
-def fingerprint_pairs(pairs: Iterable[Pair]) -> str:
+def hash_pairs(pairs: Iterable[Pair]) -> str:
     """Return a sha256 over text, group and split of the pairs, in order."""
     digest = hashlib.sha256()
     for pair in pairs:

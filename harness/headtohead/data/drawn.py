@@ -14,7 +14,7 @@ from itertools import permutations
 import numpy as np
 from pydantic import Field
 
-from headtohead.data.corpus import fingerprint_pairs
+from headtohead.data.corpus import hash_pairs
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.entry import Options
@@ -57,7 +57,7 @@ class Task:
         name: Of the dataset, for errors.
         languages: What a source and a target are.
         citation: Where the task is from.
-        draw: Draws a question of a length; every key about equally likely.
+        draw: PerMemberRNG a question of a length; every key about equally likely.
         capacity: How many keys a length has.
         each: How many pairs a question of a length has.
         targets_join: See `Corpus`.
@@ -106,7 +106,7 @@ def drawn_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
     pairs = [*rest, *test]
     return Corpus(
         pairs=pairs,
-        fingerprint=fingerprint_pairs(pairs),
+        data_hash=hash_pairs(pairs),
         licence="MIT",
         citation=f"headtohead {task.name}: generated, after {task.citation}",
         languages=task.languages,

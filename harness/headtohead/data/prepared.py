@@ -76,7 +76,7 @@ class PreparedData:
     target_vocabulary: Vocabulary
     splits: Mapping[str, Split]
     record: dict[str, Any]
-    fingerprint: str
+    data_hash: str
     tokenisers: Mapping[Side, Tokeniser]
 
     @cached_property
@@ -94,7 +94,7 @@ class PreparedData:
         return self.source_vocabulary if side == "source" else self.target_vocabulary
 
 
-def fingerprint(
+def data_hash(
     splits: Mapping[str, Split], vocabularies: Mapping[Side, Vocabulary], tokenisers: Mapping[Side, Tokeniser]
 ) -> str:
     """Return a sha256 over everything that a result can depend on: words, ids and texts."""

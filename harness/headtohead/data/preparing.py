@@ -13,7 +13,7 @@ import numpy as np
 from headtohead.data.ceiling import bag_of_words_ceiling
 from headtohead.data.corpus import dataset_options, loaded_split, split_name
 from headtohead.data.normalise import normaliser
-from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, fingerprint
+from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser, data_hash
 from headtohead.data.splits import PARTS, Labels, components, divide, leak, shuffled
 from headtohead.data.store import PreparedStore
 from headtohead.data.vocabulary import Boundaries, Vocabulary
@@ -66,7 +66,7 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     if known and ready is not None:
         return ready, store.path(known)
     corpus = dataset.load(options, split, downloads)
-    mark = dataset.stamp(options, split, downloads) or corpus.fingerprint
+    mark = dataset.stamp(options, split, downloads) or corpus.data_hash
     ready = store.load(mark) if mark != known else None
     if ready is None:
         ready = prepare_corpus(corpus, resolved)
@@ -108,7 +108,7 @@ def prepare_corpus(corpus: Corpus, config: DataConfig) -> PreparedData:
     vocabularies = vocabularies_of(words["train"], tokenisers, config, corpus.vocabularies)
     splits = {part: _split(table, rows, words[part], vocabularies, tokenisers, part) for part, rows in parts.items()}
     _refuse_wordless(splits, table.dropped)
-    digest = fingerprint(splits, vocabularies, tokenisers)
+    digest = data_hash(splits, vocabularies, tokenisers)
     record = _record(table, corpus, config, splits, vocabularies, digest)
     if config.vocabulary.unknown == "drop":
         _record_dropped_words(record, words["train"], vocabularies)
@@ -262,8 +262,8 @@ def _record(
     leaked = leak(splits["train"].source_text, test.source_text)
     return {
         "dataset": config.dataset,
-        "fingerprint": digest,
-        "corpus_fingerprint": corpus.fingerprint,
+        "data_hash": digest,
+        "corpus_fingerprint": corpus.data_hash,
         "licence": corpus.licence,
         "citation": corpus.citation,
         "languages": list(corpus.languages),

@@ -112,7 +112,7 @@ def _write(new: Path, path: Path, arrays: Mapping[str, Array]) -> None:
 def _pack(data: PreparedData) -> dict[str, Array]:
     document: dict[str, Any] = {
         "record": data.record,
-        "fingerprint": data.fingerprint,
+        "data_hash": data.data_hash,
         "vocabularies": {side: _values(data.vocabulary(side)) for side in SIDES},
         "tokenisers": {side: _values(data.tokenisers[side]) for side in SIDES},
         "splits": {
@@ -142,7 +142,7 @@ def _unpack(path: Path) -> PreparedData:
         Vocabulary(*document["vocabularies"]["target"]),
         splits,
         document["record"],
-        document["fingerprint"],
+        document["data_hash"],
         {side: _tokeniser(side, *document["tokenisers"][side]) for side in SIDES},
     )
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headtohead.config.builder import Draft
+from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import Override
 from headtohead.config.resolve import merge_base, resolve_sound
-from headtohead.config.source_location import Place, Source
+from headtohead.config.source_location import SourceLocation, Source
 from headtohead.data import cache_root, file_sha256, prepare
 from headtohead.data.normalise import normaliser
 from headtohead.data.prepared import SIDES, Side, Tokeniser
@@ -107,7 +107,7 @@ def read_checkpoint(
     except HeadToHeadError as error:
         raise HeadToHeadError(f"'{path}' does not fit what --set asks for: {error}") from error
     digest = file_sha256(path)
-    words.record["fingerprint"] = words.record["fingerprint"] or digest
+    words.record["data_hash"] = words.record["data_hash"] or digest
     return Imported(recipe, found.checkpoint.name, path, digest, config, words, weights, found.sizes.get("positions"))
 
 
@@ -161,13 +161,13 @@ class _Choices:
         return self._with_rows(self._resolved(fields))
 
     def _resolved(self, fields: Mapping[str, Any]) -> RunConfig:
-        draft = Draft(self.registry, Place(Source(f"recipe '{self.recipe}'")))
-        merge_base(draft, {"recipe": self.recipe}, draft.root)
+        builder = ConfigBuilder(self.registry, SourceLocation(Source(f"recipe '{self.recipe}'")))
+        merge_base(builder, {"recipe": self.recipe}, builder.root)
         for path, value in fields.items():
-            draft.assign(tuple(path.split(".")), value, Place(Source(f"checkpoint: {path}")))
+            builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))
         for one in self.overrides:
-            draft.assign(one.path, one.value, one.place)
-        return resolve_sound(draft)
+            builder.assign(one.path, one.value, one.location)
+        return resolve_sound(builder)
 
     def _closest(self, fields: Mapping[str, Any], path: str, values: Sequence[Any]) -> Any:
         """Return the value of a field under which the positional table is the checkpoint's."""
@@ -188,11 +188,11 @@ class _Choices:
 
     def _with_rows(self, config: RunConfig) -> RunConfig:
         """Where a recipe has more rows than words, take the checkpoint's."""
-        if config.model.vocabulary_rows is None:
+        if config.quirks.min_vocab_size is None:
             return config
         sizes = self.found.sizes
         rows = min(size for name, size in sizes.items() if name.endswith("words"))
-        model = config.model.model_copy(update={"vocabulary_rows": rows})
+        model = config.model.model_copy(update={"min_vocab_size": rows})
         return config.model_copy(update={"model": model})
 
 
@@ -255,7 +255,8 @@ def _read_words(recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, in
     tokenisers = tokenisers_of(config.data)
     normalise = normaliser(config.data.normalise or "none")
     sentences: dict[Side, list[list[str]]] = {
-        side: [tokenisers[side].split(normalise(pair[place])) for pair in pairs] for place, side in enumerate(SIDES)
+        side: [tokenisers[side].split(normalise(pair[location])) for pair in pairs]
+        for location, side in enumerate(SIDES)
     }
     vocabularies = vocabularies_of(sentences, tokenisers, config.data, None)
     if not _suit(vocabularies, sizes, config.model):
@@ -264,7 +265,7 @@ def _read_words(recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, in
             f"{sizes['target']}: it was trained on another file"
         )
     record = _record(config.data, sizes)
-    record |= {"fingerprint": file_sha256(data), "counts": {"train": len(pairs)}}
+    record |= {"data_hash": file_sha256(data), "counts": {"train": len(pairs)}}
     record["longest"] = {
         side: max(len(tokenisers[side].ids(words, vocabularies[side])) for words in sentences[side]) for side in SIDES
     }
@@ -286,7 +287,7 @@ def _suit(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], mo
     Where a recipe has more rows than words, every word must have one.
     """
     lengths = {side: len(vocabularies[side]) for side in SIDES}
-    if model.vocabulary_rows is not None:
+    if quirks.min_vocab_size is not None:
         return all(lengths[side] <= sizes[side] for side in SIDES)
     rows = find_rows(model, lengths["source"], lengths["target"])
     return rows == Rows(sizes["source"], sizes["target"])
@@ -300,7 +301,7 @@ def _record(config: DataConfig, sizes: Mapping[Side, int]) -> dict[str, Any]:
     """Return the ``data`` block of a run whose sentences are not at hand."""
     return {
         "dataset": config.dataset,
-        "fingerprint": "",
+        "data_hash": "",
         "licence": None,
         "citation": None,
         "languages": list(SIDES),

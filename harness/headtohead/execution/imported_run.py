@@ -135,7 +135,7 @@ def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> 
 def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
     config, sizes = imported.config, imported.words.sizes
     data, longest = imported.words.record, imported.words.longest_target
-    identity = canonical(config, data["fingerprint"], registry)
+    identity = canonical(config, data["data_hash"], registry)
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
     return RunRecord(
         key=key_of({**identity, "imported": imported.sha256}, SEED),

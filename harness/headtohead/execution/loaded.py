@@ -31,7 +31,7 @@ from headtohead.training.maps import ProbeMaps, probe_maps
 UNDEFINED = {
     "none": "its recipe defines no decoding (evaluate.decode: none): without <sos> and <eos> "
     "generation has no start and no stop",
-    "forced": "it decodes by reading the reference (evaluate.decode: forced), which a sentence alone does not have",
+    "teacher-forced": "it decodes by reading the reference (evaluate.decode: teacher-forced), which a sentence alone does not have",
 }
 """Why some runs cannot translate."""
 
@@ -145,12 +145,12 @@ class LoadedRun:
         """Return the ids that each source becomes, as it would alone."""
         for ids in encoded:
             self._refuse_long(len(ids))
-        if beam is not None and self.config.evaluate.decode == "zeros":
+        if beam is not None and self.config.evaluate.decode == "non-autoregressive":
             raise HeadToHeadError(
                 f"run '{self.path.name}' writes all words in one pass over zeros "
-                "(evaluate.decode: zeros), where there is no beam to search; leave it out"
+                "(evaluate.decode: non-autoregressive), where there is no beam to search; leave it out"
             )
-        if self.config.evaluate.decode == "zeros":
+        if self.config.evaluate.decode == "non-autoregressive":
             return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
         beam = beam or self.config.evaluate.beam
         written = translate_each(self.model, encoded, self.decoding_limit, beam, *self._ends)
@@ -214,7 +214,7 @@ class LoadedRun:
         if self._pad is None or not (_scattered(source, self._pad) or _scattered(target, self._pad)):
             yield
             return
-        read = source if self.model.hears_source else target
+        read = source if self.model.attends_to_source else target
         sides = {"encoder": source, "decoder": target, "cross": read}
         kept = dict(self.model.maskings)
         try:
@@ -235,11 +235,11 @@ class _ById(Masking):
         super().__init__(inner.options)
         self.inner, self.live = inner, live
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         full = torch.full_like(lengths, len(key_positions))
-        kept = self.inner.keep(role, query_positions, key_positions, full)
-        promised = self.inner.promised(role)
-        if promised is not None and "hides-padding" not in promised:
+        kept = self.inner.mask(role, query_positions, key_positions, full)
+        role_properties = self.inner.role_properties(role)
+        if role_properties is not None and "hides-padding" not in role_properties:
             return kept
         live = self.live[:, None, key_positions].expand(-1, len(query_positions), -1)
         return live if kept is None else live & kept
@@ -289,11 +289,11 @@ def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = 
 
 def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
     data = prepare(config.data, cache_root())
-    recorded = record.data["fingerprint"]
-    if recorded != data.fingerprint:
+    recorded = record.data["data_hash"]
+    if recorded != data.data_hash:
         raise HeadToHeadError(
-            f"the data of run '{path.name}' has changed since (fingerprint {recorded[:8]}, now "
-            f"{data.fingerprint[:8]}); restore the file that it was trained on"
+            f"the data of run '{path.name}' has changed since (data_hash {recorded[:8]}, now "
+            f"{data.data_hash[:8]}); restore the file that it was trained on"
         )
     return data
 
@@ -305,9 +305,9 @@ def _imported_words(path: Path, config: RunConfig, record: RunRecord) -> Prepare
         return None
     unknown = config.data.vocabulary.unknown
     source, target = (Vocabulary(stored[side], unknown=unknown) for side in ("source", "target"))
-    fingerprint = record.data["fingerprint"]
+    data_hash = record.data["data_hash"]
     tokenisers = tokenisers_of(config.data)
-    return PreparedData(source, target, {}, dict(record.data), fingerprint, tokenisers)
+    return PreparedData(source, target, {}, dict(record.data), data_hash, tokenisers)
 
 
 def find_run(run: Path | str, runs: Path) -> Path:

@@ -41,7 +41,7 @@ ENDING_SECONDS = 10.0
 EQUAL_FAILURES = 3
 """So many stacks that fail in the same way stop new ones from starting."""
 
-LARGEST_MICRO_BATCH = 64
+LARGEST_NUM_MICROBATCHES = 64
 BUSY_SECONDS = 1.0
 
 
@@ -251,7 +251,7 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
         probes=[given for probe in plan.probes if (given := _with_target(plan, slug, probe))],
         threads=threads,
         device=machine.device,
-        micro_batch=variant.config.train.micro_batch,
+        num_microbatches=variant.config.train.num_microbatches,
         cache=str(cache),
         timeout_seconds=machine.timeout_seconds,
     )
@@ -311,7 +311,7 @@ def _with_target(plan: Plan, slug: str, probe: ProbeSentence) -> dict[str, Any] 
         for ids, target in zip(split.source, split.target_text, strict=True):
             if len(ids) == len(wanted) and list(ids) == wanted:
                 return probe.to_json() | {"target": target, "target_from": "reference"}
-    if decode not in {*STEPWISE, "zeros"}:
+    if decode not in {*STEPWISE, "non-autoregressive"}:
         return None
     return probe.to_json() | {"target_from": "translation"}
 
@@ -432,13 +432,13 @@ class _Execution:
         record, left = folder.record, folder.open_runs()
         if not left:
             return
-        micro_batch = record.micro_batch * 2
-        if len(left) == 1 and micro_batch > LARGEST_MICRO_BATCH:
+        num_microbatches = record.num_microbatches * 2
+        if len(left) == 1 and num_microbatches > LARGEST_NUM_MICROBATCHES:
             self._leave(folder, states.OOM, "out of memory even in the smallest pieces")
             return
         self._leave(folder, states.KILLED, f"out of memory in a stack of {len(left)}")
         if len(left) == 1:
-            folder.change(micro_batch=micro_batch)
+            folder.change(num_microbatches=num_microbatches)
             self._repeat(folder)
             return
         self.watcher.ended(folder, exits.OOM)

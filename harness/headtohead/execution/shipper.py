@@ -42,7 +42,7 @@ class ShipperProcess:
         with suppress(OSError):
             inside(self.experiment, DONE).touch()
 
-    def finish(self, sync: str, until: float, say: Callable[[str], object]) -> str | None:
+    def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
         """Wait until everything is shipped, for a limited time; then end the shipper.
 
         Args:
@@ -58,7 +58,7 @@ class ShipperProcess:
         try:
             if not self._ended(min(QUIET_SECONDS, _left(until))):
                 if _left(until) > 0:
-                    say(
+                    log(
                         f"mlflow: shipping to {store} for at most {_left(until):.0f} s more; "
                         f"Ctrl-C leaves the rest to {sync}"
                     )

@@ -14,7 +14,7 @@ from headtohead.execution.local import PRELOAD, hidden_main
 from headtohead.model.members import shape
 from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes, work
 from headtohead.planning.plan import Plan, PlannedRun
-from headtohead.planning.stacking import MOST, SIZES, digest, machine, measured_sizes, processors, remembered
+from headtohead.planning.stacking import MOST, SIZES, digest, machine, measured_sizes, processors, load_stack_sizes
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
@@ -41,7 +41,7 @@ def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path
     registry, found = current(), dict[str, list[PlannedRun]]()
     for run in runs:
         found.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
-    known = remembered(cache, device)
+    known = load_stack_sizes(cache, device)
     if not processors(device):
         return known  # the GPUs are elsewhere
     for name, members in found.items():

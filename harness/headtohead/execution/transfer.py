@@ -19,7 +19,7 @@ from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.stack import StackFolder
 
 
-class Sending:
+class Transfer:
     """One job that is sent to another machine, from its start to ``close``."""
 
     def __init__(self, job: Job, device: str, save_seconds: float = 600.0, *, fresh: bool = True) -> None:

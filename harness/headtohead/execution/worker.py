@@ -138,7 +138,7 @@ class Worker:
             resume_path=folder.resume_path,
             on_evaluation=self._on_evaluation,
             on_progress=self._on_progress,
-            micro_batch=self.record.micro_batch,
+            num_microbatches=self.record.num_microbatches,
             configs=[
                 self.config if one.config is None else RunConfig.model_validate(one.config)
                 for one in self.record.members

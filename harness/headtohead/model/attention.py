@@ -20,7 +20,7 @@ from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import Fill, MixedFill
-from headtohead.model.view import Cache, View, may_be
+from headtohead.model.attention_context import Cache, AttentionContext, may_be
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import BuildContext, Positional
 
@@ -131,7 +131,12 @@ class MultiHeadAttention(nn.Module):
         return self._shared[0]
 
     def forward(
-        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None = None, record: Record | None = None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: AttentionContext,
+        cache: Cache | None = None,
+        record: Record | None = None,
     ) -> Tensor:
         """Attend from ``x`` to itself, or to ``memory`` in the role cross.
 
@@ -153,7 +158,12 @@ class MultiHeadAttention(nn.Module):
         return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
 
     def attend(
-        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None = None, record: Record | None = None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: AttentionContext,
+        cache: Cache | None = None,
+        record: Record | None = None,
     ) -> Tensor:
         """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
         if not self._projects:
@@ -169,7 +179,7 @@ class MultiHeadAttention(nn.Module):
         else:
             heads = self._explicit(q, k, v, view, record)
         if self._finishes:
-            heads = self.style.finish(heads.view(*q.shape[:2], *heads.shape[-3:]))
+            heads = self.style.post_heads(heads.view(*q.shape[:2], *heads.shape[-3:]))
             if record is not None:
                 record("finished", heads)
         joined = heads.transpose(-3, -2).reshape(x.shape[0], x.shape[1], self._joined)
@@ -178,18 +188,23 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.output(joined)
         return output
 
-    def _read(self, x: Tensor, memory: Tensor | None, view: View, record: Record | None) -> Tensor:
+    def _read(self, x: Tensor, memory: Tensor | None, view: AttentionContext, record: Record | None) -> Tensor:
         """Attend as a style does that projects nothing."""
         queries = _sentences(x, view.query_positions)
         read = queries if memory is None else _sentences(memory, view.key_positions)
-        filled, values = self.style.read(queries, read, view.keep)
+        filled, values = self.style.read(queries, read, view.mask)
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, view, record).transpose(2, 3)
         return heads.reshape(x.shape)
 
     def _project(
-        self, x: Tensor, memory: Tensor | None, view: View, cache: Cache | None, record: Record | None = None
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        view: AttentionContext,
+        cache: Cache | None,
+        record: Record | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
@@ -220,7 +235,7 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _place_queries(self, queries: Tensor, view: View) -> Tensor:
+    def _place_queries(self, queries: Tensor, view: AttentionContext) -> Tensor:
         """Return queries alone, whose keys are cached, as ``_project`` does."""
         q = _split(queries, view.query_positions.shape[1], self.context.geometry.heads)
         if self._transforms:
@@ -229,7 +244,7 @@ class MultiHeadAttention(nn.Module):
             q = self._rotate(q, view.query_positions, view)
         return q
 
-    def _rotate(self, x: Tensor, positions: Tensor, view: View) -> Tensor:
+    def _rotate(self, x: Tensor, positions: Tensor, view: AttentionContext) -> Tensor:
         role = self.context.role
         if not view.drawn:
             return self.positional.rotate(x, positions, role)
@@ -239,7 +254,7 @@ class MultiHeadAttention(nn.Module):
         groups = self._groups
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
-    def _bias(self, view: View, dtype: torch.dtype) -> Tensor | None:
+    def _bias(self, view: AttentionContext, dtype: torch.dtype) -> Tensor | None:
         if not self._has_bias:
             return None
         bias = self.positional.bias(
@@ -251,36 +266,36 @@ class MultiHeadAttention(nn.Module):
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias.to(dtype)
 
-    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext) -> Tensor:
         """Return what the heads read, members folded into the batch or not."""
         if not self._has_shortcut:
             return self._fused(q, k, v, view)
-        shows = view.shows
-        if shows is None:
-            shows = "prefix" if self.context.role == "decoder" else "same"
-        return self.style.shortcut(q, k, v, view.keep, shows)
+        pattern = view.pattern
+        if pattern is None:
+            pattern = "prefix" if self.context.role == "decoder" else "same"
+        return self.style.fast_path(q, k, v, view.mask, pattern)
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: View) -> Tensor:
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext) -> Tensor:
         """Return what the heads read, ``[member · batch, head, query, width]``."""
         bias = self._bias(view, q.dtype)
         rows = q.shape[0] * q.shape[1]
-        mask = _for_rows(view.additive(q.dtype, self.fill), rows)
+        additive_mask = _for_rows(view.additive(q.dtype, self.fill), rows)
         if bias is not None:
             bias = _fold(bias, *q.shape[:2])
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
         level = None if self.fill in ("-inf", "additive") else self._level_rows(view)
         level = _for_rows(level, rows)
-        if mask is not None and level is not None:
-            q, mask = q.masked_fill(level, 0.0), mask.masked_fill(level, 0.0)
+        if additive_mask is not None and level is not None:
+            q, additive_mask = q.masked_fill(level, 0.0), additive_mask.masked_fill(level, 0.0)
             bias = None if bias is None else bias.masked_fill(level, 0.0)
         if bias is not None:
-            mask = bias if mask is None else mask + bias
+            additive_mask = bias if additive_mask is None else additive_mask + bias
         scale = self.context.geometry.scale
         if self.dropout.acts or is_short(q, k):
-            return _two_products(q, k, v, mask, self.dropout, scale, view)
-        return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+            return _two_products(q, k, v, additive_mask, self.dropout, scale, view)
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
 
-    def _level_rows(self, view: View) -> Tensor | None:
+    def _level_rows(self, view: AttentionContext) -> Tensor | None:
         """Return the rows that keep no key and whose scores are all replaced by one number.
 
         Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
@@ -288,12 +303,12 @@ class MultiHeadAttention(nn.Module):
         if not view.has_dead_rows:
             return None
         if isinstance(self.fill, MixedFill):
-            assert view.keep is not None
-            dead = ~view.keep.any(dim=-1, keepdim=True)
+            assert view.mask is not None
+            dead = ~view.mask.any(dim=-1, keepdim=True)
             return (dead & self.fill.replaced.along(dead)).flatten(0, 1)
         return view.dead_rows if self.fill == "-1e9" else None
 
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, view: View, record: Record | None) -> Tensor:
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
         places = (view.query_positions, view.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, view.query_positions, view.key_positions)
@@ -310,19 +325,19 @@ class MultiHeadAttention(nn.Module):
             if self._mixes_scores:
                 record("unmixed", total)
             record("scores", scores)
-        return self._weigh(fill_masked(scores, view.keep, self.fill), v, view, record)
+        return self._weigh(fill_masked(scores, view.mask, self.fill), v, view, record)
 
-    def _weigh(self, filled: Tensor, v: Tensor, view: View, record: Record | None) -> Tensor:
+    def _weigh(self, filled: Tensor, v: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
         """Turn filled scores into weights and read the values with them."""
-        unmixed = self.style.normalise(filled, view.keep)
+        unmixed = self.style.normalise(filled, view.mask)
         weights = self.style.mix(unmixed)
         dropped = self.dropout.turned(weights)
         places = (view.query_positions, view.key_positions, self.context.role)
         values = self.positional.values(dropped, *places, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values
         if record is not None:
-            if view.keep is not None:
-                record("mask", view.keep.expand_as(filled))
+            if view.mask is not None:
+                record("mask", view.mask.expand_as(filled))
             record("filled", filled)
             if self._mixes:
                 record("unmixed_weights", unmixed)
@@ -362,7 +377,13 @@ def is_short(q: Tensor, k: Tensor) -> bool:
 
 
 def _two_products(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: Callable[[Tensor], Tensor], scale: float, view: View
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    additive_mask: Tensor | None,
+    dropout: Callable[[Tensor], Tensor],
+    scale: float,
+    view: AttentionContext,
 ) -> Tensor:
     """Attention as two batched products, of short sequences and where weights are dropped.
 
@@ -374,14 +395,14 @@ def _two_products(
     """
     lead, queries, keys = q.shape[:2], q.shape[2], k.shape[2]
     flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
-    if mask is None:
+    if additive_mask is None:
         scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
     else:
-        turned = mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
+        turned = additive_mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
         scores = torch.baddbmm(turned, flat_k, flat_q.transpose(1, 2), alpha=scale)
     dead = None
-    if mask is not None and view.has_dead_rows:
-        hidden = (mask == -torch.inf).all(dim=-1).unsqueeze(-2)
+    if additive_mask is not None and view.has_dead_rows:
+        hidden = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2)
         if may_be(hidden):
             dead = hidden.expand(*lead, 1, queries).reshape(-1, 1, queries)
     if dead is not None:
@@ -392,13 +413,13 @@ def _two_products(
     return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)
 
 
-def fill_masked(scores: Tensor, keep: Tensor | None, fill: Fill) -> Tensor:
+def fill_masked(scores: Tensor, mask: Tensor | None, fill: Fill) -> Tensor:
     """Apply a mask to scores: ``-inf``, replaced by ``-1e9``, or 1e9 subtracted (``additive``)."""
-    if keep is None:
+    if mask is None:
         return scores
     if isinstance(fill, MixedFill):
         added = torch.where(fill.added.along(scores) > 0, scores, 0.0)
-        return torch.where(keep, scores, added + fill.low.along(scores))
+        return torch.where(mask, scores, added + fill.low.along(scores))
     if fill == "additive":
-        return torch.where(keep, scores, scores - 1e9)
-    return scores.masked_fill(~keep, -torch.inf if fill == "-inf" else -1e9)
+        return torch.where(mask, scores, scores - 1e9)
+    return scores.masked_fill(~mask, -torch.inf if fill == "-inf" else -1e9)

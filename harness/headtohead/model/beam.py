@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import greedy, longest_target, refuse_one_length, still_open
+from headtohead.model.decoding import greedy, longest_target, refuse_one_length, active_indices
 from headtohead.model.transformer import Rows, Transformer
-from headtohead.model.unfinished import Unfinished
+from headtohead.model.decoding_state import DecodingState
 from headtohead.schema.config import BeamConfig
 
 LOGITS_AT_ONCE = 2**26
@@ -120,7 +120,7 @@ class _Search:
     ) -> None:
         self.beam, self.steps = beam, steps
         self.sos, self.eos, self.fill = ids
-        self.unfinished = Unfinished(model, source, lengths, steps, rows)
+        self.decoding_state = DecodingState(model, source, lengths, steps, rows)
         self.shape, self.device = source.shape[:2], source.device
         self.own = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
         self.found = torch.full((*self.shape, steps), self.fill, device=self.device)
@@ -128,7 +128,7 @@ class _Search:
         self.lengths = torch.zeros(self.shape, dtype=torch.long, device=self.device)
         """Its words, ``[member, batch]``."""
         low = torch.full(self.shape, -torch.inf, device=self.device)
-        self.scores = low.to(self.unfinished.memory.dtype)
+        self.scores = low.to(self.decoding_state.memory.dtype)
         """Its score, ``[member, batch]``; -inf before there is one."""
         self.written = torch.full((*self.shape, 1, 1), self.sos, device=self.device)
         """Hypotheses, ``[member, sentence, way, time]``."""
@@ -165,7 +165,7 @@ class _Search:
         words, parents = words.gather(-1, chosen), parents.gather(-1, chosen)
         words = words.masked_fill(self.likely == -torch.inf, self.fill)
         self.written = torch.cat([self._parents(parents), words.unsqueeze(-1)], dim=-1)
-        self.unfinished.follow(parents, size)
+        self.decoding_state.follow(parents, size)
 
     def _continuations(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return log-probabilities, last words and parents of the best, the best first.
@@ -173,8 +173,8 @@ class _Search:
         ``[member, sentence, continuation]``. Of one hypothesis as many are enough as the beam is
         wide, and one more: the one that ends.
         """
-        hidden = self.unfinished.read(self.written.flatten(1, 2))
-        vocabulary = self.unfinished.model.rows.target
+        hidden = self.decoding_state.read(self.written.flatten(1, 2))
+        vocabulary = self.decoding_state.model.rows.target
         rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocabulary))
         pieces = [self._best_words(part) for part in hidden.split(rows, dim=1)]
         more, words = (
@@ -187,7 +187,7 @@ class _Search:
 
     def _best_words(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities and ids of each row's best next words, the best first."""
-        logits = self.unfinished.words(hidden)
+        logits = self.decoding_state.words(hidden)
         best, words = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
         return best - logits.logsumexp(dim=-1, keepdim=True), words
 
@@ -204,7 +204,7 @@ class _Search:
             likely: Log-probabilities, -inf where nothing has finished.
             tokens: That are counted, <eos> included.
         """
-        where = self.unfinished.where
+        where = self.decoding_state.where
         scores = likely / length_penalty(tokens, self.beam.length_penalty)
         best, way = scores.max(dim=-1)
         better = best > self.scores[self.own, where]
@@ -223,9 +223,9 @@ class _Search:
         """
         most = length_penalty(self.steps, self.beam.length_penalty)
         reachable = self.likely.max(dim=-1).values / most
-        done = self.scores[self.own, self.unfinished.where] >= reachable
-        left = still_open(done)
+        done = self.scores[self.own, self.decoding_state.where] >= reachable
+        left = active_indices(done)
         if left is not None and left.shape[1]:
-            self.unfinished.keep(left)
+            self.decoding_state.mask(left)
             self.written, self.likely = self.written[self.own, left], self.likely[self.own, left]
         return left is None or left.shape[1] > 0

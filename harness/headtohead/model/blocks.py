@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from headtohead.model.dropout import Dropout
 from headtohead.model.layers import FeedForward, Record, StackedLayerNorm
-from headtohead.model.view import Cache, View
+from headtohead.model.attention_context import Cache, AttentionContext
 
 if TYPE_CHECKING:
     from headtohead.model.builder import Builder
@@ -27,7 +27,7 @@ class Borrowed:
         return self.part(x, record)  # type: ignore[no-any-return]
 
 
-class Branch(nn.Module):
+class ResidualBlock(nn.Module):
     """A residual branch: normalisation before or after, dropout on what the branch adds."""
 
     def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: Dropout) -> None:
@@ -72,7 +72,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = build.feed_forward()
         self.feed_forward_branch = build.branch()
 
-    def forward(self, x: Tensor, view: View, record: Record | None) -> Tensor:
+    def forward(self, x: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
         x = self.attention_branch(x, lambda h: self.attention.attend(h, None, view, None, record), record)
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
 
@@ -89,7 +89,7 @@ class DecoderLayer(nn.Module):
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch()
         self.between: FeedForward | Borrowed | None = None
-        if build.config.model.decoder_feed_forward == "after-each":
+        if build.config.quirks.decoder_feed_forward == "after-each":
             self.between = build.feed_forward()
             self.between_branch = build.branch()
         self.cross = build.attention("cross", layer)
@@ -101,7 +101,7 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None,
-        views: tuple[View, View],
+        views: tuple[AttentionContext, AttentionContext],
         caches: tuple[Cache | None, Cache | None] = (None, None),
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
@@ -113,7 +113,7 @@ class DecoderLayer(nn.Module):
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 
-def _feed(branch: Branch, part: FeedForward | Borrowed, x: Tensor, name: str, record: Record | None) -> Tensor:
+def _feed(branch: ResidualBlock, part: FeedForward | Borrowed, x: Tensor, name: str, record: Record | None) -> Tensor:
     """Run a feed-forward in its branch, its steps handed over under its name."""
     if record is None:
         return branch(x, part)  # type: ignore[no-any-return]

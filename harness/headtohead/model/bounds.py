@@ -81,5 +81,5 @@ def find_bound(part: type[Part], options: object, family: str, role: str) -> Bou
     by_row = issubclass(part, Positional) and part.index(chosen) == "row"
     option = next((one for one in OPTIONS if one in part.Options.model_fields), None)
     return Bound(
-        part.known_as, role, most, "rows" if by_row else "places", f"{family}.{role}.{option}" if option else None
+        part.entry_name, role, most, "rows" if by_row else "places", f"{family}.{role}.{option}" if option else None
     )

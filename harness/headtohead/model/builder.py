@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import Borrowed, Branch
+from headtohead.model.blocks import Borrowed, ResidualBlock
 from headtohead.model.bounds import Bound, find_bound
-from headtohead.model.dropout import Dropout, DropoutStream, Rate
+from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
 from headtohead.model.members import Fill, MixedMasking, MixedPositional, fill_of, groups, same_or_each
@@ -44,11 +44,11 @@ class Builder:
         }
         inits = [one.model.init for one in configs]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.fill: Fill = fill_of([one.model.fill for one in configs])
+        self.fill: Fill = fill_of([one.model.mask_value for one in configs])
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
-        self.stream = DropoutStream(keys, self.device)
+        self.dropout_rng = DropoutRNG(keys, self.device)
         self._places = 0
         self.positionals: nn.ModuleDict
         self.shared: dict[str, nn.Module] = {}
@@ -90,7 +90,7 @@ class Builder:
     def dropout(self, where: str) -> Dropout:
         """Make the next place of dropout; places are counted alike whatever their rates are."""
         self._places += 1
-        return Dropout(self.stream, self._places, self._rates[where])
+        return Dropout(self.dropout_rng, self._places, self._rates[where])
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         chosen = self.config.attention.role(role)
@@ -107,7 +107,7 @@ class Builder:
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
-            self_attention=role != "cross" or self.config.model.cross == "decoder",
+            self_attention=role != "cross" or self.config.quirks.cross_attention_memory == "decoder",
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
@@ -133,9 +133,9 @@ class Builder:
         known = self.shared.get("norm")
         return Borrowed(known) if known is not None else self._norm()
 
-    def branch(self) -> Branch:
+    def branch(self) -> ResidualBlock:
         pre = self.config.model.norm == "pre"
-        return Branch(self.norm(), pre, self.dropout("residual"))
+        return ResidualBlock(self.norm(), pre, self.dropout("residual"))
 
     def _feed_forward(self) -> FeedForward:
         model = self.config.model

@@ -134,7 +134,7 @@ def _training_bytes(config_json: str, source_words: int, target_words: int, batc
     model = Transformer(config, None, source_words, target_words).to(dtype).train()
     weights = sum(one.numel() * one.element_size() for one in model.parameters())
     rows, *times = batch
-    pieces = 1 if model.reads_row else min(config.train.micro_batch, rows)
+    pieces = 1 if model.position_is_row else min(config.train.num_microbatches, rows)
     rows = -(-rows // pieces)
     source, target = (torch.zeros(1, rows, time, dtype=torch.long, device="meta") for time in times)
     lengths = torch.ones(1, rows, dtype=torch.long, device="meta")

@@ -9,9 +9,9 @@ from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Rows, Transformer
-from headtohead.model.unfinished import Unfinished, is_causal
+from headtohead.model.decoding_state import DecodingState, is_causal
 
-__all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "still_open"]
+__all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "active_indices"]
 
 WORTH_LEAVING = 0.85
 """Share of a batch that may be left before the others move together.
@@ -36,11 +36,11 @@ def refuse_one_length(model: Transformer, how: str) -> None:
     if only is not None:
         raise HeadToHeadError(
             f"attention '{model.config.attention.decoder.name}' reads exactly {only} tokens at "
-            f"once, which {how} decoding does not; set evaluate.decode: forced"
+            f"once, which {how} decoding does not; set evaluate.decode: teacher-forced"
         )
 
 
-def still_open(done: Tensor) -> Tensor | None:
+def active_indices(done: Tensor) -> Tensor | None:
     """Return the sentences to go on with, ``[member, sentence]``, or None where all may stay.
 
     Members go on with equally many: where one has fewer left, ended ones stand in for them.
@@ -89,20 +89,20 @@ def greedy(
     members, batch = source.shape[:2]
     own = torch.arange(members, device=source.device).unsqueeze(1)
     translated = torch.full((members, batch, steps), fill, device=source.device)
-    unfinished = Unfinished(model, source, lengths, steps, rows)
+    decoding_state = DecodingState(model, source, lengths, steps, rows)
     written = torch.full((members, batch, 1), sos, device=source.device)
     done = torch.zeros(source.shape[:2], dtype=torch.bool, device=source.device)
     for position in range(steps):
-        chosen = unfinished.logits(written).argmax(dim=-1)
+        chosen = decoding_state.logits(written).argmax(dim=-1)
         done = done | (chosen == eos)
         chosen = torch.where(done, fill, chosen)
-        translated[own, unfinished.where, position] = chosen
+        translated[own, decoding_state.where, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
-        left = still_open(done)
+        left = active_indices(done)
         if left is not None:
             if not left.shape[1]:
                 break
-            unfinished.keep(left)
+            decoding_state.mask(left)
             done = done.gather(1, left)
             written = written[own, left]
     return translated

@@ -71,7 +71,7 @@ class Asked:
         return -(-(self.lead + self.count) // LANES)
 
 
-class DropoutStream(nn.Module):
+class DropoutRNG(nn.Module):
     """The random numbers of a stack's dropout.
 
     Args:
@@ -98,12 +98,12 @@ class DropoutStream(nn.Module):
         """How many members draw."""
         return len(self.get_buffer("keys"))
 
-    def begin(self, step: int) -> None:
+    def set_step(self, step: int) -> None:
         """Say which step follows: the one number that the device is told from outside."""
         torch.add(self.get_buffer("keys"), signed(mixed(step)), out=self.get_buffer("starts"))
-        self.see()
+        self.start_microbatch()
 
-    def see(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
+    def start_microbatch(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
         """Start the next micro-batch of this step: the next ``rows`` of each member's batch.
 
         A batch in pieces drops what it would as a whole: ``first`` of its rows were seen before.
@@ -123,7 +123,7 @@ class DropoutStream(nn.Module):
         """
         if self._batch is not None and self._batch not in self._layouts:
             self._layouts[self._batch] = self._layout(list(self._asked.values()))
-        self.see()
+        self.start_microbatch()
 
     def numbers(self, place: int, count: int) -> Tensor:
         """Return the next ``count`` int16 numbers of each member at a place, uniform."""
@@ -176,10 +176,10 @@ class Dropout(nn.Module):
         rate: The share that is dropped.
     """
 
-    def __init__(self, stream: DropoutStream, place: int, rate: Rate) -> None:
+    def __init__(self, dropout_rng: DropoutRNG, place: int, rate: Rate) -> None:
         super().__init__()
         # Held in a tuple: the stream belongs to the model, not to each of its places.
-        self._shared = (stream,)
+        self._shared = (dropout_rng,)
         self.place = place
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
@@ -206,8 +206,8 @@ class Dropout(nn.Module):
 
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """Return 0 for what is dropped, and what keeps the mean for the rest."""
-        stream = self._shared[0]
-        numbers = stream.numbers(self.place, shape.numel() // stream.members)
+        dropout_rng = self._shared[0]
+        numbers = dropout_rng.numbers(self.place, shape.numel() // dropout_rng.members)
         low, scale = self._low, self._scale
         # Written as numbers at once: torch is slow to make booleans and to read them (2.2 times).
         factors = numbers.new_empty(numbers.shape, dtype=dtype)

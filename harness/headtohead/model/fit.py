@@ -14,7 +14,7 @@ def misfit(
 ) -> str | None:
     """Return why an encoding that acts in these ways has no meaning with a style, or None."""
     reason = _misplaced(acts, role) or _impossible(acts, style, geometry)
-    return f"{encoding.known_as} {reason}" if reason else None
+    return f"{encoding.entry_name} {reason}" if reason else None
 
 
 def _misplaced(acts: frozenset[str], role: str) -> str | None:
@@ -28,7 +28,7 @@ def _misplaced(acts: frozenset[str], role: str) -> str | None:
 
 def _impossible(acts: frozenset[str], style: type[Attention], geometry: Geometry) -> str | None:
     """An encoding cannot act on what a style does not have."""
-    name = f"{style.known_as} attention"
+    name = f"{style.entry_name} attention"
     if not style.projects and acts & SCORES:
         return (
             f"acts on queries, keys or scores, and {name} projects none; use an encoding that is "
@@ -38,11 +38,11 @@ def _impossible(acts: frozenset[str], style: type[Attention], geometry: Geometry
         return (
             f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or 'none'"
         )
-    if style.hears_places and "draw" in acts:
+    if style.position_dependent and "draw" in acts:
         return (
             f"draws the places it trains on, and {name} has scores for true ones; use an encoding "
             "that takes places as they are"
         )
-    for act in sorted(acts & set(style.lacks)):
-        return f"{style.lacks[act]}; use an encoding that is added to embeddings, or 'none'"
+    for act in sorted(acts & set(style.unsupported)):
+        return f"{style.unsupported[act]}; use an encoding that is added to embeddings, or 'none'"
     return None

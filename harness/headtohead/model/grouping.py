@@ -57,11 +57,11 @@ def translate_each(
 
 def hides_padding(model: Transformer) -> bool:
     """Tell whether no query sees a source token beyond its sentence, as the masks show."""
-    reading = ("encoder", "cross") if model.hears_source else ("encoder",)
+    reading = ("encoder", "cross") if model.attends_to_source else ("encoder",)
     places = torch.arange(8)
     for role in reading:
-        keep = model.maskings[role].keep(role, places, places, torch.tensor([5]))
-        if keep is None or bool(keep[..., 5:].any()):
+        mask = model.maskings[role].mask(role, places, places, torch.tensor([5]))
+        if mask is None or bool(mask[..., 5:].any()):
             return False
     return True
 

@@ -265,18 +265,18 @@ class MixedMasking(Masking):
         """Tell whether no member shows a query what stands behind it."""
         return all(one.hides_later(role) for one in self.parts)
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         """Return what each member keeps; ``lengths`` are those of one member after another."""
         # One length stands for all sentences, as a cached step has it.
         rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (lengths.view(self.members, -1))
         found = []
         for number, part in enumerate(self.parts):
             own = self.places.take(rows, number)
-            keep = part.keep(role, query_positions, key_positions, own.flatten())
-            if keep is None:
-                keep = torch.ones(1, 1, 1, dtype=torch.bool, device=lengths.device)
-            sentences = 1 if len(keep) == 1 else own.shape[1]
-            found.append(keep.view(-1, sentences, *keep.shape[1:]))
+            mask = part.mask(role, query_positions, key_positions, own.flatten())
+            if mask is None:
+                mask = torch.ones(1, 1, 1, dtype=torch.bool, device=lengths.device)
+            sentences = 1 if len(mask) == 1 else own.shape[1]
+            found.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
         wide = [one.expand(len(members), *shape) for one, members in zip(found, self.places.members, strict=True)]
         return self.places.join(wide).flatten(0, 1)

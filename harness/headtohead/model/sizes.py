@@ -51,10 +51,10 @@ class Rows:
 def find_rows(model: ModelConfig, source_words: int, target_words: int) -> Rows:
     """Return the sizes of the tables for vocabularies of these sizes.
 
-    With ``tied: embeddings`` both sides have the larger one; ``vocabulary_rows`` is the least.
+    With ``tied: embeddings`` both sides have the larger one; ``min_vocab_size`` is the least.
     """
-    least = model.vocabulary_rows or 1
+    least = quirks.min_vocab_size or 1
     source, target = max(source_words, least), max(target_words, least)
-    if model.tied == "embeddings":
+    if model.tie_embeddings == "embeddings":
         source = target = max(source, target)
     return Rows(source, target)

@@ -16,7 +16,7 @@ from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import MixedPositional
 from headtohead.model.sizes import find_rows
-from headtohead.model.view import Cache, View
+from headtohead.model.attention_context import Cache, AttentionContext
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.schema.config import RunConfig
@@ -68,18 +68,18 @@ class Transformer(nn.Module):
         self.sizes = build.sizes
         self.rows = find_rows(model, source_words, target_words)
         """Words that the tables and the logits have, at least those of the vocabularies."""
-        self.hears_source = model.cross == "encoder"
+        self.attends_to_source = quirks.cross_attention_memory == "encoder"
         """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
         build.positionals = self.positionals
         init = build.init
         self.source_embedding = (
             None
-            if model.tied in ("all", "embeddings")
+            if model.tie_embeddings in ("all", "embeddings")
             else StackedEmbedding(build.generators, self.rows.source, model.d_model, init)
         )
         self.target_embedding = StackedEmbedding(build.generators, self.rows.target, model.d_model, init)
-        for name in model.shared:
+        for name in quirks.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
         self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(self.sizes.encoder_layers))
@@ -88,11 +88,11 @@ class Transformer(nn.Module):
         self.decoder_norm = build.norm() if self.sizes.final_norm else None
         self.words = (
             StackedLinear(build.generators, model.d_model, [self.rows.target], model.bias, init)
-            if model.tied in ("none", "embeddings")
+            if model.tie_embeddings in ("none", "embeddings")
             else None
         )
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
-        self.stream = build.stream
+        self.dropout_rng = build.dropout_rng
         """The random numbers of dropout; training tells it each step."""
         self.dropout = build.dropout("embedding")
         self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
@@ -110,7 +110,7 @@ class Transformer(nn.Module):
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
-    def reads_row(self) -> bool:
+    def position_is_row(self) -> bool:
         """Whether a sentence's logits depend on its row in the batch.
 
         Where they do, only batches of one give what a sentence gives alone, and a batch cut into
@@ -226,9 +226,9 @@ class Transformer(nn.Module):
         # All rows have written as much: the mask of one is the mask of all.
         live = memory_lengths.new_full((1,), written)
         own = self._step_view("decoder", position, 1, (0, written), live)
-        read = memory.shape[2] if self.hears_source else written
+        read = memory.shape[2] if self.attends_to_source else written
         self._check("cross", memory.shape[1], max(written, read))
-        if self.hears_source:
+        if self.attends_to_source:
             ways = count // memory.shape[1]
             cross = self._step_view("cross", position, ways, (0, read), memory_lengths)
         else:
@@ -241,7 +241,9 @@ class Transformer(nn.Module):
             x = self.decoder_norm(x)
         return x.view(*token.shape, -1)
 
-    def _step_view(self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor) -> View:
+    def _step_view(
+        self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor
+    ) -> AttentionContext:
         """Return what ``ways`` tokens at one place see, without a mask that hides nothing."""
         if ways == 1:
             view = self._view(role, (position, 1), keys, lengths)
@@ -251,8 +253,8 @@ class Transformer(nn.Module):
                 places = torch.full((ways,), position, device=lengths.device)
                 self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
             view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
-        if view.keep is not None and bool(view.keep.all()):
-            return View(view.query_positions, view.key_positions, None)
+        if view.mask is not None and bool(view.mask.all()):
+            return AttentionContext(view.query_positions, view.key_positions, None)
         return view
 
     def caches(self, memory: Tensor, length: int, ways: int = 1) -> list[tuple[Cache, Cache]]:
@@ -262,7 +264,7 @@ class Transformer(nn.Module):
         is there once.
         """
         own = (memory.shape[1] * ways, length)
-        second = tuple(memory.shape[1:3]) if self.hears_source else own
+        second = tuple(memory.shape[1:3]) if self.attends_to_source else own
         return [
             (self._cache(memory, layer.attention, *own), self._cache(memory, layer.cross, *second))
             for layer in self.decoder
@@ -405,25 +407,27 @@ class Transformer(nn.Module):
 
     def _view(
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, drawn: Tensor | None = None
-    ) -> View:
+    ) -> AttentionContext:
         query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
         return self._view_of(role, query, key, lengths, drawn)
 
-    def _view_of(self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None) -> View:
-        keep = self.maskings[role].keep(role, query.places, key.places, lengths.flatten())
-        if keep is not None:
-            keep = keep[None, :, None] if len(keep) == 1 else keep.view(self.members, -1, 1, *keep.shape[1:])
+    def _view_of(
+        self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None
+    ) -> AttentionContext:
+        mask = self.maskings[role].mask(role, query.places, key.places, lengths.flatten())
+        if mask is not None:
+            mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
         if drawn is not None:
-            return View(drawn, drawn, keep, drawn=True)
-        return View(query.row, key.row, keep, has_numbers=self.has_numbers)
+            return AttentionContext(drawn, drawn, mask, drawn=True)
+        return AttentionContext(query.row, key.row, mask, has_numbers=self.has_numbers)
 
     def _cross_view(
         self, queries: tuple[int, int], written: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
-    ) -> View:
+    ) -> AttentionContext:
         """Return what the second attention sees: the memory, or the ``written`` target tokens."""
-        read = memory.shape[2] if self.hears_source else written
+        read = memory.shape[2] if self.attends_to_source else written
         self._check("cross", memory.shape[1], max(written, read))
-        if self.hears_source:
+        if self.attends_to_source:
             return self._view("cross", queries, (0, read), memory_lengths)
         return self._view("cross", queries, (0, written), lengths)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 
 from headtohead.config.builder import FAMILIES, SECTIONS
 from headtohead.config.labels import scalar, text
-from headtohead.config.source_location import Place, shown
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.schema.config import NotHashed
 
@@ -26,32 +26,32 @@ A value is a recipe's name, or a mapping of ``name`` and of fields that are laid
 WHOLE_AXES = (MATCH_AXIS, RECIPE_AXIS)
 
 
-def check_axis(axis: str, values: Sequence[Any], place: Place) -> None:
+def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
     """Refuse a name that is no axis, and an axis without values."""
     path = tuple(axis.split("."))
     if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS):
         known = [*FAMILIES, *SECTIONS, *WHOLE_AXES]
-        raise place.error(f"unknown axis '{axis}'{nearest(axis, known)}")
+        raise location.error(f"unknown axis '{axis}'{nearest(axis, known)}")
     if path[0] in SECTIONS and len(path) == 1:
-        raise place.error(f"an axis is a family or one field, such as {axis}.…; got '{axis}'")
+        raise location.error(f"an axis is a family or one field, such as {axis}.…; got '{axis}'")
     if _is_runtime(path):
-        raise place.error(f"'{axis}' does not change a result and cannot be an axis")
+        raise location.error(f"'{axis}' does not change a result and cannot be an axis")
     if not values:
-        raise place.error("an axis needs at least one value")
+        raise location.error("an axis needs at least one value")
 
 
-def recipe_parts(value: Any, place: Place) -> tuple[str, dict[str, Any]]:
+def recipe_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
     """Return the name of a recipe and the fields given with it."""
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
         return value["name"], {key: one for key, one in value.items() if key != "name"}
-    raise place.error(f"expected the name of a recipe, or a mapping with 'name' and fields, got {shown(value)}")
+    raise location.error(f"expected the name of a recipe, or a mapping with 'name' and fields, got {shown(value)}")
 
 
-def recipe_label(value: Any, place: Place) -> str:
+def recipe_label(value: Any, location: SourceLocation) -> str:
     """Return what a value of the axis ``recipe`` is called: its name, and what was changed."""
-    name, fields = recipe_parts(value, place)
+    name, fields = recipe_parts(value, location)
     changed = [
         f"{key.rsplit('.', 1)[-1]}={text(scalar(one))}"
         for key, one in fields.items()
@@ -60,11 +60,11 @@ def recipe_label(value: Any, place: Place) -> str:
     return f"{name}({', '.join(changed)})" if changed else name
 
 
-def match_value(value: Any, place: Place) -> Match:
+def match_value(value: Any, location: SourceLocation) -> Match:
     """Return a value of the axis ``match``, or raise for another one."""
     if value not in MATCHES:
         hint = nearest(value, MATCHES) if isinstance(value, str) else ""
-        raise place.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
+        raise location.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")
     return cast("Match", value)
 
 

@@ -41,7 +41,7 @@ def uneven(config: RunConfig, tokens: Iterable[int]) -> str | None:
         tokens: Of every target, boundary tokens included.
     """
     length = only_length(config)
-    if length is None or config.train.pad_to != "batch":
+    if length is None or config.quirks.pad_to != "batch":
         return None
     shortest, longest = min(lengths := set(tokens)), max(lengths)
     if shortest == longest:
@@ -58,10 +58,10 @@ def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
     if not reached:
         return reached
     train = config.train
-    if train.batch_size is not None and train.pad_to != "batch":
-        fixed = max(reached.values()) if train.pad_to == "corpus" else train.pad_to
+    if train.batch_size is not None and quirks.pad_to != "batch":
+        fixed = max(reached.values()) if quirks.pad_to == "corpus" else quirks.pad_to
         reached = {side: max(tokens, fixed) for side, tokens in reached.items()}
-    if config.evaluate.decode == "zeros":
+    if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
     return reached
 
@@ -69,20 +69,20 @@ def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
 def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     """Ask whether batches can be made, and whether they hold anything to predict."""
     train = config.train
-    if train.pad_to != "batch" and train.batch_size is None:
-        return f"pad_to {train.pad_to} needs batches of a number of sentences; set batch_size"
+    if quirks.pad_to != "batch" and train.batch_size is None:
+        return f"pad_to {quirks.pad_to} needs batches of a number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
         return f"length_buckets {train.length_buckets} needs batches of a number of tokens; leave batch_size out"
-    if isinstance(train.pad_to, int):
+    if isinstance(quirks.pad_to, int):
         for side, tokens in longest.items():
-            if tokens > train.pad_to:
+            if tokens > quirks.pad_to:
                 return (
-                    f"pad_to {train.pad_to} is less than the {tokens} tokens of the longest "
-                    f"{side}; set data.cut: {train.pad_to}"
+                    f"pad_to {quirks.pad_to} is less than the {tokens} tokens of the longest "
+                    f"{side}; set data.truncate_tokens: {quirks.pad_to}"
                 )
-    if train.target == "next" and longest.get("target", 2) < 2:
+    if quirks.shift_targets == "next" and longest.get("target", 2) < 2:
         return "no target has a second token, so there is nothing to predict; use target: same"
-    if train.parts == ():
+    if quirks.trainable == ():
         return "parts is empty, so nothing is trained; use epochs: 0"
     return None
 
@@ -134,11 +134,11 @@ def _refusal(config: RunConfig, longest: Mapping[str, int], registry: Registry) 
 
 def _ask(found: Registered, options: Options, setting: Setting) -> str | None:
     try:
-        return found.entry.undefined_for(options, setting)
+        return found.entry.incompatible_with(options, setting)
     except HeadToHeadError as error:
         return str(error)
     except Exception as error:
         raise HeadToHeadError(
-            f"plugin '{found.module}' ({found.distribution}): undefined_for of {found.family} "
+            f"plugin '{found.module}' ({found.distribution}): incompatible_with of {found.family} "
             f"'{found.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error

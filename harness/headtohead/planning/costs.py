@@ -42,7 +42,7 @@ class DataSizes:
         """Measure the training part."""
         train = data.splits["train"]
         source = np.array([len(ids) for ids in train.source])
-        target = np.array([len(ids) for ids in train.target])
+        target = np.array([len(ids) for ids in quirks.shift_targets])
         return cls(
             source_words=len(data.source_vocabulary),
             target_words=len(data.target_vocabulary),

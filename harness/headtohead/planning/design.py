@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headtohead.config.builder import FAMILIES, Draft, assignment_order
+from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
 from headtohead.config.identity import canonical
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
-from headtohead.config.resolve import merge_base, merge_recipe, resolve_draft, resolve_sound
-from headtohead.config.source_location import Place, shown
+from headtohead.config.resolve import merge_base, merge_recipe, build_config, resolve_sound
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.axes import MATCH_AXIS, RECIPE_AXIS, Match, check_axis, match_value, recipe_label, recipe_parts
 from headtohead.planning.contrasts import Factorial, factor_contrasts
-from headtohead.planning.exclusions import Refusals, Undefined, defined_until_data_is_read
+from headtohead.planning.exclusions import Incompatibilities, Undefined, defined_until_data_is_read
 from headtohead.planning.published import published_record
 from headtohead.planning.shapley import Path, choices_between, lay_path
 from headtohead.plugins.registry import Registry
@@ -101,18 +101,18 @@ class _Block:
 
     kind: str
     content: Any
-    place: Place
+    location: SourceLocation
 
 
 def _blocks(loaded: LoadedExperiment) -> list[_Block]:
     blocks = []
     for number, block in enumerate(loaded.file.design):
-        place = loaded.place("design", number)
+        location = loaded.location("design", number)
         given = [name for name in type(block).model_fields if getattr(block, name) is not None]
         if len(given) != 1:
             names = " and ".join(given) or "none of them"
-            raise place.error(f"a block has one of product, one_at_a_time, zip or path, got {names}")
-        blocks.append(_Block(given[0], getattr(block, given[0]), place.child(given[0])))
+            raise location.error(f"a block has one of product, one_at_a_time, zip or path, got {names}")
+        blocks.append(_Block(given[0], getattr(block, given[0]), location.child(given[0])))
     return blocks
 
 
@@ -149,7 +149,7 @@ class _AxesDesign:
     def design(self) -> Design:
         for block in self.blocks:
             self._block(block)
-        refusals = Refusals(self.loaded, self.registry, self.start, self.axes, self.undefined)
+        refusals = Incompatibilities(self.loaded, self.registry, self.start, self.axes, self.undefined)
         self._check_baseline(refusals)
         labels = {key: self._labels(cell) for key, cell in self.cells.items()}
         slugs = _unique_slugs(labels)
@@ -179,54 +179,54 @@ class _AxesDesign:
             published=published_record(self.loaded, variants, baseline, refusals.conditions),
         )
 
-    def _start(self) -> tuple[str | None, Draft]:
+    def _start(self) -> tuple[str | None, ConfigBuilder]:
         """Return the recipe beneath the baseline, if there is one, and the baseline."""
         for part in ("baseline", "base"):
             recipe = getattr(self.loaded.file, part).get("recipe")
             if recipe is not None:
-                place = self.loaded.place(part, "recipe")
-                return recipe_label(recipe, place), self._laid_over(recipe, place)
-        return None, self._laid_over(None, self.loaded.place("base"))
+                location = self.loaded.location(part, "recipe")
+                return recipe_label(recipe, location), self._laid_over(recipe, location)
+        return None, self._laid_over(None, self.loaded.location("base"))
 
-    def _laid_over(self, recipe: Any, place: Place) -> Draft:
+    def _laid_over(self, recipe: Any, location: SourceLocation) -> ConfigBuilder:
         """Lay base, baseline, what stands with the recipe, and overrides over a recipe."""
-        draft = Draft(self.registry, self.loaded.place("base"))
+        builder = ConfigBuilder(self.registry, self.loaded.location("base"))
         with_it: Mapping[str, Any] = {}
         if recipe is not None:
-            name, with_it = recipe_parts(recipe, place)
-            merge_recipe(draft, name, place)
+            name, with_it = recipe_parts(recipe, location)
+            merge_recipe(builder, name, location)
         for part in ("base", "baseline"):
             written = getattr(self.loaded.file, part)
             fields = {key: value for key, value in written.items() if key != "recipe"}
-            draft.merge(fields, self.loaded.place(part))
-        draft.merge(with_it, place)
-        _override(draft, self.loaded)
-        return draft
+            builder.merge(fields, self.loaded.location(part))
+        builder.merge(with_it, location)
+        _override(builder, self.loaded)
+        return builder
 
-    def _check_baseline(self, refusals: Refusals) -> None:
+    def _check_baseline(self, refusals: Incompatibilities) -> None:
         config, match = self.baseline.config, self.baseline.match
         refusals.keep(config, match, "the baseline, which every variant is compared with")
         refusal = refusals.of(config, match)
         if refusal:
-            place = self.loaded.place("baseline" if self.loaded.file.baseline else "base")
-            raise place.error(refusal.reason)
+            location = self.loaded.location("baseline" if self.loaded.file.baseline else "base")
+            raise location.error(refusal.reason)
 
     def _block(self, block: _Block) -> None:
         values = block.content
         for axis, listed in values.items():
-            check_axis(axis, listed, block.place.child(axis))
+            check_axis(axis, listed, block.location.child(axis))
             if axis not in self.axes:
                 self.axes.append(axis)
-        indices = _combinations(block.kind, values, block.place)
-        cells = {index: self._add(values, index, block.place) for index in indices}
+        indices = _combinations(block.kind, values, block.location)
+        cells = {index: self._add(values, index, block.location) for index in indices}
         if block.kind == "product":
             full = {tuple(one for one in index if one is not None): key for index, key in cells.items()}
             self.products.append((tuple(values), full))
 
-    def _add(self, values: Mapping[str, Sequence[Any]], index: tuple[int | None, ...], place: Place) -> str:
+    def _add(self, values: Mapping[str, Sequence[Any]], index: tuple[int | None, ...], location: SourceLocation) -> str:
         cell = self._cell(
             {
-                axis: (values[axis][number], place.child(axis, number))
+                axis: (values[axis][number], location.child(axis, number))
                 for axis, number in zip(values, index, strict=True)
                 if number is not None
             }
@@ -235,21 +235,21 @@ class _AxesDesign:
         self.cells.setdefault(key, cell)
         return key
 
-    def _cell(self, values: Mapping[str, tuple[Any, Place]]) -> _Cell:
+    def _cell(self, values: Mapping[str, tuple[Any, SourceLocation]]) -> _Cell:
         match = self.baseline.match
-        draft = self._laid_over(*values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
+        builder = self._laid_over(*values[RECIPE_AXIS]) if RECIPE_AXIS in values else self.start.copy()
         for axis in sorted(values, key=assignment_order):
-            value, place = values[axis]
+            value, location = values[axis]
             if axis == MATCH_AXIS:
-                match = match_value(value, place)
+                match = match_value(value, location)
             elif axis != RECIPE_AXIS:
-                draft.assign(tuple(axis.split(".")), value, place)
+                builder.assign(tuple(axis.split(".")), value, location)
         asked: dict[str, Scalar] = {
             axis: value for axis, (value, _) in values.items() if axis in FAMILIES and isinstance(value, str)
         }
         if RECIPE_AXIS in values:
             asked[RECIPE_AXIS] = recipe_label(*values[RECIPE_AXIS])
-        return _Cell(resolve_draft(draft), match, asked)
+        return _Cell(build_config(builder), match, asked)
 
     def _key(self, cell: _Cell) -> str:
         return _key(cell.config, cell.match, self.registry)
@@ -276,11 +276,11 @@ class _PathDesign:
         self.loaded, self.registry, self.undefined = loaded, registry, undefined
         self._check_alone(blocks)
         self.block: PathDesign = blocks[0].content
-        self.place = blocks[0].place
+        self.location = blocks[0].location
 
     def design(self) -> Design:
         drafts = [self._end("from", self.block.start), self._end("to", self.block.end)]
-        start, end = (resolve_sound(draft) for draft in drafts)
+        start, end = (resolve_sound(builder) for builder in drafts)
         names = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
         choices = choices_between(
             start,
@@ -288,14 +288,14 @@ class _PathDesign:
             lambda config: _key(config, self.match, self.registry),
             self.block.together,
             self.registry,
-            self.place.child("together"),
+            self.location.child("together"),
         )
         if not choices:
-            raise self.place.error(
+            raise self.location.error(
                 "the two ends do not differ once base is laid over both; leave what they should differ in out of base"
             )
         axes = tuple(choice.name for choice in choices)
-        refusals = Refusals(self.loaded, self.registry, drafts[0], axes, self.undefined)
+        refusals = Incompatibilities(self.loaded, self.registry, drafts[0], axes, self.undefined)
         for side, config in (("from", start), ("to", end)):
             self._check_end(side, config, refusals)
         path = lay_path(
@@ -345,65 +345,65 @@ class _PathDesign:
 
     def _check_alone(self, blocks: Sequence[_Block]) -> None:
         if len(blocks) > 1:
-            raise self.loaded.place("design").error(
+            raise self.loaded.location("design").error(
                 f"a path stands alone in its design, got {len(blocks)} blocks; give each question a file of its own"
             )
         if self.loaded.file.baseline:
-            raise self.loaded.place("baseline").error(
+            raise self.loaded.location("baseline").error(
                 "a path is compared with its start; lay over both ends what stands here by moving it to base"
             )
         if self.loaded.file.published:
-            raise self.loaded.place("published").error(
+            raise self.loaded.location("published").error(
                 "published claims speak of variants by their axis values, and a path has choices; "
                 "give the claims a file with a product or one_at_a_time"
             )
         if "recipe" in self.loaded.file.base:
-            raise self.loaded.place("base", "recipe").error(
+            raise self.loaded.location("base", "recipe").error(
                 "the recipes of a path are its ends, and base is laid over both; leave it out"
             )
 
-    def _end(self, side: str, written: str | Mapping[str, Any]) -> Draft:
+    def _end(self, side: str, written: str | Mapping[str, Any]) -> ConfigBuilder:
         """Lay base and overrides over an end; what base says holds for both ends."""
-        place = self.place.child(side)
-        draft = Draft(self.registry, place)
-        merge_base(draft, self._beneath(written, place), place)
-        draft.merge(self.loaded.file.base, self.loaded.place("base"))
-        _override(draft, self.loaded)
-        return draft
+        location = self.location.child(side)
+        builder = ConfigBuilder(self.registry, location)
+        merge_base(builder, self._beneath(written, location), location)
+        builder.merge(self.loaded.file.base, self.loaded.location("base"))
+        _override(builder, self.loaded)
+        return builder
 
-    def _beneath(self, written: str | Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    def _beneath(self, written: str | Mapping[str, Any], location: SourceLocation) -> Mapping[str, Any]:
         if not isinstance(written, str):
             return written
         family, _, name = written.partition("/")
         if family != "recipe" or not name:
             known = [f"recipe/{one}" for one in self.registry.entries["recipe"]]
-            raise place.error(
+            raise location.error(
                 f"expected recipe/NAME or a mapping of fields, got {shown(written)}"
                 f"{nearest(f'recipe/{written}', known)}"
             )
         try:
             self.registry.recipe(name)
         except HeadToHeadError as error:
-            raise place.error(str(error)) from error
+            raise location.error(str(error)) from error
         return {"recipe": name}
 
-    def _check_end(self, side: str, config: RunConfig, refusals: Refusals) -> None:
+    def _check_end(self, side: str, config: RunConfig, refusals: Incompatibilities) -> None:
         refusals.keep(config, self.match, "an end of the path")
         refusal = refusals.of(config, self.match)
         if refusal:
-            raise self.place.child(side).error(refusal.reason)
+            raise self.location.child(side).error(refusal.reason)
         metric = self.loaded.file.metrics.primary
         if config.evaluate.decode == "none" and metric.rsplit("/", 1)[-1].startswith(TRANSLATED):
-            raise self.loaded.place("metrics", "primary").error(
+            raise self.loaded.location("metrics", "primary").error(
                 f"'{metric}' needs translations, and the path's '{side}' has evaluate.decode: "
                 "none; use test/token_accuracy, or set evaluate.decode in base"
             )
 
 
-def _override(draft: Draft, loaded: LoadedExperiment) -> None:
+def _override(builder: ConfigBuilder, loaded: LoadedExperiment) -> None:
     """Lay ``--set`` over a draft."""
     for override in loaded.overrides:
-        draft.assign(override.path, override.value, override.place)
+        builder.assign(override.path, override.value, override.location)
 
 
 def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:
@@ -416,7 +416,9 @@ def _end_name(written: str | Mapping[str, Any], otherwise: str) -> str:
     return f"{recipe}, changed" if len(written) > 1 else str(recipe)
 
 
-def _combinations(kind: str, values: Mapping[str, Sequence[Any]], place: Place) -> list[tuple[int | None, ...]]:
+def _combinations(
+    kind: str, values: Mapping[str, Sequence[Any]], location: SourceLocation
+) -> list[tuple[int | None, ...]]:
     """Return, per combination, the number of the value of each axis; None keeps the baseline's."""
     lengths = [len(one) for one in values.values()]
     if kind == "product":
@@ -424,7 +426,7 @@ def _combinations(kind: str, values: Mapping[str, Sequence[Any]], place: Place) 
     if kind == "zip":
         if len(set(lengths)) > 1:
             counts = ", ".join(f"{axis} has {len(one)}" for axis, one in values.items())
-            raise place.error(f"zip needs lists of equal length; {counts}")
+            raise location.error(f"zip needs lists of equal length; {counts}")
         return [(number,) * len(lengths) for number in range(lengths[0] if lengths else 0)]
     return [
         tuple(value if number == axis else None for number in range(len(lengths)))

@@ -77,7 +77,7 @@ def _alike_but_for_masks(
     for variant in sorted(variants, key=lambda one: one.slug != first):
         identity = identities[variant.slug]
         rest = {name: one for name, one in identity["config"].items() if name != "masking"}
-        text = json.dumps([rest, identity["fingerprint"]], sort_keys=True)
+        text = json.dumps([rest, identity["data_hash"]], sort_keys=True)
         groups.setdefault(text, []).append(variant)
     return [group for group in groups.values() if len(group) > 1]
 
@@ -114,7 +114,7 @@ class _Masks:
         )
 
     def _reads_padding(self, role: str, side: str, entry: str) -> bool:
-        return any(bool((keep & live & padded).any()) for keep, live, padded in self._masks(role, side, entry))
+        return any(bool((mask & live & padded).any()) for mask, live, padded in self._masks(role, side, entry))
 
     def _masks(self, role: str, side: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Yield keep, live queries and padded keys ``[length, query, key]``, lengths in pieces."""
@@ -129,8 +129,8 @@ class _Masks:
         for start in range(1, keys + 1, _AT_ONCE):
             lengths = torch.arange(start, min(start + _AT_ONCE, keys + 1))
             shape = (len(lengths), queries, keys)
-            keep = scheme.keep(role, row, column, lengths)
-            full = torch.ones(shape, dtype=torch.bool) if keep is None else keep.expand(shape)
+            mask = scheme.mask(role, row, column, lengths)
+            full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
             padded = (column >= lengths[:, None])[:, None, :].expand(shape)
             # where the queries are of another side than the keys, they have a length of their own
             alive = (row < lengths[:, None])[:, :, None].expand(shape)
@@ -140,7 +140,7 @@ class _Masks:
 
 def _sides(variant: Variant) -> dict[str, str]:
     """Return whose tokens are the keys of each role."""
-    cross = "target" if variant.config.model.cross == "decoder" else "source"
+    cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
     return {"encoder": "source", "decoder": "target", "cross": cross}
 
 

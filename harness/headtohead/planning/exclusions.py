@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES, SECTIONS, Draft
+from headtohead.config.builder import FAMILIES, SECTIONS, ConfigBuilder
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.resolve import contradiction, resolve_draft
-from headtohead.config.source_location import Place
+from headtohead.config.resolve import contradiction, build_config
+from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.axes import MATCH_AXIS, Match, match_value
 from headtohead.plugins.registry import Registry
@@ -24,7 +24,7 @@ Condition = Callable[[RunConfig, Match], bool]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Incompatibility:
     """A reason in words, and who gives it: ``exclude`` is the file, ``undefined`` an entry."""
 
     reason: str
@@ -36,43 +36,43 @@ def defined_until_data_is_read(config: RunConfig) -> str | None:
     return None
 
 
-class Refusals:
+class Incompatibilities:
     """Asked about every combination of a design: first what the file excludes, then meaning."""
 
     def __init__(
         self,
         loaded: LoadedExperiment,
         registry: Registry,
-        start: Draft,
+        start: ConfigBuilder,
         axes: Sequence[str],
         undefined: Undefined = defined_until_data_is_read,
     ) -> None:
         self.loaded, self.registry, self.start, self.axes = loaded, registry, start, axes
         self.undefined = undefined
         self.exclusions = [
-            self.conditions(exclusion.when, loaded.place("exclude", number, "when"))
+            self.conditions(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
         self._used: set[int] = set()
 
-    def of(self, config: RunConfig, match: Match) -> Refusal | None:
+    def of(self, config: RunConfig, match: Match) -> Incompatibility | None:
         """Return why a combination does not run, or None if it runs."""
         excluding = self._excluding(config, match)
         if excluding:
-            return Refusal(self.loaded.file.exclude[excluding[0]].reason, "exclude")
+            return Incompatibility(self.loaded.file.exclude[excluding[0]].reason, "exclude")
         found = contradiction(config, self.registry)
         reason = found[1] if found else self.undefined(config)
-        return Refusal(reason, "undefined") if reason else None
+        return Incompatibility(reason, "undefined") if reason else None
 
     def keep(self, config: RunConfig, match: Match, what: str) -> None:
         """Raise where an exclusion leaves out what the design cannot do without."""
         for number in self._excluding(config, match):
-            raise self.loaded.place("exclude", number).error(f"this leaves out {what}")
+            raise self.loaded.location("exclude", number).error(f"this leaves out {what}")
 
     def notes(self) -> list[str]:
         """Return a line for each exclusion that nothing matched so far."""
         return [
-            f"{self.loaded.place('exclude', number)}: no variant matches, nothing is left out"
+            f"{self.loaded.location('exclude', number)}: no variant matches, nothing is left out"
             for number in range(len(self.exclusions))
             if number not in self._used
         ]
@@ -87,22 +87,22 @@ class Refusals:
         self._used.update(hit)
         return hit
 
-    def conditions(self, when: Mapping[str, Any], place: Place) -> list[Condition]:
+    def conditions(self, when: Mapping[str, Any], location: SourceLocation) -> list[Condition]:
         """Return what holds for the combinations that have these axis values."""
         if not when:
-            raise place.error("expected axis values, got none")
-        return [self._condition(axis, value, place.child(axis)) for axis, value in when.items()]
+            raise location.error("expected axis values, got none")
+        return [self._condition(axis, value, location.child(axis)) for axis, value in when.items()]
 
-    def _condition(self, axis: str, value: Any, place: Place) -> Condition:
+    def _condition(self, axis: str, value: Any, location: SourceLocation) -> Condition:
         if axis == MATCH_AXIS:
-            wanted = match_value(value, place)
+            wanted = match_value(value, location)
             return lambda _, match: match == wanted
         if axis not in self.axes and axis.split(".")[0] not in (*FAMILIES, *SECTIONS):
-            raise place.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
+            raise location.error(f"unknown axis '{axis}'{nearest(axis, self.axes)}")
         path = tuple(axis.split("."))
-        draft = self.start.copy()
-        draft.assign(path, value, place)
-        target = value_at(resolve_draft(draft), path, self.registry)
+        builder = self.start.copy()
+        builder.assign(path, value, location)
+        target = value_at(build_config(builder), path, self.registry)
         named_only = isinstance(value, str) and path[0] in FAMILIES
 
         def holds(config: RunConfig, _: Match) -> bool:

@@ -16,7 +16,7 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
         config: The run's configuration.
         longest_target: Tokens of the longest training target, boundary tokens included.
     """
-    labels = longest_target - (config.train.target == "next")
+    labels = longest_target - (config.quirks.shift_targets == "next")
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 

@@ -18,10 +18,10 @@ def is_blind_to_order(config: RunConfig, registry: Registry) -> bool:
 def _tells_nothing(config: RunConfig, role: str, registry: Registry) -> bool:
     chosen = config.masking.role(role)
     masking = registry.masking(chosen.name)
-    promised = masking(masking.Options.model_validate(chosen.options)).promised(role) or frozenset()
+    role_properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role) or frozenset()
     return (
-        "order-blind" in registry.positional(config.positional.role(role).name).promises
-        and not registry.attention(config.attention.role(role).name).hears_places
-        and "shows-the-rest" in promised
-        and "hides-future" not in promised
+        "order-blind" in registry.positional(config.positional.role(role).name).properties
+        and not registry.attention(config.attention.role(role).name).position_dependent
+        and "shows-the-rest" in role_properties
+        and "hides-future" not in role_properties
     )

@@ -149,7 +149,7 @@ def _data_line(plan: Plan) -> str:
     words = " / ".join(f"{count:,}" for count in record["vocabulary"].values())
     return (
         f"data: {record['dataset']}, split {record['split']}, {counts} pairs "
-        f"(train / valid / test), {words} words, fingerprint {record['fingerprint'][:8]}"
+        f"(train / valid / test), {words} words, data_hash {record['data_hash'][:8]}"
     )
 
 

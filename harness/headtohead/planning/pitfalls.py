@@ -68,16 +68,16 @@ def _data(config: RunConfig, registry: Registry) -> Iterator[Fault]:
 
 def _model(config: RunConfig, registry: Registry) -> Iterator[Fault]:
     model = config.model
-    if model.cross == "decoder":
+    if quirks.cross_attention_memory == "decoder":
         yield Fault(
             "deaf decoder",
-            "model.cross",
+            "quirks.cross_attention_memory",
             "the second attention reads the decoder itself: no output depends on the source",
         )
-    if model.tied == "embeddings" and not config.data.vocabulary.shared:
+    if model.tie_embeddings == "embeddings" and not config.data.vocabulary.shared:
         yield Fault(
             "one table, two vocabularies",
-            "model.tied",
+            "model.tie_embeddings",
             "words of the two languages that happen to have the same id share one embedding",
         )
 
@@ -107,7 +107,7 @@ def _masking(config: RunConfig, registry: Registry) -> Iterator[Fault]:
         yield Fault(
             "future visible", "masking.decoder", "in training the decoder reads the very words it is asked to predict"
         )
-    elif config.model.cross == "decoder" and _shows(config, registry, "cross", "hides-future"):
+    elif config.quirks.cross_attention_memory == "decoder" and _shows(config, registry, "cross", "hides-future"):
         yield Fault(
             "future visible",
             "masking.cross",
@@ -117,7 +117,7 @@ def _masking(config: RunConfig, registry: Registry) -> Iterator[Fault]:
     if config.train.batch_size == 1:
         return
     sides = [role for role in ("encoder", "cross") if _shows(config, registry, role, "hides-padding")]
-    if sides and not (sides == ["cross"] and config.model.cross == "decoder"):
+    if sides and not (sides == ["cross"] and config.quirks.cross_attention_memory == "decoder"):
         yield Fault(
             "padding visible",
             f"masking.{', masking.'.join(sides)}",
@@ -129,43 +129,43 @@ def _shows(config: RunConfig, registry: Registry, role: str, promise: str) -> bo
     """Tell whether the masking of a role means to show what the promise would hide."""
     chosen = config.masking.role(role)
     masking = registry.masking(chosen.name)
-    promises = masking(masking.Options.model_validate(chosen.options)).promised(role)
-    return promises is not None and promise not in promises
+    properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role)
+    return properties is not None and promise not in properties
 
 
 def _training(config: RunConfig, registry: Registry) -> Iterator[Fault]:
     train = config.train
     if train.epochs == 0:
         yield Fault("never trained", "train.epochs", "the weights are as they were drawn")
-    if train.target == "same":
+    if quirks.shift_targets == "same":
         yield Fault(
             "answer given",
-            "train.target",
+            "quirks.shift_targets",
             "targets are not shifted: each word is asked to predict itself, which it can see",
         )
-    if train.parts is not None:
+    if quirks.trainable is not None:
         yield Fault(
             "parts untrained",
-            "train.parts",
-            f"only {', '.join(train.parts) or 'nothing'} is trained; the rest stays as drawn",
+            "quirks.trainable",
+            f"only {', '.join(quirks.trainable) or 'nothing'} is trained; the rest stays as drawn",
         )
-    if isinstance(train.pad_to, int):
+    if isinstance(quirks.pad_to, int):
         yield Fault(
             "fixed padding",
-            "train.pad_to",
-            f"every sentence is padded to {train.pad_to} tokens, however short: most of the work is done on padding",
+            "quirks.pad_to",
+            f"every sentence is padded to {quirks.pad_to} tokens, however short: most of the work is done on padding",
         )
 
 
 def _decoding(config: RunConfig, registry: Registry) -> Iterator[Fault]:
     decode = config.evaluate.decode
-    if decode == "zeros":
+    if decode == "non-autoregressive":
         yield Fault(
             "not autoregressive",
             "evaluate.decode",
             "all words are guessed in one pass over zeros: no word knows the words before it",
         )
-    if decode == "forced":
+    if decode == "teacher-forced":
         yield Fault(
             "reference given", "evaluate.decode", "translations are read off a pass that was given the reference"
         )

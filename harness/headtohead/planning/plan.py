@@ -19,7 +19,7 @@ from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Fault, faults_of
 from headtohead.planning.power import Power
-from headtohead.planning.stacking import arrange, processors, remembered
+from headtohead.planning.stacking import arrange, processors, load_stack_sizes
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
@@ -83,7 +83,7 @@ class PlannedVariant:
     counts: Counts
     steps: int
     d_ff_asked: int
-    fingerprint: str
+    data_hash: str
     identity: Mapping[str, Any]
     decoding_limit: int
     blind_to_order: bool
@@ -191,14 +191,14 @@ class Plan:
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        known = remembered(cache_root(), device)
+        known = load_stack_sizes(cache_root(), device)
         workers = processors(device)
         memory = Launcher().memory(device, workers)
         return arrange(self, self.remaining, workers, device, known, memory)
 
     def data_of(self, slug: str) -> PreparedData:
         """Return the prepared data of one variant."""
-        return self.prepared[self.by_slug[slug].fingerprint]
+        return self.prepared[self.by_slug[slug].data_hash]
 
     def record(self, command: str = "") -> ExperimentRecord:
         """Return the content of ``experiment.json``.

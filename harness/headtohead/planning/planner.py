@@ -80,7 +80,7 @@ def _plan(loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: 
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=matched.variants)
     identities = {
-        one.slug: canonical(one.config, prepared.of(one.config).fingerprint, registry) for one in design.variants
+        one.slug: canonical(one.config, prepared.of(one.config).data_hash, registry) for one in design.variants
     }
     longest = prepared.longest(design.variants)
     equal = equal_variants(design.variants, design.baseline, identities, longest, registry)
@@ -127,7 +127,7 @@ class _Data:
 
     @property
     def by_fingerprint(self) -> dict[str, PreparedData]:
-        return {one.fingerprint: one for one in self._prepared.values()}
+        return {one.data_hash: one for one in self._prepared.values()}
 
     def of(self, config: RunConfig) -> PreparedData:
         text = config.data.model_dump_json()
@@ -149,9 +149,9 @@ class _Data:
 
     def sizes(self, config: RunConfig) -> DataSizes:
         ready = self.of(config)
-        if ready.fingerprint not in self._sizes:
-            self._sizes[ready.fingerprint] = DataSizes.of(ready)
-        return self._sizes[ready.fingerprint]
+        if ready.data_hash not in self._sizes:
+            self._sizes[ready.data_hash] = DataSizes.of(ready)
+        return self._sizes[ready.data_hash]
 
     def count(self, config: RunConfig) -> Counts:
         return self._counter.count(config, self.sizes(config))
@@ -173,7 +173,7 @@ class _Data:
 def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
     used = next((one.match for one in design.variants if one.match != "none"), None)
     if used and "model.d_ff" in design.axes:
-        raise loaded.place("match").error(
+        raise loaded.location("match").error(
             f"'{used}' widens model.d_ff, which is an axis of this design; use match: none"
         )
 
@@ -186,7 +186,7 @@ def _planned(
         counts=prepared.count(variant.config),
         steps=steps(variant.config, prepared.sizes(variant.config)),
         d_ff_asked=d_ff_asked,
-        fingerprint=identity["fingerprint"],
+        data_hash=identity["data_hash"],
         identity=identity,
         decoding_limit=prepared.decoding_limit(variant.config),
         blind_to_order=is_blind_to_order(variant.config, prepared.registry),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.builder import SECTIONS
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.source_location import Place, shown
+from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.planning.axes import Match
 from headtohead.schema.config import Claim, Published, RunConfig
@@ -23,7 +23,7 @@ SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", 
 COUNTED = ("test/exact_match", "test/bleu", "test/loss")
 """Metrics that are recomputed over several length buckets from the counts of each."""
 
-Conditions = Callable[[Mapping[str, Any], Place], list[Callable[[RunConfig, Match], bool]]]
+Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
 
 
 def published_record(
@@ -44,67 +44,67 @@ def published_record(
     published = loaded.file.published
     if published is None:
         return None
-    _check_setup(published, loaded.place("published", "setup"))
+    _check_setup(published, loaded.location("published", "setup"))
     base = next(one for one in variants if one.slug == baseline)
     claims = []
     for number, claim in enumerate(published.claims):
-        place = loaded.place("published", "claims", number)
-        _check(claim, place, base.config, loaded.file.metrics.primary)
+        location = loaded.location("published", "claims", number)
+        _check(claim, location, base.config, loaded.file.metrics.primary)
         sides = {
-            side: _named(getattr(claim, side), variants, base, conditions, place.child(side))
+            side: _named(getattr(claim, side), variants, base, conditions, location.child(side))
             for side in ("variant", "against")
         }
         if claim.expect == "at-most":
             sides["against"] = None
         elif sides["variant"] == sides["against"] and not _differs_elsewhere(claim):
-            raise place.error("variant and against are the same variant; name two that differ")
+            raise location.error("variant and against are the same variant; name two that differ")
         claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or loaded.file.metrics.primary})
     return PublishedRecord.model_validate(published.model_dump(mode="json") | {"claims": claims})
 
 
-def _check_setup(published: Published, place: Place) -> None:
+def _check_setup(published: Published, location: SourceLocation) -> None:
     for name in published.setup:
         section, _, field = name.partition(".")
         fields = SECTIONS[section].model_fields if section in SECTIONS else {}
         if name not in SETUP and field not in fields:
             known = [*SETUP, *(f"{one}.{f}" for one, s in SECTIONS.items() for f in s.model_fields)]
-            raise place.child(name).error(f"unknown name '{name}'{nearest(name, known)}")
+            raise location.child(name).error(f"unknown name '{name}'{nearest(name, known)}")
 
 
-def _check(claim: Claim, place: Place, config: RunConfig, primary: str) -> None:
+def _check(claim: Claim, location: SourceLocation, config: RunConfig, primary: str) -> None:
     for field, expect in (("margin", "equal"), ("limit", "at-most")):
         given = getattr(claim, field) is not None
         if given and claim.expect != expect:
-            raise place.child(field).error(f"{field} belongs to expect: {expect}, got expect: {claim.expect}")
+            raise location.child(field).error(f"{field} belongs to expect: {expect}, got expect: {claim.expect}")
         if not given and claim.expect == expect:
-            raise place.error(f"expect: {expect} needs a {field}, stated before anything runs")
+            raise location.error(f"expect: {expect} needs a {field}, stated before anything runs")
     if claim.by and claim.expect not in ("higher", "lower"):
-        raise place.child("by").error(f"by belongs to expect: higher or lower, got expect: {claim.expect}")
+        raise location.child("by").error(f"by belongs to expect: higher or lower, got expect: {claim.expect}")
     for field in ("lengths", "against_lengths"):
-        _check_lengths(getattr(claim, field), config.evaluate.buckets, place.child(field))
+        _check_lengths(getattr(claim, field), config.evaluate.buckets, location.child(field))
     metric = claim.metric or primary
-    _check_counted(metric, claim.lengths, place.child("lengths"))
+    _check_counted(metric, claim.lengths, location.child("lengths"))
     field = "against_lengths" if claim.against_lengths else "lengths"
     lengths = claim.against_lengths or claim.lengths
-    _check_counted(claim.against_metric or metric, lengths, place.child(field))
+    _check_counted(claim.against_metric or metric, lengths, location.child(field))
 
 
-def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], place: Place) -> None:
+def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], location: SourceLocation) -> None:
     if lengths is None:
         return
     starts = [1, *(bound + 1 for bound in sorted(buckets))]
     low, high = lengths
     if low > high or low not in starts or high not in buckets:
-        raise place.error(
+        raise location.error(
             f"expected whole buckets of evaluate.buckets: from one of {_listed(starts)} to one of "
             f"{_listed(sorted(buckets))}, got {low} to {high}"
         )
 
 
-def _check_counted(metric: str, lengths: tuple[int, int] | None, place: Place) -> None:
+def _check_counted(metric: str, lengths: tuple[int, int] | None, location: SourceLocation) -> None:
     if lengths is not None and metric not in COUNTED:
         *first, last = COUNTED
-        raise place.error(f"{metric} has no score by source length; choose {', '.join(first)} or {last}")
+        raise location.error(f"{metric} has no score by source length; choose {', '.join(first)} or {last}")
 
 
 def _differs_elsewhere(claim: Claim) -> bool:
@@ -113,12 +113,16 @@ def _differs_elsewhere(claim: Claim) -> bool:
 
 
 def _named(
-    when: Mapping[str, Any] | None, variants: Sequence[Variant], baseline: Variant, conditions: Conditions, place: Place
+    when: Mapping[str, Any] | None,
+    variants: Sequence[Variant],
+    baseline: Variant,
+    conditions: Conditions,
+    location: SourceLocation,
 ) -> str | None:
     """Return the slug of the one variant with these axis values, the rest as in the baseline."""
     if not when:
         return baseline.slug
-    wanted = conditions(when, place)
+    wanted = conditions(when, location)
     found = [one for one in variants if all(holds(one.config, one.match) for holds in wanted)]
     if len(found) > 1:
         rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}
@@ -126,7 +130,7 @@ def _named(
     if len(found) != 1:
         names = "; ".join(one.title for one in (found or variants)[:6])
         what = f"{len(found)} variants have" if found else "no variant of the design has"
-        raise place.error(f"{what} {_written(when)}; expected one of: {names}")
+        raise location.error(f"{what} {_written(when)}; expected one of: {names}")
     return found[0].slug
 
 

@@ -28,9 +28,9 @@ from pydantic import BaseModel
 
 from headtohead.config.builder import FAMILIES, SECTIONS
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
-from headtohead.config.source_location import Place
+from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
-from headtohead.planning.exclusions import Refusal
+from headtohead.planning.exclusions import Incompatibility
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import EntryConfig, RunConfig
 from headtohead.schema.roles import ROLES
@@ -89,7 +89,7 @@ class Point:
     title: str
     axes: Mapping[str, Scalar]
     config: RunConfig
-    refusal: Refusal | None
+    refusal: Incompatibility | None
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def choices_between(
     identity: Callable[[RunConfig], str],
     together: Mapping[str, Sequence[str]],
     registry: Registry,
-    place: Place,
+    location: SourceLocation,
 ) -> tuple[Choice, ...]:
     """Return the differences that a result depends on, in the order of the schema.
 
@@ -241,14 +241,14 @@ def choices_between(
     Raises:
         HeadToHeadError: If ``together`` names no field, or one field twice.
     """
-    groups = [*_named_groups(together, list(_fields()), place), *((None, g) for g in TOGETHER)]
+    groups = [*_named_groups(together, list(_fields()), location), *((None, g) for g in TOGETHER)]
     left = [field for field in _fields() if identity(moved(start, [field], end)) != identity(start)]
     found: dict[tuple[Field, ...], str] = {}
     for field in left:
         name, group = next(((n, g) for n, g in groups if field in g), (None, (field,)))
         members = tuple(one for one in left if one in group)
         found[members] = name or _joined(members)
-    _refuse_equal_names(list(found.values()), place)
+    _refuse_equal_names(list(found.values()), location)
     return tuple(
         Choice(name, fields, _value(start, fields, registry), _value(end, fields, registry))
         for fields, name in found.items()
@@ -272,7 +272,7 @@ def lay_path(
     ends: tuple[RunConfig, RunConfig],
     names: tuple[str, str],
     choices: tuple[Choice, ...],
-    refusal: Callable[[RunConfig], Refusal | None],
+    refusal: Callable[[RunConfig], Incompatibility | None],
     orders: int,
     orders_seed: int,
 ) -> Path:
@@ -293,7 +293,7 @@ def lay_path(
         return moved(ends[0], fields, ends[1])
 
     @cache
-    def refused(applied: Applied) -> Refusal | None:
+    def refused(applied: Applied) -> Incompatibility | None:
         if len(applied) in (0, len(choices)):
             return None
         return refusal(config_of(applied))
@@ -343,7 +343,7 @@ class _Chosen:
 
 
 def _chosen_orders(
-    names: tuple[str, ...], refused: Callable[[Applied], Refusal | None], wanted: int, seed: int
+    names: tuple[str, ...], refused: Callable[[Applied], Incompatibility | None], wanted: int, seed: int
 ) -> _Chosen:
     free: list[tuple[str, ...]] = []
     barred: list[tuple[str, ...]] = []
@@ -368,7 +368,7 @@ def _passed(order: Sequence[str]) -> Iterator[Applied]:
     return (frozenset(order[:length]) for length in range(1, len(order)))
 
 
-def _walk(order: Sequence[str], refused: Callable[[Applied], Refusal | None]) -> tuple[Step, ...]:
+def _walk(order: Sequence[str], refused: Callable[[Applied], Incompatibility | None]) -> tuple[Step, ...]:
     steps, waiting = [], []
     for number, name in enumerate(order, 1):
         waiting.append(name)
@@ -379,7 +379,7 @@ def _walk(order: Sequence[str], refused: Callable[[Applied], Refusal | None]) ->
     return tuple(steps)
 
 
-def _apart(names: tuple[str, ...], refused: Callable[[Applied], Refusal | None]) -> tuple[Apart, ...]:
+def _apart(names: tuple[str, ...], refused: Callable[[Applied], Incompatibility | None]) -> tuple[Apart, ...]:
     found = []
     for name, end in itertools.product(names, ("from", "to")):
 
@@ -438,14 +438,14 @@ def _fields_of(section: type[BaseModel], above: Field) -> Iterator[Field]:
 
 
 def _named_groups(
-    together: Mapping[str, Sequence[str]], known: Sequence[Field], place: Place
+    together: Mapping[str, Sequence[str]], known: Sequence[Field], location: SourceLocation
 ) -> list[tuple[str | None, tuple[Field, ...]]]:
     groups: list[tuple[str | None, tuple[Field, ...]]] = []
     taken: dict[Field, str] = {}
     for name, listed in together.items():
         members: list[Field] = []
         for number, written in enumerate(listed):
-            where, path = place.child(name, number), tuple(written.split("."))
+            where, path = location.child(name, number), tuple(written.split("."))
             found = [field for field in known if field[: len(path)] == path]
             if not found:
                 names = [".".join(field) for field in known]
@@ -459,11 +459,11 @@ def _named_groups(
     return groups
 
 
-def _refuse_equal_names(names: Sequence[str], place: Place) -> None:
+def _refuse_equal_names(names: Sequence[str], location: SourceLocation) -> None:
     """Raise for a name that another choice has too, or has in the name of a folder."""
     for word, times in Counter(slug_word(name) for name in names).items():
         if times > 1:
-            raise place.error(f"two choices are called '{word}'; name one of them otherwise")
+            raise location.error(f"two choices are called '{word}'; name one of them otherwise")
 
 
 def _joined(fields: Sequence[Field]) -> str:

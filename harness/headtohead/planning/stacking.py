@@ -69,7 +69,7 @@ SIZES = "stack-sizes.json"
 """File beside the prepared data: members that pay, by machine and digest of the shape."""
 
 
-def remembered(cache: Path, device: str) -> dict[str, int]:
+def load_stack_sizes(cache: Path, device: str) -> dict[str, int]:
     """Return the sizes that were measured on this machine, by the digest of their shape.
 
     None were if the device is not in this machine: a cluster's GPUs are elsewhere.
@@ -187,9 +187,9 @@ def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, i
     train, times = config.train, (longest["source"], longest["target"])
     if train.batch_size is None:
         return max(1, train.batch_tokens // max(times)), *times
-    if isinstance(train.pad_to, int):
-        return train.batch_size, train.pad_to, train.pad_to
-    return train.batch_size, *(times if train.pad_to == "batch" else (max(times),) * 2)
+    if isinstance(quirks.pad_to, int):
+        return train.batch_size, quirks.pad_to, quirks.pad_to
+    return train.batch_size, *(times if quirks.pad_to == "batch" else (max(times),) * 2)
 
 
 def _numbers(plan: Plan, run: PlannedRun) -> int:

@@ -142,17 +142,17 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     """
     tune = loaded.file.tune
     assert tune is not None
-    place = loaded.place("tune")
+    location = loaded.location("tune")
     if design.path is not None:
-        raise place.error("a path changes settings itself; tune goes with axes")
+        raise location.error("a path changes settings itself; tune goes with axes")
     allowed = [f"{section}.{name}" for section, names in OF_MEMBERS.items() for name in names]
     for path in tune:
         if path not in allowed:
-            raise place.child(path).error(f"'{path}' cannot be tuned; fields that can: {', '.join(sorted(allowed))}")
+            raise location.child(path).error(f"'{path}' cannot be tuned; fields that can: {', '.join(sorted(allowed))}")
         if path in design.axes:
-            raise place.child(path).error(f"'{path}' is an axis of the design; it is compared")
+            raise location.child(path).error(f"'{path}' is an axis of the design; it is compared")
     if not tune:
-        raise place.error("a sweep needs at least one field, such as train.lr: [0.001, 0.003]")
+        raise location.error("a sweep needs at least one field, such as train.lr: [0.001, 0.003]")
     # Laid over the baseline as axes are: values are checked at their places in the file.
     block = DesignBlock(product=dict(tune))
     file = loaded.file.model_copy(

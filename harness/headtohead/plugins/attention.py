@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headtohead.schema.config import ModelConfig
 
 
-Shows = Literal["same", "prefix", "other"]
+MaskPattern = Literal["same", "prefix", "other"]
 """What a mask comes to: all queries see the same keys, each those up to its own place, or else.
 
 Keys that no query sees, padding for one, do not count.
@@ -27,7 +27,7 @@ class Attention(Part):
     """An attention style, set per role; one object per layer and role.
 
     One that says nothing is split heads. A style that overrides ``scores``, ``mix_scores``,
-    ``normalise``, ``mix`` or ``read`` trains on the explicit path, unless it has a ``shortcut``;
+    ``normalise``, ``mix`` or ``read`` trains on the explicit path, unless it has a ``fast_path``;
     ``transform`` and ``finish`` keep the fused one.
     """
 
@@ -37,7 +37,7 @@ class Attention(Part):
     The invariants hold a style to it, and maps of signed weights get a scale with two colours.
     """
 
-    hears_places: ClassVar[bool] = False
+    position_dependent: ClassVar[bool] = False
     """Whether scores depend on positions without any encoding."""
 
     map_note: ClassVar[str] = ""
@@ -57,14 +57,14 @@ class Attention(Part):
     The invariants hold styles to it whose scores are products; None for one that drops the scale.
     """
 
-    lacks: ClassVar[Mapping[str, str]] = {}
-    """Ways of encodings to act (``WAYS``) that mean nothing here, each with the reason.
+    unsupported: ClassVar[Mapping[str, str]] = {}
+    """Ways of encodings to act (``MECHANISMS``) that mean nothing here, each with the reason.
 
     A reason continues the name of the encoding: "acts on ..., which ... never makes". What follows
-    from ``projects``, ``hears_places`` and a geometry without keys is refused without being named.
+    from ``projects``, ``position_dependent`` and a geometry without keys is refused without being named.
     """
 
-    breaks: ClassVar[frozenset[str]] = frozenset()
+    known_violations: ClassVar[frozenset[str]] = frozenset()
     """Names of invariants that the style breaks, and is kept all the same: their verdicts name it.
 
     For styles that somebody has published or taught; an honest mistake has none.
@@ -79,7 +79,7 @@ class Attention(Part):
         """
         if model.d_model % model.heads:
             raise HeadToHeadError(
-                f"{cls.known_as} needs d_model to be a multiple of heads, got {model.d_model} and {model.heads}"
+                f"{cls.entry_name} needs d_model to be a multiple of heads, got {model.d_model} and {model.heads}"
             )
         width = model.d_model // model.heads
         return Geometry(model.heads, model.heads, width, width, width**-0.5)
@@ -89,7 +89,7 @@ class Attention(Part):
         """Return the one number of tokens that a decoder of this style reads, None if any."""
         return None
 
-    def read(self, x: Tensor, memory: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def read(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return scores, already masked, and values, of a style that projects nothing.
 
         Args:
@@ -113,7 +113,7 @@ class Attention(Part):
         """Change scores after positions acted and before masking, for example across heads."""
         return scores
 
-    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows) -> Tensor:
+    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
         """Return what the heads read, ``[member, batch, head, query, width]``, without any weights.
 
         For a style whose weights need not be computed to train. It must equal the explicit path,
@@ -123,7 +123,7 @@ class Attention(Part):
         """
         raise NotImplementedError
 
-    def finish(self, heads: Tensor) -> Tensor:
+    def post_heads(self, heads: Tensor) -> Tensor:
         """Change what the heads read, ``[member, batch, head, query, width]``, before output."""
         return heads
 
@@ -131,12 +131,12 @@ class Attention(Part):
         """Change queries and keys, ``[member, batch, head, time, width]``, before positions act."""
         return q, k
 
-    def normalise(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+    def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Turn filled scores ``[member, batch, head, query, key]`` into weights of equal shape.
 
         A row whose scores are all -inf gives weights of zero, as the fused path does.
         """
-        if keep is None:
+        if mask is None:
             return torch.softmax(scores, dim=-1)
         # softmax of such a row is NaN, and so is its gradient even where nothing flows back.
         dead = (scores == -torch.inf).all(dim=-1, keepdim=True)

@@ -28,7 +28,7 @@ class Pair:
 class Corpus:
     """What a dataset returns: pairs in a fixed order, and where they came from.
 
-    ``fingerprint`` is a sha256 over the pairs (text, group and split, in order). ``notes`` are
+    ``data_hash`` is a sha256 over the pairs (text, group and split, in order). ``notes`` are
     facts for the report, one sentence each (rows skipped, ceiling of a bag-of-words encoder).
     ``vocabularies`` are fixed tables of word to id, source and target, for those who ask for
     ``data.vocabulary.ids: printed``; each numbers its words, special tokens included, from 0.
@@ -37,7 +37,7 @@ class Corpus:
     """
 
     pairs: Sequence[Pair]
-    fingerprint: str
+    data_hash: str
     licence: str
     citation: str
     languages: tuple[str, str]

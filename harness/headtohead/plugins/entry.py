@@ -61,19 +61,19 @@ class Entry:
     Options: ClassVar[type[BaseOptions]] = Options
     """Options of the entry, validated before anything runs."""
 
-    known_as: ClassVar[str] = "unnamed"
+    entry_name: ClassVar[str] = "unnamed"
     """The name that experiments use, for messages; given when the entry is registered."""
 
-    bare: ClassVar[Mapping[str, str]] = {}
+    role_defaults: ClassVar[Mapping[str, str]] = {}
     """Which entry a bare name means in the roles where it does not mean itself."""
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Return the reason why this entry has no meaning in ``setting``, or None."""
         return None
 
     @classmethod
-    def broken_by(cls, options: BaseOptions) -> Mapping[str, str]:
+    def violations_by_option(cls, options: BaseOptions) -> Mapping[str, str]:
         """Return the invariants that options are known to break, each with the option's name.
 
         For choices that are kept because somebody made them; what they break is no fault.
@@ -81,7 +81,7 @@ class Entry:
         return {}
 
     @classmethod
-    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+    def depends_on(cls, options: BaseOptions) -> tuple[str, ...]:
         """Return the names of the entries of the same family that this one calls.
 
         A run counts as stale when one of them has changed, as when the entry itself has.

@@ -13,7 +13,7 @@ from headtohead.plugins.entry import Entry, Options
 class Masking(Entry):
     """A masking scheme, set per role. Stateless: built from its options alone."""
 
-    promises: ClassVar[frozenset[str] | None] = None
+    properties: ClassVar[frozenset[str] | None] = None
     """What the scheme means to do, for the invariants to hold it to.
 
     ``hides-future``: no key after the query; ``hides-padding``: no key beyond the length;
@@ -24,11 +24,11 @@ class Masking(Entry):
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def promised(self, role: str) -> frozenset[str] | None:
+    def role_properties(self, role: str) -> frozenset[str] | None:
         """Return what the scheme means to do in a role."""
-        return self.promises
+        return self.properties
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         """Return True where a query may see a key, ``[batch or 1, query, key]``; None keeps all.
 
         Args:
@@ -42,10 +42,10 @@ class Masking(Entry):
     def hides_later(self, role: str) -> bool:
         """Tell whether no query sees a key that stands behind it, as ``keep`` shows."""
         places = torch.arange(8)
-        keep = self.keep(role, places, places, torch.tensor([8]))
-        return keep is not None and not bool(keep.triu(1).any())
+        mask = self.mask(role, places, places, torch.tensor([8]))
+        return mask is not None and not bool(mask.triu(1).any())
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool | None:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool | None:
         """Return whether one query may see one key, in plain numbers: the scheme's definition.
 
         The invariants hold ``keep`` to it, entry by entry. None where the scheme does not say; then

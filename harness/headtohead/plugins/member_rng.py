@@ -12,8 +12,8 @@ from headtohead.plugins.positional import BuildContext, draw
 Sample = Callable[[torch.Generator], Tensor]
 
 
-class Draws(nn.Module):
-    """Draws for every member from its own stream; how far it has come is saved with the weights.
+class PerMemberRNG(nn.Module):
+    """PerMemberRNG for every member from its own stream; how far it has come is saved with the weights.
 
     Args:
         context: Of the entry that draws; it costs one number of each member's generator.

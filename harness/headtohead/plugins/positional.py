@@ -138,7 +138,7 @@ class Part(nn.Module, Entry):
         return limit
 
 
-WAYS = ("embed", "rotate", "bias", "score", "values", "draw")
+MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
 """The methods by which a positional encoding may act."""
 
 
@@ -152,9 +152,9 @@ class Positional(Part):
     along the batch axis; its member axis is then 1.
     """
 
-    bare: ClassVar[dict[str, str]] = {"cross": "none"}
+    role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}
 
-    promises: ClassVar[frozenset[str]] = frozenset()
+    properties: ClassVar[frozenset[str]] = frozenset()
     """What the encoding means to be, for the invariants to hold it to.
 
     ``order-blind``: an encoder that sees everything is a bag of words; ``relative``: moving all
@@ -165,11 +165,11 @@ class Positional(Part):
 
     @classmethod
     def acts(cls, options: Options) -> frozenset[str]:
-        """Return the ways in which the encoding acts: those of ``WAYS`` that it overrides.
+        """Return the ways in which the encoding acts: those of ``MECHANISMS`` that it overrides.
 
         One that is made of another asks that one.
         """
-        return frozenset(name for name in WAYS if getattr(cls, name) is not getattr(Positional, name))
+        return frozenset(name for name in MECHANISMS if getattr(cls, name) is not getattr(Positional, name))
 
     @property
     def ways(self) -> frozenset[str]:
@@ -190,12 +190,12 @@ class Positional(Part):
         """Return the positions that training tells for the places of a batch, or None for these.
 
         ``[member, batch, time]``, in the roles encoder and decoder, once in every training pass;
-        ``Draws`` has the numbers. It goes with ``embed``, ``rotate`` and ``bias``. Evaluation tells
+        ``PerMemberRNG`` has the numbers. It goes with ``embed``, ``rotate`` and ``bias``. Evaluation tells
         the places themselves.
         """
         return None
 
-    def remember(self, compute: Callable[..., Result], *arguments: Any) -> Result:
+    def cached(self, compute: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``compute(*arguments)``, computed once for the same tensor objects.
 
         For tables without parameters: the core passes the same position tensors in every step.

@@ -220,8 +220,8 @@ class Registry:
         self.manager.register(plugin, name=name)
         self.contents[name] = found
         for one in found:
-            if "known_as" not in vars(one.entry):  # of two names of one class, the first
-                one.entry.known_as = one.name
+            if "entry_name" not in vars(one.entry):  # of two names of one class, the first
+                one.entry.entry_name = one.name
             self.entries[one.family][one.name] = one
 
 

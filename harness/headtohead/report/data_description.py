@@ -33,7 +33,7 @@ def _data_items(data: Mapping[str, Any]) -> list[tuple[str, Text]]:
         "bag-of-words ceiling": None if ceiling is None else f"{ceiling:.3f} exact match on the test set",
         "licence": data.get("licence"),
         "citation": data.get("citation"),
-        "fingerprint": Span(data["fingerprint"], "code") if data.get("fingerprint") else None,
+        "data_hash": Span(data["data_hash"], "code") if data.get("data_hash") else None,
     }
     notes = [("note", str(note)) for note in data.get("notes") or ()]
     return [*((term, text) for term, text in items.items() if text), *notes]

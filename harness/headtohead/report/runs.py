@@ -34,8 +34,8 @@ def run_blocks(content: ReportContent) -> list[Block]:
 
 def _unfinished(content: ReportContent) -> list[Block]:
     runs = content.analysis.frames.runs
-    unfinished = runs[runs["state"] != "DONE"]
-    if unfinished.empty:
+    decoding_state = runs[runs["state"] != "DONE"]
+    if decoding_state.empty:
         return []
     rows = tuple(
         TableRow(
@@ -47,13 +47,13 @@ def _unfinished(content: ReportContent) -> list[Block]:
                 TableCell(_progress(run["step"], run["steps"])),
             )
         )
-        for _, run in unfinished[:MOST_ROWS].iterrows()
+        for _, run in decoding_state[:MOST_ROWS].iterrows()
     )
     left = Column("state", align="left"), Column("reason", align="left")
     return [
         Heading(3, "Runs without a result"),
         Table((Column("variant", align="left"), Column("seed"), *left, Column("step")), rows),
-        *_more(len(unfinished) - MOST_ROWS),
+        *_more(len(decoding_state) - MOST_ROWS),
     ]
 
 

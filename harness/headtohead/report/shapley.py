@@ -287,7 +287,7 @@ def _blocked(path: PathAnalysis) -> list[str]:
 def _tokens(analysis: Analysis, path: PathAnalysis) -> list[str]:
     metric = path.distance.metric
     counted = metric.rsplit("/", 1)[-1].removesuffix("_alone") in COUNTED_IN_TOKENS
-    prints = analysis.frames.runs["fingerprint"].dropna().nunique()
+    prints = analysis.frames.runs["data_hash"].dropna().nunique()
     if not counted or prints < 2:
         return []
     return [

@@ -51,7 +51,7 @@ def _row(content: ReportContent, slug: str, name: str, ceiling: str) -> TableRow
             content.score(slug, name),
             paired_cell(difference, metric),
             content.score(slug, "test/loss"),
-            content.score(slug, "test/loss_alone"),
+            content.score(slug, "test/loss_unpadded"),
             TableCell(Span(ceiling, "alarm") if "suspect" in ceiling else ceiling),
         )
     )

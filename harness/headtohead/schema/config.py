@@ -140,7 +140,7 @@ class ModelConfig(Section):
     norm_eps: float = Field(1e-5, gt=0, description="added to the variance in LayerNorm")
     activation: Literal["relu", "gelu"] = Field("relu", description="inside the feed-forward")
     bias: bool = Field(True, description="biases in projections and feed-forward")
-    tied: Literal["none", "output", "all", "embeddings"] = Field(
+    tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
         "none",
         description="output: projection to words shares the target embedding; all: the source "
         "embedding too, which needs data.vocabulary.shared; embeddings: one table embeds both "
@@ -163,7 +163,7 @@ class ModelConfig(Section):
     decoder_feed_forward: Literal["after-cross", "after-each"] = Field(
         "after-cross", description="after-each: a feed-forward also between the two attentions of a decoder layer"
     )
-    vocabulary_rows: int | None = Field(None, ge=1, description="embeddings and projection have at least so many words")
+    min_vocab_size: int | None = Field(None, ge=1, description="embeddings and projection have at least so many words")
 
 
 class EntryConfig(Section):
@@ -253,7 +253,7 @@ class TrainConfig(Section):
         "with 20 planned steps; compile: gradients by torch.compile, for shapes with 5,000 planned "
         "steps; auto: cuda-graphs on a GPU where h2h doctor has verified it, else eager",
     )
-    micro_batch: Annotated[int, NotHashed()] = Field(
+    num_microbatches: Annotated[int, NotHashed()] = Field(
         1, ge=1, description="pieces a batch is accumulated over; grows after out-of-memory"
     )
     checkpoint_seconds: Annotated[float, NotHashed()] = Field(
@@ -291,7 +291,7 @@ class EvaluateConfig(Section):
     )
     test_limit: int | None = Field(None, ge=1, description="test sentences that are translated; default: all")
     alone: bool = Field(True, description="score a second time without padding (batches of one)")
-    decode: Literal["greedy", "beam", "none", "zeros", "forced"] = Field(
+    decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(
         "greedy",
         description="greedy; beam: beam search, as `beam` says; none: no translation, and no "
         "scores of any; zeros: one pass over a target of zeros as long as the source; forced: "
@@ -322,7 +322,7 @@ class Probe(Section):
 MEASURED = (
     *(f"valid/{name}" for name in ("loss", "perplexity", "token_accuracy")),
     *(f"test/{name}" for name in ("loss", "perplexity", "token_accuracy", "exact_match", "bleu")),
-    *(f"test/{name}" for name in ("chrf", "loss_alone", "exact_match_alone")),
+    *(f"test/{name}" for name in ("chrf", "loss_unpadded", "exact_match_unpadded")),
     "train/loss",
     *(f"attention/{role}/{name}" for role in ROLES for name in ("entropy", "distance")),
     "attention/fused_difference",

@@ -87,8 +87,8 @@ def refuse_difference(found: ExistingRun, identity: Mapping[str, Any], agreed: o
     stored, where = found.record.config, None
     if stored is not agreed:
         where = _difference(identity["config"], stored, ())
-    if where is None and found.record.data.get("fingerprint") != identity["fingerprint"]:
-        where = ("data", "fingerprint")
+    if where is None and found.record.data.get("data_hash") != identity["data_hash"]:
+        where = ("data", "data_hash")
     if where is not None:
         raise HeadToHeadError(
             f"{found.path / RUN} has the key of the planned run but another "

@@ -49,7 +49,7 @@ RUN_COLUMNS = (
     "steps",
     "started",
     "ended",
-    "fingerprint",
+    "data_hash",
     "stopped_early",
     "torn_lines",
 )
@@ -214,7 +214,7 @@ def _run(
         "steps": status.steps,
         "started": status.started,
         "ended": status.ended,
-        "fingerprint": record.data["fingerprint"] if record else None,
+        "data_hash": record.data["data_hash"] if record else None,
         "stopped_early": results.stopped_early if results else None,
         **variant.axes,
         "flops_per_token": variant.flops_per_token,

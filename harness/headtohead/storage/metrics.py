@@ -10,9 +10,9 @@ COMPARABLE_ONLY_AT_EQUAL_LOSS = ("loss", "perplexity")
 
 NAMES = {
     "exact_match": "exact match",
-    "exact_match_alone": "exact match, one sentence at a time",
+    "exact_match_unpadded": "exact match, one sentence at a time",
     "loss": "loss",
-    "loss_alone": "loss, one sentence at a time",
+    "loss_unpadded": "loss, one sentence at a time",
     "token_accuracy": "token accuracy",
     "bleu": "BLEU",
     "chrf": "chrF",

@@ -61,7 +61,7 @@ class StackRecord:
     probes: Sequence[JsonObject] = ()
     threads: int = 1
     device: str = "cpu"
-    micro_batch: int = 1
+    num_microbatches: int = 1
     cache: str = ""
     prepared: str = ""
     timeout_seconds: float | None = None

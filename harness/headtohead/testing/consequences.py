@@ -13,8 +13,8 @@ from headtohead.schema.roles import ROLES
 def consequences(config: RunConfig) -> dict[str, str]:
     """Return the invariants that a configuration may break, each with the choice that does it."""
     found: dict[str, str] = {}
-    if config.model.cross == "decoder":
-        found |= dict.fromkeys(("hears-source", "gradients"), "model.cross: decoder")
+    if config.quirks.cross_attention_memory == "decoder":
+        found |= dict.fromkeys(("hears-source", "gradients"), "quirks.cross_attention_memory: decoder")
     for role in ROLES:
         found |= _of_positions(config, role) | _of_style(config, role)
         for family in ("positional", "attention", "masking"):
@@ -25,7 +25,7 @@ def consequences(config: RunConfig) -> dict[str, str]:
 def _of_options(config: RunConfig, family: str, role: str) -> dict[str, str]:
     chosen = getattr(config, family).role(role)
     entry = current().find(family, chosen.name).entry
-    broken = entry.broken_by(entry.Options.model_validate(chosen.options))
+    broken = entry.violations_by_option(entry.Options.model_validate(chosen.options))
     return {name: f"{family}.{role}.{option}" for name, option in broken.items()}
 
 
@@ -40,4 +40,4 @@ def _of_positions(config: RunConfig, role: str) -> dict[str, str]:
 
 def _of_style(config: RunConfig, role: str) -> dict[str, str]:
     name = config.attention.role(role).name
-    return dict.fromkeys(current().attention(name).breaks, f"attention.{role}: {name}")
+    return dict.fromkeys(current().attention(name).known_violations, f"attention.{role}: {name}")

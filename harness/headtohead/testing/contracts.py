@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from headtohead.data import fingerprint_pairs
+from headtohead.data import hash_pairs
 from headtohead.plugins.dataset import Corpus
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
@@ -116,10 +116,10 @@ class DatasetContract:
         return {split: (one, two) for split, one, two in _shared_corpora(name, chosen)}
 
     def test_the_same_options_load_the_same_pairs(self, corpora: dict[str, tuple[Corpus, Corpus]]) -> None:
-        """Pairs, their order and the fingerprint are decided by the options."""
+        """Pairs, their order and the data_hash are decided by the options."""
         for one, again in corpora.values():
             assert list(one.pairs) == list(again.pairs)
-            assert one.fingerprint == again.fingerprint == fingerprint_pairs(list(one.pairs))
+            assert one.data_hash == again.data_hash == hash_pairs(list(one.pairs))
 
     def test_every_pair_has_words_and_a_group(self, corpora: dict[str, tuple[Corpus, Corpus]]) -> None:
         """No side is empty; a pair's own part is one of the three."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
+from headtohead.data import PreparedData, hash_pairs, prepare_corpus
 from headtohead.data.splits import PARTS
 from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
@@ -60,12 +60,12 @@ class DatasetContract:
         for split, corpus in corpora.items():
             again = dataset.load(options, split, tmp_path / "another")
             assert list(again.pairs) == list(corpus.pairs), split
-            assert again.fingerprint == corpus.fingerprint, split
+            assert again.data_hash == corpus.data_hash, split
 
     def test_the_fingerprint_is_that_of_the_pairs(self, corpora: Mapping[str, Corpus]) -> None:
         """Runs are told apart by it: two corpora that differ must not share one."""
         for split, corpus in corpora.items():
-            assert corpus.fingerprint == fingerprint_pairs(corpus.pairs), split
+            assert corpus.data_hash == hash_pairs(corpus.pairs), split
 
     def test_every_pair_has_two_sides_of_one_line(self, corpora: Mapping[str, Corpus]) -> None:
         """Texts are not empty and hold no line end and no tab, which tables are made with."""

@@ -17,7 +17,7 @@ from headtohead.model.attention import MultiHeadAttention, overrides
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
@@ -105,7 +105,7 @@ class Subject:
     @cached_property
     def words(self) -> tuple[int, int]:
         """Sizes of the source and target vocabulary."""
-        shared = self.config.model.tied == "all"
+        shared = self.config.model.tie_embeddings == "all"
         return (SOURCE_WORDS, SOURCE_WORDS if shared else TARGET_WORDS)
 
     @cached_property
@@ -180,7 +180,7 @@ class Subject:
     @property
     def reading_target(self) -> tuple[str, ...]:
         """The roles whose keys are target tokens."""
-        return ("decoder",) if self.model.hears_source else ("decoder", "cross")
+        return ("decoder",) if self.model.attends_to_source else ("decoder", "cross")
 
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
@@ -188,7 +188,7 @@ class Subject:
         queries = source if role == "encoder" else target
         return queries, target if role in self.reading_target else source
 
-    def keep(self, role: str) -> Tensor:
+    def mask(self, role: str) -> Tensor:
         """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
         queries, keys = self.times(role)
         sentences = self.sentences
@@ -196,13 +196,13 @@ class Subject:
         lengths = sentences.target_lengths if reads_target else sentences.source_lengths
         return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
 
-    def view(self, role: str, shift: int = 0, keep: Tensor | None = None) -> View:
+    def view(self, role: str, shift: int = 0, mask: Tensor | None = None) -> AttentionContext:
         """Return positions, all moved by ``shift``, and the given mask ``[m, b, query, key]``."""
         queries, keys = self.times(role)
-        return View(
+        return AttentionContext(
             torch.arange(shift, shift + queries).unsqueeze(0),
             torch.arange(shift, shift + keys).unsqueeze(0),
-            None if keep is None else keep.unsqueeze(2),
+            None if mask is None else mask.unsqueeze(2),
         )
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:
@@ -226,9 +226,9 @@ class Subject:
         What it promises counts; a masking that promises nothing is taken at its word, its mask.
         """
         masking = self.masking(role)
-        promised = masking.promised(role)
-        if promised is not None:
-            return f"hides-{what}" in promised
+        role_properties = masking.role_properties(role)
+        if role_properties is not None:
+            return f"hides-{what}" in role_properties
         places = torch.arange(6)
         lengths = torch.tensor([4])
         kept = full_keep(masking, role, 6, 6, lengths)[0]
@@ -246,9 +246,9 @@ class Subject:
         kept = full_keep(self.masking(role), role, 6, 6, torch.tensor([4]))[0]
         return bool(kept[:, places < 4].all())
 
-    def hears_places(self, role: str) -> bool:
+    def position_dependent(self, role: str) -> bool:
         """Tell whether a role's style has scores that depend on positions by themselves."""
-        return self.attention(role).style.hears_places
+        return self.attention(role).style.position_dependent
 
     def is_plain(self, role: str) -> bool:
         """Tell whether a role's weights are the softmax of its scores, head by head."""
@@ -256,9 +256,9 @@ class Subject:
         own = ("scores", "mix_scores", "normalise", "mix")
         return style.projects and not any(overrides(style, Attention, name) for name in own)
 
-    def promises(self, role: str, promise: str) -> bool:
+    def properties(self, role: str, promise: str) -> bool:
         """Tell whether a role's encoding makes a promise."""
-        return promise in self.positional(role).promises
+        return promise in self.positional(role).properties
 
 
 @lru_cache(maxsize=64)
@@ -292,7 +292,7 @@ def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
 
 def full_keep(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:
     """Return a mask with every axis at its full size, ``[batch, query, key]``."""
-    found = masking.keep(role, torch.arange(queries), torch.arange(keys), lengths)
+    found = masking.mask(role, torch.arange(queries), torch.arange(keys), lengths)
     shape = (len(lengths), queries, keys)
     return torch.ones(shape, dtype=torch.bool) if found is None else found.expand(shape)
 
@@ -339,6 +339,6 @@ def chosen_names(config: RunConfig) -> str:
     for family in ("positional", "attention", "masking"):
         names = [getattr(config, family).role(role).name for role in ROLES]
         entry = current().find(family, names[1]).entry
-        bare = [entry.bare.get(role, names[1]) for role in ROLES]
-        parts.append(names[1] if names == bare else "/".join(names))
+        role_defaults = [entry.role_defaults.get(role, names[1]) for role in ROLES]
+        parts.append(names[1] if names == role_defaults else "/".join(names))
     return " · ".join(parts)

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from typing import Any
 
 from headtohead.config.resolve import resolve
-from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
+from headtohead.data import PreparedData, hash_pairs, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
@@ -62,7 +62,7 @@ def tiny_config(
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
     if only_length(config) is not None:
-        forced = config.evaluate.model_copy(update={"decode": "forced"})
+        forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
         return config.model_copy(update={"evaluate": forced})
     return config
 
@@ -84,7 +84,7 @@ def tiny_data(shared: bool = False, target_words: int | None = None) -> Prepared
             said = list(islice(cycle(said), target_words))
         source, target = " ".join(chosen), " ".join(said)
         pairs.append(Pair(source, target, source))
-    corpus = Corpus(pairs, fingerprint_pairs(pairs), "public domain", "invented", ("source", "target"))
+    corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", ("source", "target"))
     config = DataConfig(
         dataset="invented", split="row", normalise="none", valid=6, test=6, vocabulary=VocabularyConfig(shared=shared)
     )

@@ -20,12 +20,12 @@ DIGEST_LENGTH = 36
 
 
 def log_dataset(store: Store, run_id: str, data: Mapping[str, Any]) -> None:
-    """Link the run to its dataset: name, fingerprint, licence and counts, never the corpus."""
+    """Link the run to its dataset: name, data_hash, licence and counts, never the corpus."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     dataset = Dataset(
         name=data["dataset"],
-        digest=data["fingerprint"][:DIGEST_LENGTH],
+        digest=data["data_hash"][:DIGEST_LENGTH],
         source_type="headtohead",
         source=json.dumps(
             {

@@ -54,7 +54,7 @@ class Shape(NamedTuple):
     live: int
 
 
-class Cut(NamedTuple):
+class BatchSpec(NamedTuple):
     """A batch before it is cut out of the training part: rows ``[member, batch]`` and its shape."""
 
     rows: Tensor
@@ -176,7 +176,7 @@ class ReplayFailed(RuntimeError):
 class Eager:
     """Launches every operation of every step by itself."""
 
-    def __call__(self, training: Trainable, cut: Cut) -> None:
+    def __call__(self, training: Trainable, cut: BatchSpec) -> None:
         """Execute a step."""
         training.update(cut.rows, cut.shape)
 
@@ -194,7 +194,7 @@ class Graph:
 
     rows: Tensor
     replay: Callable[[], None]
-    reads: Mapping[int, UntypedStorage]
+    decoder_input_ids: Mapping[int, UntypedStorage]
     verified: bool = False
 
     def run(self, rows: Tensor) -> None:
@@ -227,7 +227,7 @@ class Graphs:
         self._steps: Counter[tuple[int, int, int]] = Counter()
         self._attempts: Counter[Shape] = Counter()
 
-    def __call__(self, training: Trainable, cut: Cut) -> None:
+    def __call__(self, training: Trainable, cut: BatchSpec) -> None:
         """Execute a step.
 
         Raises:
@@ -254,7 +254,7 @@ class Graphs:
         left = self.planned.get(kind, 0) - self._steps[kind]
         return not self.fell_back and left >= PAYS["cuda-graphs"]
 
-    def _capture(self, training: Trainable, cut: Cut) -> None:
+    def _capture(self, training: Trainable, cut: BatchSpec) -> None:
         """Capture the step that was just executed."""
         shape, saved, fault = cut.shape, None, ""
         try:
@@ -269,7 +269,7 @@ class Graphs:
                     fault = f"steps keep tensors that they allocate ({kept} in the last one)"
             else:
                 replay = self.capture(lambda: training.update(rows, shape))
-                self.graphs[shape] = Graph(rows, replay, witness.reads)
+                self.graphs[shape] = Graph(rows, replay, witness.decoder_input_ids)
         except Exception as error:  # whatever a capture raises, eager steps raise it if it is real
             fault = f"the capture failed: {first_line(error)}"
         finally:
@@ -279,7 +279,7 @@ class Graphs:
         if fault:
             self._fall_back(fault)
 
-    def _verify(self, graph: Graph, training: Trainable, cut: Cut) -> None:
+    def _verify(self, graph: Graph, training: Trainable, cut: BatchSpec) -> None:
         """Execute a step eagerly and as a graph, and keep the eager result."""
         before, eager, fault = self._both(training, cut)
         if before is None or eager is None:
@@ -303,7 +303,7 @@ class Graphs:
             self._fall_back(fault)
 
     @staticmethod
-    def _both(training: Trainable, cut: Cut) -> tuple[Values | None, Values | None, str]:
+    def _both(training: Trainable, cut: BatchSpec) -> tuple[Values | None, Values | None, str]:
         """Return copies of the state before and after an eager step.
 
         Where they cannot be made, the state is the one before, and the text says why.
@@ -319,7 +319,7 @@ class Graphs:
                 _put(training.state(), before)
             return None, None, f"a captured step could not be verified: {first_line(error)}"
 
-    def _replay(self, graph: Graph, cut: Cut) -> None:
+    def _replay(self, graph: Graph, cut: BatchSpec) -> None:
         try:
             graph.run(cut.rows)
         except Exception as error:
@@ -356,7 +356,7 @@ class Witness(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.reads: dict[int, UntypedStorage] = {}
+        self.decoder_input_ids: dict[int, UntypedStorage] = {}
         """Memory that operations read and did not allocate; it is kept allocated."""
         self._made: dict[int, StorageWeakRef] = {}
 
@@ -364,10 +364,10 @@ class Witness(TorchDispatchMode):
         """Execute one operation and note its memory."""
         for storage in _storages((args, kwargs or {})):
             if storage._cdata not in self._made:
-                self.reads[storage._cdata] = storage
+                self.decoder_input_ids[storage._cdata] = storage
         found = func(*args, **(kwargs or {}))
         for storage in _storages(found):
-            if storage._cdata not in self.reads and storage._cdata not in self._made:
+            if storage._cdata not in self.decoder_input_ids and storage._cdata not in self._made:
                 self._made[storage._cdata] = StorageWeakRef(storage)
         return found
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from headtohead.model.transformer import Transformer
-from headtohead.model.view import all_assumed
+from headtohead.model.attention_context import all_assumed
 from headtohead.training.backends import PAYS, Owned, Shape, compare, first_line
 
 BACKEND = "inductor"
@@ -97,7 +97,7 @@ class Compiled:
     def _run(self, model: Transformer, rows: Tensor, shape: Shape) -> Gradients:
         with torch.no_grad():
             weights = [one.detach() for one in model.parameters()]
-            starts = model.stream.get_buffer("starts")
+            starts = model.dropout_rng.get_buffer("starts")
             found: Gradients = self.compiled[shape](rows, starts, *weights)
             return found
 
@@ -148,7 +148,7 @@ def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: Shape)
 
     weights = [one.detach() for one in named.values()]
     with all_assumed():
-        graph = make_fx(gradients)(rows, model.stream.get_buffer("starts"), *weights)
+        graph = make_fx(gradients)(rows, model.dropout_rng.get_buffer("starts"), *weights)
     compiled: Callable[..., Any] = torch.compile(graph, dynamic=False, backend=BACKEND)
     return compiled
 

@@ -18,7 +18,7 @@ from headtohead.model.beam import translate
 from headtohead.model.counting import LOGITS_AT_ONCE
 from headtohead.model.transformer import Transformer
 from headtohead.schema.config import BeamConfig
-from headtohead.training.tensors import IGNORED, Batch, SplitTensors
+from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors
 
 NO_START_NO_STOP = (
     "{how} decoding has no start and no stop without <sos> and <eos>; set evaluate.decode: none, zeros or forced"
@@ -44,12 +44,12 @@ class Forced:
         }
 
 
-def token_losses(logits: Tensor, writes: Tensor, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of every token, ``[member, batch, time]``, zero for IGNORED ones."""
+def token_losses(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Return the cross-entropy of every token, ``[member, batch, time]``, zero for IGNORE_INDEX ones."""
     losses = functional.cross_entropy(
-        logits.flatten(0, 2), writes.flatten(), ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
+        logits.flatten(0, 2), labels.flatten(), ignore_index=IGNORE_INDEX, reduction="none", label_smoothing=smoothing
     )
-    return losses.view(writes.shape)
+    return losses.view(labels.shape)
 
 
 @torch.no_grad()
@@ -62,8 +62,8 @@ def teacher_forced(model: Transformer, split: SplitTensors, batches: Sequence[Te
         batch = split.batch(rows.expand(model.members, -1), *split.times(rows))
         for part, logits in _logits(model, batch):
             here, piece = rows[part], batch.part(part)
-            losses[:, here] = token_losses(logits, piece.writes).sum(-1).double().cpu()
-            right[:, here] = (logits.argmax(-1) == piece.writes).sum(-1).double().cpu()
+            losses[:, here] = token_losses(logits, piece.labels).sum(-1).double().cpu()
+            right[:, here] = (logits.argmax(-1) == piece.labels).sum(-1).double().cpu()
     return Forced(losses, right, split.target_lengths.cpu())
 
 
@@ -72,7 +72,7 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, Tensor]]:
 
     So a row's logits are those of its batch, also where they depend on its place in it.
     """
-    hidden = model.hidden(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
+    hidden = model.hidden(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     members, rows, time, _ = hidden.shape
     piece = max(1, LOGITS_AT_ONCE // (members * time * model.rows.target))
     for start in range(0, rows, piece):
@@ -85,18 +85,18 @@ def alone_size(model: Transformer, size: int) -> int:
 
     All of them, up to ``size``, since nothing is padded; one where rows of a batch are told apart.
     """
-    return 1 if model.reads_row else size
+    return 1 if model.position_is_row else size
 
 
 Write = Callable[[Transformer, SplitTensors, Tensor], Tensor]
-"""Translates rows of a split: word ids ``[member, row, time]``, IGNORED where there is no word."""
+"""Translates rows of a split: word ids ``[member, row, time]``, IGNORE_INDEX where there is no word."""
 
 
 def writer(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Write:
     """Return what ``evaluate.decode`` means, for all but none.
 
     Args:
-        decode: ``"greedy"``, ``"beam"``, ``"zeros"`` or ``"forced"``.
+        decode: ``"greedy"``, ``"beam"``, ``"non-autoregressive"`` or ``"teacher-forced"``.
         vocabulary: Of the target side.
         max_length: Most words of a translation that is written word by word.
         beam: Of a beam search.
@@ -104,9 +104,9 @@ def writer(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamConfi
     Raises:
         HeadToHeadError: If greedy decoding or a beam search has no start or no stop.
     """
-    if decode == "zeros":
+    if decode == "non-autoregressive":
         return write_over_zeros
-    if decode == "forced":
+    if decode == "teacher-forced":
         return write_forced
     return stepwise_writer(vocabulary, max_length, (beam or BeamConfig()) if decode == "beam" else None)
 
@@ -138,7 +138,7 @@ def stepwise_writer(vocabulary: Vocabulary, max_length: int, beam: BeamConfig | 
             eos=eos,
             fill=fill,
         )
-        return ids.masked_fill(ids == fill, IGNORED)
+        return ids.masked_fill(ids == fill, IGNORE_INDEX)
 
     return write
 
@@ -154,7 +154,7 @@ def write_over_zeros(model: Transformer, split: SplitTensors, rows: Tensor) -> T
     chosen = rows.expand(model.members, -1)
     source, lengths = split.source[chosen, :source_time], split.source_lengths[chosen]
     ids = model(source, lengths, torch.zeros_like(source), lengths).argmax(dim=-1)
-    return _live(ids, lengths).masked_fill(ids == 0, IGNORED)
+    return _live(ids, lengths).masked_fill(ids == 0, IGNORE_INDEX)
 
 
 @torch.no_grad()
@@ -170,7 +170,7 @@ def write_forced(model: Transformer, split: SplitTensors, rows: Tensor) -> Tenso
 
 def _live(ids: Tensor, lengths: Tensor) -> Tensor:
     places = torch.arange(ids.shape[-1], device=ids.device)
-    return ids.where(places < lengths.unsqueeze(-1), IGNORED)
+    return ids.where(places < lengths.unsqueeze(-1), IGNORE_INDEX)
 
 
 def translate_rows(
@@ -182,7 +182,7 @@ def translate_rows(
     for rows in batches:
         for member, sentences in enumerate(write(model, split, rows).tolist()):
             for row, sentence in zip(rows.tolist(), sentences, strict=True):
-                written[member][row] = [word for word in sentence if word != IGNORED]
+                written[member][row] = [word for word in sentence if word != IGNORE_INDEX]
     return written
 
 

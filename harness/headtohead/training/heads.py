@@ -147,7 +147,7 @@ class _Scorer:
         self.config, self.data, self.write = config, data, write
         self.split = data.splits["test"]
         pads = pads_of(data.source_vocabulary, data.target_vocabulary)
-        self.tensors = SplitTensors.of(self.split, torch.device("cpu"), predicts=config.train.target, pads=pads)
+        self.tensors = SplitTensors.of(self.split, torch.device("cpu"), predicts=config.quirks.shift_targets, pads=pads)
         self.rows = distinct_sources(self.split, config.evaluate.test_limit)
 
     def scores(self, stack: Transformer) -> list[dict[str, float]]:

@@ -24,7 +24,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.schema.config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.backends import (
-    Cut,
+    BatchSpec,
     Eager,
     Graphs,
     Owned,
@@ -37,7 +37,7 @@ from headtohead.training.backends import (
 )
 from headtohead.training.evaluate import Forced, teacher_forced, token_losses
 from headtohead.training.optimise import StackOptimizer, alike, clip_gradients, freeze, trained
-from headtohead.training.tensors import IGNORED, Batch, SplitTensors, pads_of
+from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors, pads_of
 
 if TYPE_CHECKING:
     from headtohead.training.compiled import Compiled
@@ -109,7 +109,7 @@ class StackTraining:
         resume_path: Path | None = None,
         on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
         on_progress: Callable[[int, int], None] = lambda step, steps: None,
-        micro_batch: int = 1,
+        num_microbatches: int = 1,
         configs: Sequence[RunConfig] | None = None,
         on_fall_back: Callable[[str], None] = lambda why: None,
         unverified: Callable[[str], str] = not_tested,
@@ -124,12 +124,12 @@ class StackTraining:
         self.on_evaluation = on_evaluation
         self.on_progress = on_progress
         self.saving = saving
-        self.micro_batch = micro_batch
+        self.num_microbatches = num_microbatches
         dtype = torch.float64 if self.train.precision == "float64" else torch.float32
         self.model = Transformer(config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs).to(
             device, dtype
         )
-        freeze(self.model, self.train.parts)
+        freeze(self.model, self.quirks.trainable)
         self.parameters = trained(self.model)
         owners = [self.model.members_of(name) for name, one in self.model.named_parameters() if one.requires_grad]
         shared = all(len(own) == len(seeds) for own in owners)
@@ -231,7 +231,7 @@ class StackTraining:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _batches(self) -> Iterator[Cut]:
+    def _batches(self) -> Iterator[BatchSpec]:
         """Yield the batches from the current step on."""
         per_epoch = self.plan.steps_per_epoch
         while True:
@@ -240,7 +240,7 @@ class StackTraining:
             for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
                 yield self._cut(rows, source_time, target_time)
 
-    def _cut(self, rows: Tensor, source_time: int, target_time: int) -> Cut:
+    def _cut(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
         """Return a batch of rows ``[member, batch]`` on the host, on its way to the device."""
         live, count = self.splits["train"].live(rows), rows.shape[1]
         if self.choice.name == "compile":
@@ -251,18 +251,18 @@ class StackTraining:
         if self.device.type == "cuda":
             rows = rows.pin_memory()  # or the copy would wait for the device
         shape = Shape(count, source_time, target_time, live)
-        return Cut(rows.to(self.device, non_blocking=True), shape)
+        return BatchSpec(rows.to(self.device, non_blocking=True), shape)
 
-    def _batch(self, cut: Cut) -> Batch:
+    def _batch(self, cut: BatchSpec) -> Batch:
         return self.splits["train"].batch(cut.rows, cut.shape.source_time, cut.shape.target_time)
 
-    def _step(self, cut: Cut) -> None:
+    def _step(self, cut: BatchSpec) -> None:
         started = time.perf_counter()
         if not self.model.training:
             self.model.train()
         progress = self.progress
-        self.model.stream.begin(progress.step)
-        self.optimizer.begin(progress.step + 1)
+        self.model.dropout_rng.set_step(progress.step)
+        self.optimizer.set_step(progress.step + 1)
         self.backend(self, cut)
         progress.step += 1
         progress.steps_since += 1
@@ -316,7 +316,7 @@ class StackTraining:
 
     def eager_gradients(self, rows: Tensor, shape: Shape) -> Tensor:
         """Do the same operation by operation."""
-        return self._backward(self._batch(Cut(rows, shape)), shape.live)
+        return self._backward(self._batch(BatchSpec(rows, shape)), shape.live)
 
     def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
@@ -324,40 +324,42 @@ class StackTraining:
         if self.may_lack_words:
             words = words.clamp(min=1)
         rows = batch.source.shape[1]
-        if self.micro_batch == 1 or rows == 1 or self.model.reads_row:
-            self.model.stream.see(batch.shape)
+        if self.num_microbatches == 1 or rows == 1 or self.model.position_is_row:
+            self.model.dropout_rng.start_microbatch(batch.shape)
             total = self._accumulate(batch, live, words)
-            self.model.stream.finish_microbatch()
+            self.model.dropout_rng.finish_microbatch()
             return total
         total = torch.zeros_like(words)
-        for part in np.array_split(range(rows), min(self.micro_batch, rows)):
+        for part in np.array_split(range(rows), min(self.num_microbatches, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
-            self.model.stream.see(first=int(part[0]), rows=len(part))
-            total += self._accumulate(piece, min(live, piece.writes[0].numel()), words)
-            self.model.stream.finish_microbatch()
+            self.model.dropout_rng.start_microbatch(first=int(part[0]), rows=len(part))
+            total += self._accumulate(piece, min(live, piece.labels[0].numel()), words)
+            self.model.dropout_rng.finish_microbatch()
         return total
 
     def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
         enabled = self.train.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext():
-            hidden = self.model.hidden(batch.source, batch.source_lengths, batch.reads, batch.target_lengths)
-            writes = batch.writes
+            hidden = self.model.hidden(
+                batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
+            )
+            labels = batch.labels
             if self.target_words >= LARGE_VOCABULARY:
-                hidden, writes = live_positions(hidden, writes, live)
+                hidden, labels = live_positions(hidden, labels, live)
             logits = self.model.project(hidden)
-        losses = self._token_losses(logits.float() if enabled else logits, writes)
+        losses = self._token_losses(logits.float() if enabled else logits, labels)
         means = losses.sum(dim=(1, 2)) / words
         # As of their sum, which keeps members apart: each one's gradient is that of its own loss.
         torch.autograd.backward([means], [torch.ones_like(means)])
         return means.detach()
 
-    def _token_losses(self, logits: Tensor, writes: Tensor) -> Tensor:
+    def _token_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the losses that are trained on, smoothed as each member asks."""
         if len(self.smoothed) == 1:
-            return token_losses(logits, writes, self.smoothed[0][1])
+            return token_losses(logits, labels, self.smoothed[0][1])
         return torch.cat(
             [
-                token_losses(logits[one.start : one.stop], writes[one.start : one.stop], smoothing)
+                token_losses(logits[one.start : one.stop], labels[one.start : one.stop], smoothing)
                 for one, smoothing in self.smoothed
             ]
         )
@@ -506,7 +508,7 @@ class StackTraining:
         self.token_sums.copy_(stacked("sums/tokens"))
 
 
-def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, Tensor]:
+def live_positions(hidden: Tensor, labels: Tensor, live: int) -> tuple[Tensor, Tensor]:
     """Gather the positions that have a target word, ``live`` a member, padding filling the rest.
 
     Args:
@@ -517,8 +519,8 @@ def live_positions(hidden: Tensor, writes: Tensor, live: int) -> tuple[Tensor, T
     Returns:
         ``[member, 1, live, d_model]`` and ``[member, 1, live]``.
     """
-    targets = writes.flatten(1)
-    order = (targets == IGNORED).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
+    targets = labels.flatten(1)
+    order = (targets == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
     chosen = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
     kept = hidden.flatten(1, 2).gather(1, chosen)
     return kept.unsqueeze(1), targets.gather(1, order).unsqueeze(1)
@@ -547,7 +549,7 @@ def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -
     pads = pads_of(data.source_vocabulary, data.target_vocabulary)
     return {
         name: SplitTensors.of(
-            split, device, predicts=config.train.target, pads=pads, width=fixed if name == "train" else 0
+            split, device, predicts=config.quirks.shift_targets, pads=pads, width=fixed if name == "train" else 0
         )
         for name, split in data.splits.items()
     }
@@ -568,13 +570,13 @@ def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str
     fixed = padded_length(config, longest)
     if fixed is None:
         return SentenceBatches(*lengths, config.train.batch_size)
-    read = fixed - 1 if config.train.target == "next" else fixed
+    read = fixed - 1 if config.quirks.shift_targets == "next" else fixed
     return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, read)))
 
 
 def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
     """Return the tokens that every training sentence is padded to, None where batches differ."""
-    pad_to = config.train.pad_to
+    pad_to = config.quirks.pad_to
     if config.train.batch_size is None or pad_to == "batch":
         return None
     return max(longest.values()) if pad_to == "corpus" else pad_to

@@ -69,10 +69,10 @@ def probe_maps(
     else:
         ids = data.tokenise(target, "target")
         # A lonely token has no next one to predict; it is read all the same.
-        ids = ids if model.config.train.target == "same" else ids[:-1] or ids
-    reads = torch.tensor(ids, device=device).expand(model.members, 1, -1)
+        ids = ids if model.config.quirks.shift_targets == "same" else ids[:-1] or ids
+    decoder_input_ids = torch.tensor(ids, device=device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
-    fused = model(source_ids, source_lengths, reads, read_lengths)[member]
+    fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)[member]
     recorded: dict[str, list[Tensor]] = {role: [] for role in ROLES}
 
     def observe(role: str, layer: int | None, name: str, value: Tensor) -> None:
@@ -80,7 +80,7 @@ def probe_maps(
             recorded[role].append(value[member, 0])
 
     memory = model.encode(source_ids, source_lengths, observe)
-    hidden = model.decode(reads, read_lengths, memory, source_lengths, observe)
+    hidden = model.decode(decoder_input_ids, read_lengths, memory, source_lengths, observe)
     difference = float((model.project(hidden)[member] - fused).abs().max())
     styles = _styles(model)
     weights = {role: torch.stack(layers).float().cpu().numpy() for role, layers in recorded.items()}
@@ -98,7 +98,7 @@ def probe_maps(
     notes = {role: style.map_note for role, style in styles.items() if style.map_note}
     if notes:
         record["map_notes"] = notes
-    if not model.hears_source:
+    if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]
     return ProbeMaps(record, weights)
 
@@ -119,7 +119,7 @@ def own_translation(
     Raises:
         HeadToHeadError: If the configuration does not translate.
     """
-    if model.config.evaluate.decode == "zeros":
+    if model.config.evaluate.decode == "non-autoregressive":
         return [0] * source.shape[-1]
     sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
     evaluate = model.config.evaluate

@@ -193,7 +193,7 @@ def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
         parameter.requires_grad_(part_of(name) in parts)
     if not trained(model):
         raise HeadToHeadError(
-            f"train.parts: {', '.join(parts)} has no parameters here, so nothing would be trained; "
+            f"quirks.trainable: {', '.join(parts)} has no parameters here, so nothing would be trained; "
             "name other parts, or use epochs: 0"
         )
 

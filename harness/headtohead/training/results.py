@@ -87,10 +87,10 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
             metrics |= {f"test/{name}": value for name, value in scores.values.items()}
             signatures = scores.signatures
         if alone is not None:
-            metrics["test/loss_alone"] = alone.forced.metrics(member)["loss"]
+            metrics["test/loss_unpadded"] = alone.forced.metrics(member)["loss"]
             if alone.written is not None:
                 exact = collect(data, split, rows, alone.written[member]).exact
-                metrics["test/exact_match_alone"] = sum(exact) / len(rows)
+                metrics["test/exact_match_unpadded"] = sum(exact) / len(rows)
         lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
         buckets = bucket_scores(lengths, rows, translations, together.forced, member, config.buckets)
         return SplitResults(metrics, buckets, signatures, translations, decoding)
@@ -116,7 +116,7 @@ def _alone(training: StackTraining, rows: Sequence[int], write: Write | None) ->
         return _Scored(forced, None)
     wanted = set(rows)
     # A pass that reads the reference must not be padded on its side either.
-    by_target = training.config.evaluate.decode == "forced"
+    by_target = training.config.evaluate.decode == "teacher-forced"
     batches = [
         part
         for batch in tensors.unpadded_batches(size, by_target)

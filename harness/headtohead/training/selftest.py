@@ -23,13 +23,23 @@ from filelock import FileLock
 
 from headtohead import files
 from headtohead.config.resolve import resolve
-from headtohead.data import PreparedData, fingerprint_pairs, prepare_corpus
+from headtohead.data import PreparedData, hash_pairs, prepare_corpus
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.config import DataConfig, RunConfig
-from headtohead.training.backends import Capture, Cut, Eager, Graphs, Shape, Values, compare, cuda_capture, first_line
+from headtohead.training.backends import (
+    Capture,
+    BatchSpec,
+    Eager,
+    Graphs,
+    Shape,
+    Values,
+    compare,
+    cuda_capture,
+    first_line,
+)
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory
 
@@ -205,9 +215,9 @@ def _start(training: StackTraining) -> Values:
     }
 
 
-def _cuts(training: StackTraining) -> list[Cut]:
+def _cuts(training: StackTraining) -> list[BatchSpec]:
     """Return batches of every shape, each as often as is needed, in turn."""
-    found: dict[Shape, list[Cut]] = {}
+    found: dict[Shape, list[BatchSpec]] = {}
     seeds = [member.seed for member in training.progress.members]
     for epoch in range(2 * STEPS):
         for batch in training.plan.batches(seeds, epoch):
@@ -269,7 +279,7 @@ def _data() -> PreparedData:
             written = [f"v{(index * 5 + place * (1 + group)) % 19}" for place in range(target)]
             pairs.append(Pair(" ".join(chosen), " ".join(written), f"{group} {index}"))
     languages = ("source", "target")
-    corpus = Corpus(pairs, fingerprint_pairs(pairs), "public domain", "invented", languages)
+    corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", languages)
     config = DataConfig(dataset="invented", split="row", normalise="none", valid=6, test=6)
     return prepare_corpus(corpus, config)
 

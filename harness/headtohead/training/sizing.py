@@ -11,7 +11,7 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.schema.config import RunConfig
-from headtohead.training.backends import Cut, not_tested
+from headtohead.training.backends import BatchSpec, not_tested
 from headtohead.training.loop import StackTraining, wait
 from headtohead.training.memory import is_out_of_memory
 
@@ -100,7 +100,7 @@ def step_seconds(training: StackTraining) -> float:
     return min(found)
 
 
-def _frequent(training: StackTraining) -> Cut:
+def _frequent(training: StackTraining) -> BatchSpec:
     """Return a batch of the most frequent shape."""
     cuts = list(islice(training._batches(), LOOKED_AT))
     counts = Counter(cut.shape[:3] for cut in cuts)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headtohead.data import Split, Vocabulary
 
-IGNORED = -100
+IGNORE_INDEX = -100
 """Stands where the decoder must write nothing: no word has this id, whatever the vocabulary."""
 
 Predicts = Literal["next", "same"]
@@ -27,22 +27,22 @@ class Batch:
 
     source: Tensor
     source_lengths: Tensor
-    reads: Tensor
-    writes: Tensor
+    decoder_input_ids: Tensor
+    labels: Tensor
     target_lengths: Tensor
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Rows of each member, source time, target time."""
-        return (*self.source.shape[1:], self.reads.shape[-1])
+        return (*self.source.shape[1:], self.decoder_input_ids.shape[-1])
 
     def part(self, rows: slice) -> Batch:
         """Return some of the rows."""
         return Batch(
             self.source[:, rows],
             self.source_lengths[:, rows],
-            self.reads[:, rows],
-            self.writes[:, rows],
+            self.decoder_input_ids[:, rows],
+            self.labels[:, rows],
             self.target_lengths[:, rows],
         )
 
@@ -82,14 +82,14 @@ class SplitTensors:
             width: Tokens that sentences are padded to at least.
         """
         source, source_lengths = _pad(split.source, pads[0], width)
-        reads, lengths = _pad(split.target, pads[1], width)
+        decoder_input_ids, lengths = _pad(split.target, pads[1], width)
         shift = 1 if predicts == "next" else 0
-        writes, _ = _pad([ids[shift:] for ids in split.target], IGNORED, reads.shape[1])
+        labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
         written = lengths - shift
         return cls(
             source.to(device),
             source_lengths.to(device),
-            torch.stack([reads, writes], dim=1).to(device),
+            torch.stack([decoder_input_ids, labels], dim=1).to(device),
             written.to(device),
             written,
         )
@@ -107,8 +107,8 @@ class SplitTensors:
         return Batch(
             source=self.source[rows, :source_time],
             source_lengths=self.source_lengths[rows],
-            reads=target[:, :, 0],
-            writes=target[:, :, 1],
+            decoder_input_ids=target[:, :, 0],
+            labels=target[:, :, 1],
             target_lengths=self.target_lengths[rows],
         )
 

@@ -72,7 +72,7 @@ class Differential(Attention):
         taken = self.share()[:, None, None, None, None] * weights[:, :, 1::2]
         return weights[:, :, 0::2] - taken
 
-    def finish(self, heads: Tensor) -> Tensor:
+    def post_heads(self, heads: Tensor) -> Tensor:
         """Bring each head to root mean square 1, times the gain and 1 - λ_init."""
         size = torch.rsqrt(heads.square().mean(-1, keepdim=True) + EPS)
         return heads * size * self.gain[:, None, None, None] * (1 - self.start)

@@ -16,7 +16,7 @@ from torch import Tensor
 from headtohead import Attention, Cost, Geometry, HeadToHeadError, ModelConfig, Options, Setting, hookimpl
 
 
-def masked_embeddings(x: Tensor, keep: Tensor | None) -> Tensor:
+def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return ``x + M``, ``[member, batch, 1, time, d_model]``.
 
     >>> x = torch.zeros(1, 1, 2, 2)
@@ -24,17 +24,17 @@ def masked_embeddings(x: Tensor, keep: Tensor | None) -> Tensor:
     [[[[[0.0, -1000000000.0], [0.0, 0.0]]]]]
     """
     single = x.unsqueeze(2)
-    return single if keep is None else torch.where(keep, single, single - 1e9)
+    return single if mask is None else torch.where(mask, single, single - 1e9)
 
 
 class EmbeddingSoftmax(Attention):
     """Softmax of the masked embeddings themselves, for as many tokens as the model is wide."""
 
     cost = Cost(flops="2*d**3")
-    bare: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
+    role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
     # The second line under pre-norm, where the -1e9 stay in the stream and drown the source too.
-    breaks = frozenset(
+    known_violations = frozenset(
         {
             "hears-target",
             "gradients",
@@ -58,15 +58,15 @@ class EmbeddingSoftmax(Attention):
         return model.d_model
 
     @classmethod
-    def undefined_for(cls, options: Options, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
         """Refuse other roles, other lengths, and decoding that reads fewer tokens."""
         if setting.role != "decoder":
             return f"embedding-softmax is the decoder's own attention, got role '{setting.role}'"
         config = setting.config
-        if config.evaluate.decode not in ("forced", "none"):
+        if config.evaluate.decode not in ("teacher-forced", "none"):
             return (
                 f"embedding-softmax reads exactly {config.model.d_model} tokens at once, which "
-                f"decode '{config.evaluate.decode}' does not; set evaluate.decode: forced"
+                f"decode '{config.evaluate.decode}' does not; set evaluate.decode: teacher-forced"
             )
         for read in _tokens_read(setting):
             if read != config.model.d_model:
@@ -80,14 +80,14 @@ class EmbeddingSoftmax(Attention):
         """Return what stands in the place of scores and of values."""
         return "X + M, M = −10^9 where masked"
 
-    def read(self, x: Tensor, memory: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    def read(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the masked embeddings twice: as scores and as values."""
         if x.shape[-2] != x.shape[-1]:
             raise HeadToHeadError(
                 f"embedding-softmax needs as many target tokens as d_model, got {x.shape[-2]} and "
                 f"{x.shape[-1]}; take targets of {x.shape[-1]} tokens, or change model.d_model"
             )
-        masked = masked_embeddings(x, keep)
+        masked = masked_embeddings(x, mask)
         return masked, masked
 
 
@@ -101,8 +101,8 @@ def _tokens_read(setting: Setting) -> list[int]:
     """Return how many tokens the decoder reads of the longest target, padded and not."""
     train, longest = setting.config.train, setting.longest
     lengths = [longest["target"]] if "target" in longest else []
-    if train.batch_size is not None and isinstance(train.pad_to, int):
-        lengths.append(train.pad_to)
-    if train.batch_size is not None and train.pad_to == "corpus" and longest:
+    if train.batch_size is not None and isinstance(quirks.pad_to, int):
+        lengths.append(quirks.pad_to)
+    if train.batch_size is not None and quirks.pad_to == "corpus" and longest:
         lengths.append(max(longest.values()))
-    return lengths if train.target == "same" else [length - 1 for length in lengths]
+    return lengths if quirks.shift_targets == "same" else [length - 1 for length in lengths]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, Shows, hookimpl
+from headtohead import Attention, Cost, Geometry, ModelConfig, Options, MaskPattern, hookimpl
 
 BLOCK = 32
 """Keys within which a causal sum is computed by scores: as many as a head is wide, or so."""
@@ -39,7 +39,7 @@ class Linear(Attention):
 
     cost = Cost(parameters="4*d**2", biases="4*d", flops="8*n*d**2 + 4*n*d**2/h + 4*n*d")
     map_note = "φ(q)·φ(k) over its sum, computed for the map alone: training makes no such matrix"
-    lacks: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never makes"
     ) | {"rotate": "turns queries and keys, and φ of what was turned is no longer relative"}
 
@@ -56,19 +56,19 @@ class Linear(Attention):
         """Return φ(q)·φ(k)."""
         return feature(q) @ feature(k).transpose(-2, -1)
 
-    def normalise(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+    def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Divide by the sum over what is kept."""
-        kept = scores if keep is None else torch.where(keep, scores, 0.0)
+        kept = scores if mask is None else torch.where(mask, scores, 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=LEAST)
 
-    def shortcut(self, q: Tensor, k: Tensor, v: Tensor, keep: Tensor | None, shows: Shows) -> Tensor:
+    def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
         """Return the same without the weights, where the mask allows."""
         q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
-        if keep is not None and shows == "other":
-            read = torch.where(keep, q @ k.transpose(-2, -1), 0.0) @ v
+        if mask is not None and pattern == "other":
+            read = torch.where(mask, q @ k.transpose(-2, -1), 0.0) @ v
         else:
-            k = k if keep is None else k * keep.any(-2).unsqueeze(-1).to(k.dtype)
-            read = prefix_sums(q, k, v) if shows == "prefix" else q @ (k.transpose(-2, -1) @ v)
+            k = k if mask is None else k * mask.any(-2).unsqueeze(-1).to(k.dtype)
+            read = prefix_sums(q, k, v) if pattern == "prefix" else q @ (k.transpose(-2, -1) @ v)
         return read[..., :-1] / read[..., -1:].clamp(min=LEAST)
 
 

@@ -29,7 +29,7 @@ class Random(Attention):
     Options = RandomOptions
     options: RandomOptions
     cost = Cost(parameters="h*max_length**2 + 2*d**2", biases="2*d", flops="2*n**2*d + 4*n*d**2")
-    hears_places = True
+    position_dependent = True
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:

@@ -25,11 +25,11 @@ class Sigmoid(Attention):
         """Return the weight of one key."""
         return "A = 1 / (1 + n e^{−S}), n: keys that the query may see"
 
-    def normalise(self, scores: Tensor, keep: Tensor | None) -> Tensor:
+    def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
         """Return sigmoid(score - log n); masked ones are as good as -inf under every fill."""
-        if keep is None:
+        if mask is None:
             return torch.sigmoid(scores - math.log(scores.shape[-1]))
-        seen = keep.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
+        seen = mask.sum(-1, keepdim=True).clamp(min=1).to(scores.dtype)
         return torch.sigmoid(scores - seen.log())
 
 

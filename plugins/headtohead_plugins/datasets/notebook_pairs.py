@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headtohead import Corpus, Dataset, Options, Pair, hookimpl
-from headtohead.data import fingerprint_pairs
+from headtohead.data import hash_pairs
 
 EN_FR = (
     ("I love you", "Je t’aime"),
@@ -252,7 +252,7 @@ def _corpus(
     pairs = [Pair(source, target, source) for source, target in texts]
     return Corpus(
         pairs=pairs,
-        fingerprint=fingerprint_pairs(pairs),
+        data_hash=hash_pairs(pairs),
         licence="example sentences, none stated",
         citation=f"example sentences of the notebook '{title}'",
         languages=languages,

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import fingerprint_pairs
+from headtohead.data import hash_pairs
 from headtohead_plugins.datasets.toy import grammar, lexicon, sampling
 
 PATIENCE = 1000
@@ -58,7 +58,7 @@ class ToyGrammar(Dataset):
             pairs.append(Pair(source, target, group, part(source)))
         return Corpus(
             pairs=pairs,
-            fingerprint=fingerprint_pairs(pairs),
+            data_hash=hash_pairs(pairs),
             licence="MIT",
             citation="headtohead toy-grammar: generated, after the vocabulary of the notebook "
             "'Understanding and Implementing Transformers from Scratch'",

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import Field
 
-from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Sending, hookimpl
+from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Transfer, hookimpl
 
 POLL_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
@@ -98,7 +98,7 @@ class RayLauncher(Launcher):
                 while waiting and len(running) < workers:
                     job = waiting.popleft()
                     assert isinstance(self.options, RayOptions)
-                    sending = Sending(job, job.device, 60 * self.options.save_minutes)
+                    sending = Transfer(job, job.device, 60 * self.options.save_minutes)
                     running.append(_Task(ray, sending, self._needs(job, workers), data))
                 streams = [task.stream for task in running]
                 ready, _ = ray.wait(streams, num_returns=len(streams), timeout=POLL_SECONDS)
@@ -154,7 +154,7 @@ class RayLauncher(Launcher):
 class _Task:
     """One stack on the cluster: a stream of messages, begun anew where the folder is not seen."""
 
-    def __init__(self, ray: Any, sending: Sending, needs: dict[str, float], data: dict[str, Any]) -> None:
+    def __init__(self, ray: Any, sending: Transfer, needs: dict[str, float], data: dict[str, Any]) -> None:
         self.ray, self.sending, self.data = ray, sending, data
         # Ray's own retries would begin without the resume point. A copy says no more than is taken
         # in: what a slow disk cannot keep up with must not pile up.

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Sending, hookimpl
+from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Transfer, hookimpl
 
 POLL_SECONDS = 0.5
 ASK_SECONDS = 10.0
@@ -105,19 +105,19 @@ class SlurmLauncher(Launcher):
     def _submit(self, jobs: Sequence[Job], known: _Queue) -> list[_Submitted]:
         """Take up jobs that Slurm has already, and submit the others in one array each."""
         submitit = _submitit()
-        folder = Sending.exchange_folder(jobs[0])
+        folder = Transfer.exchange_folder(jobs[0])
         found: list[_Submitted] = []
         new: dict[int, list[Job]] = {}
         for job in jobs:
             number = _read_number(job.stack)
             if number is not None and known.has(number):
                 handle = submitit.SlurmJob(folder=folder, job_id=number)
-                found.append(_Submitted(Sending(job, job.device, fresh=False), handle))
+                found.append(_Submitted(Transfer(job, job.device, fresh=False), handle))
             else:
                 new.setdefault(job.threads, []).append(job)
         for threads, group in new.items():
             executor = self._executor(submitit, folder, threads, len(group))
-            sent = [Sending(job, job.device) for job in group]
+            sent = [Transfer(job, job.device) for job in group]
             try:
                 # What sbatch says stands in the error too.
                 with redirect_stderr(StringIO()), executor.batch():
@@ -187,7 +187,7 @@ class _Queue:
 class _Submitted:
     """One stack whose job is submitted."""
 
-    def __init__(self, sending: Sending, handle: Any) -> None:
+    def __init__(self, sending: Transfer, handle: Any) -> None:
         self.sending, self.handle = sending, handle
         self.number = str(handle.job_id)
         self.missing_since: int | None = None

@@ -15,14 +15,14 @@ from headtohead import Masking, hookimpl
 class Causal(Masking):
     """Keeps key j for query i where j <= i."""
 
-    bare: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
-    promises = frozenset({"hides-future", "shows-the-rest"})
+    role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
+    properties = frozenset({"hides-future", "shows-the-rest"})
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j <= i``, ``[1, query, key]``."""
         return (key_positions[None, :] <= query_positions[:, None]).unsqueeze(0)
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return ``j <= i``."""
         return key <= query
 

@@ -12,12 +12,12 @@ from headtohead import Masking, hookimpl
 class NoMask(Masking):
     """Keeps everything; teacher-forced decoder metrics are invalid under it."""
 
-    promises = frozenset({"shows-the-rest"})
+    properties = frozenset({"shows-the-rest"})
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> None:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> None:
         """Return None: nothing is masked."""
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return True: every pair."""
         return True
 

@@ -12,14 +12,14 @@ from headtohead import Masking, hookimpl
 class Padding(Masking):
     """Keeps key j where j < length; in the decoder the future stays visible."""
 
-    promises = frozenset({"hides-padding", "shows-the-rest"})
+    properties = frozenset({"hides-padding", "shows-the-rest"})
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j < length``, ``[batch, query, key]``."""
         live = key_positions[None, None, :] < lengths[:, None, None]
         return live.expand(-1, query_positions.shape[0], -1)
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return ``j < length``."""
         return key < length
 

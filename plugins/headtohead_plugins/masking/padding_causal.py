@@ -15,16 +15,16 @@ from headtohead import Masking, hookimpl
 class PaddingCausal(Masking):
     """Keeps key j for query i where j <= i and j < length."""
 
-    bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
-    promises = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
+    role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
+    properties = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j <= i and j < length``, ``[batch, query, key]``."""
         causal = key_positions[None, :] <= query_positions[:, None]
         live = key_positions[None, None, :] < lengths[:, None, None]
         return causal.unsqueeze(0) & live
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return ``j <= i and j < length``."""
         return key <= query and key < length
 

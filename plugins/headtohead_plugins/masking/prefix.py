@@ -29,21 +29,21 @@ class Prefix(Masking):
 
     Options = PrefixOptions
     options: PrefixOptions
-    bare: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
+    role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
 
-    def promised(self, role: str) -> frozenset[str]:
+    def role_properties(self, role: str) -> frozenset[str]:
         """Return that padding is hidden; the future too where the prefix is <sos> at most."""
         if self.options.length > 1:
             return frozenset({"hides-padding"})
         return frozenset({"hides-padding", "hides-future", "shows-the-rest"})
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
         before = key_positions[None, :] <= query_positions[:, None]
         seen = before | (key_positions < self.options.length)
         return seen.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return the same for one query and one key."""
         return (key <= query or key < self.options.length) and key < length
 

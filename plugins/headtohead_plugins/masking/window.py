@@ -28,28 +28,28 @@ class Window(Masking):
 
     Options = WindowOptions
     options: WindowOptions
-    bare: ClassVar[Mapping[str, str]] = {"cross": "padding"}
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
-    def promised(self, role: str) -> frozenset[str]:
+    def role_properties(self, role: str) -> frozenset[str]:
         """Return that padding is hidden, in the decoder the future too."""
         hidden = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
         return frozenset(hidden)
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse cross-attention, whose queries and keys are places of two sentences."""
         if setting.role != "cross":
             return None
         return "window measures distances within one sentence, and cross-attention has two; set masking.cross: padding"
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return what is near and no padding, ``[batch, query, key]``."""
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]
         near = (behind >= 0) & (behind < width) if role == "decoder" else behind.abs() <= width
         return near.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
-    def shows(self, role: str, query: int, key: int, length: int) -> bool:
+    def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return the same for one query and one key."""
         width = self.options.width
         near = 0 <= query - key < width if role == "decoder" else abs(query - key) <= width

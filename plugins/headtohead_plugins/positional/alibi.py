@@ -37,7 +37,7 @@ def biases(query_positions: Tensor, key_positions: Tensor, heads: int) -> Tensor
 class Alibi(Positional):
     """A linear penalty on distance, added to the scores."""
 
-    promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def formula(self) -> str:
         """Return the penalty."""
@@ -46,7 +46,7 @@ class Alibi(Positional):
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the penalties, equal for every member and layer."""
         heads = self.context.geometry.heads
-        return self.remember(biases, query_positions, key_positions, heads)
+        return self.cached(biases, query_positions, key_positions, heads)
 
 
 @hookimpl

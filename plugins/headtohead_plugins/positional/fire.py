@@ -53,7 +53,7 @@ class Fire(Positional):
         return _sets(options, context) * int(2 * hidden + hidden * heads + 2)
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse attention that is not causal: the share of the way is taken by what is behind."""
         if setting.role != "decoder":
             return (

@@ -11,7 +11,7 @@ from headtohead import Positional, hookimpl
 class NoPositional(Positional):
     """Nothing is added anywhere (NoPE)."""
 
-    promises = frozenset({"order-blind", "relative"})
+    properties = frozenset({"order-blind", "relative"})
 
 
 @hookimpl

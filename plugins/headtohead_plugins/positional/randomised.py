@@ -17,7 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Draws, Positional, Setting, hookimpl, registered, sorted_subset
+from headtohead import PerMemberRNG, Positional, Setting, hookimpl, registered, sorted_subset
 from headtohead import Options as BaseOptions
 
 Inner = Literal["sinusoidal", "rotary", "alibi"]
@@ -47,7 +47,7 @@ class Randomised(Positional):
         """Make the encoding, and each member's stream of numbers."""
         entry = registered("positional", self.options.of)
         self.inner = entry(entry.Options(), self.context)
-        self.draws = Draws(self.context)
+        self.draws = PerMemberRNG(self.context)
 
     @classmethod
     def acts(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
@@ -56,12 +56,12 @@ class Randomised(Positional):
         return entry.acts(entry.Options()) | {"draw"}
 
     @classmethod
-    def made_of(cls, options) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
+    def depends_on(cls, options) -> tuple[str, ...]:  # type: ignore[no-untyped-def]
         """Return the encoding that is told the numbers."""
         return (options.of,)
 
     @classmethod
-    def undefined_for(cls, options, setting: Setting) -> str | None:  # type: ignore[no-untyped-def]
+    def incompatible_with(cls, options, setting: Setting) -> str | None:  # type: ignore[no-untyped-def]
         """Refuse too few numbers, and what the encoding itself refuses."""
         most = options.max_length
         if options.numbers < most:
@@ -70,7 +70,7 @@ class Randomised(Positional):
                 f"set positional.{setting.role}.numbers to at least {most}"
             )
         entry = registered("positional", options.of)
-        return entry.undefined_for(entry.Options(), setting)
+        return entry.incompatible_with(entry.Options(), setting)
 
     def formula(self) -> str:
         """Return the encoding's, and what its positions are."""
@@ -97,7 +97,7 @@ class Randomised(Positional):
     def _told(self, positions: Tensor) -> Tensor:
         """Return drawn numbers as they are, and the fixed ones for places."""
         sizes = (self.options.numbers, self.options.max_length)
-        return positions if self.training else self.remember(evaluated, positions, *sizes)
+        return positions if self.training else self.cached(evaluated, positions, *sizes)
 
 
 @hookimpl

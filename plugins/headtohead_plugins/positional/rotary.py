@@ -41,10 +41,10 @@ class Rotary(Positional):
 
     Options = RotaryOptions
     options: RotaryOptions
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse keys of an odd width, which has no pairs."""
         width = find_geometry(setting.config, setting.role).key_width
         return f"rotary needs an even key width, got {width}" if width % 2 else None
@@ -55,7 +55,7 @@ class Rotary(Positional):
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
         """Turn queries or keys by their positions."""
-        return rotate_pairs(x, *self.remember(angles, positions, x.shape[-1], self.options.theta, x.dtype))
+        return rotate_pairs(x, *self.cached(angles, positions, x.shape[-1], self.options.theta, x.dtype))
 
 
 @hookimpl

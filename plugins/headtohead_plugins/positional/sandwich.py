@@ -37,7 +37,7 @@ class Sandwich(Positional):
 
     Options = SandwichOptions
     options: SandwichOptions
-    promises = frozenset({"relative", "mirror-blind"})
+    properties = frozenset({"relative", "mirror-blind"})
 
     def formula(self) -> str:
         """Return the similarity, compressed by head."""
@@ -48,7 +48,7 @@ class Sandwich(Positional):
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the biases, equal for every member and layer."""
         sizes = (self.context.geometry.heads, self.options.width)
-        return self.remember(similarities, query_positions, key_positions, *sizes)
+        return self.cached(similarities, query_positions, key_positions, *sizes)
 
 
 @hookimpl

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import Draws, Positional, hookimpl, registered
+from headtohead import PerMemberRNG, Positional, hookimpl, registered
 from headtohead import Options as BaseOptions
 
 
@@ -30,10 +30,10 @@ class Shape(Positional):
         """Make the sinusoids and each member's stream of offsets."""
         entry = registered("positional", "sinusoidal")
         self.sinusoidal = entry(entry.Options(), self.context)
-        self.draws = Draws(self.context)
+        self.draws = PerMemberRNG(self.context)
 
     @classmethod
-    def made_of(cls, options: BaseOptions) -> tuple[str, ...]:
+    def depends_on(cls, options: BaseOptions) -> tuple[str, ...]:
         """Return the sinusoid."""
         return ("sinusoidal",)
 

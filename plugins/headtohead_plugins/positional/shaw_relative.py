@@ -39,7 +39,7 @@ class ShawRelative(Positional):
     Options = ShawOptions
     options: ShawOptions
     cost = Cost(parameters="4*d*L*clip/h + 2*d*L/h", flops="8*n*d*clip + 4*n*d")
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
     def build(self) -> None:
         """Draw the tables that the options ask for, each with a variance of 1 / width."""
@@ -70,7 +70,7 @@ class ShawRelative(Positional):
             return None
         table = self.on_keys[:, None, layer]
         products = q @ table.transpose(-2, -1) * self.context.geometry.scale
-        rows = self.remember(find_rows, query_positions, key_positions, self.options.clip)
+        rows = self.cached(find_rows, query_positions, key_positions, self.options.clip)
         return products.gather(-1, rows.expand(*products.shape[:3], -1, -1))
 
     def values(
@@ -79,7 +79,7 @@ class ShawRelative(Positional):
         """Return the weighted sum of the vectors on values."""
         if self.on_values is None:
             return None
-        rows = self.remember(find_rows, query_positions, key_positions, self.options.clip)
+        rows = self.cached(find_rows, query_positions, key_positions, self.options.clip)
         table = self.on_values[:, None, layer]
         received = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
         return received.scatter_add(-1, rows.expand_as(weights), weights) @ table

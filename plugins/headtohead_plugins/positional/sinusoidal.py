@@ -65,7 +65,7 @@ class Sinusoidal(Positional):
         return int(options.max_len) if options.index == "row" else None
 
     @classmethod
-    def broken_by(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
+    def violations_by_option(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
         """Return that single precision is no double precision."""
         single = options.arithmetic != "exact"
         return {"precision": f"arithmetic: {options.arithmetic}"} if single else {}
@@ -78,7 +78,7 @@ class Sinusoidal(Positional):
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
         """Return the sinusoids of the positions, equal for every member."""
-        return self.remember(_stacked, positions, self.context.d_model, self.options.arithmetic)
+        return self.cached(_stacked, positions, self.context.d_model, self.options.arithmetic)
 
 
 @hookimpl

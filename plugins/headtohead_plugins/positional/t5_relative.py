@@ -56,7 +56,7 @@ class T5Relative(Positional):
     Options = T5Options
     options: T5Options
     cost = Cost(parameters="h*buckets")
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
     def build(self) -> None:
         """Draw the table as the authors' code does, with a variance of 1 / d_model."""
@@ -69,7 +69,7 @@ class T5Relative(Positional):
         return int(context.geometry.heads * options.buckets)
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse a largest distance below the distances that have a bucket of their own."""
         assert isinstance(options, T5Options)
         alone = options.buckets // (2 if setting.role == "decoder" else 4)
@@ -87,7 +87,7 @@ class T5Relative(Positional):
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Look the buckets up, ``[member, batch or 1, head, query, key]``."""
         numbers = (self.options.buckets, self.options.max_distance, role != "decoder")
-        found = self.remember(find_buckets, query_positions, key_positions, *numbers)
+        found = self.cached(find_buckets, query_positions, key_positions, *numbers)
         return self.table[:, :, found].transpose(1, 2)
 
 

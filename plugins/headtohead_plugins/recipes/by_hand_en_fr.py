@@ -54,7 +54,7 @@ class ByHandEnFr(Recipe):
             "schedule": "constant",
             "clip_norm": None,
         },
-        "evaluate": {"decode": "forced"},
+        "evaluate": {"decode": "teacher-forced"},
     }
 
     no_checkpoint = "its notebook has no model class, so no state dict of it can be saved"

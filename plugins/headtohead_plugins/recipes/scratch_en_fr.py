@@ -76,7 +76,7 @@ class ScratchEnFr(Recipe):
             "activation": "relu",
             "init": "torch",
             "fill": "-1e9",
-            "vocabulary_rows": 5000,
+            "min_vocab_size": 5000,
         },
         "train": {
             "epochs": 1,

@@ -46,7 +46,7 @@ class OverQueries(SplitHeads):
 
     caught_by = ("rows-sum-to-one", "causality")
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         return torch.softmax(scores, dim=-2)
 
 
@@ -55,7 +55,7 @@ class OverHeads(SplitHeads):
 
     caught_by = ("rows-sum-to-one",)
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         return torch.softmax(scores, dim=2).nan_to_num()
 
 
@@ -64,8 +64,8 @@ class NegativeWeights(SplitHeads):
 
     caught_by = ("rows-sum-to-one",)
 
-    def normalise(self, scores, keep):
-        weights = super().normalise(scores, keep)
+    def normalise(self, scores, mask):
+        weights = super().normalise(scores, mask)
         return 2 * weights - weights.roll(1, dims=-1)
 
 
@@ -74,8 +74,8 @@ class Selfish(SplitHeads):
 
     caught_by = ("shown-is-read", "hears-target")
 
-    def normalise(self, scores, keep):
-        weights = super().normalise(scores, keep)
+    def normalise(self, scores, mask):
+        weights = super().normalise(scores, mask)
         queries, keys = scores.shape[-2:]
         alone = torch.eye(queries, dtype=scores.dtype, device=scores.device)
         return alone + 0 * weights if queries == keys else weights
@@ -129,7 +129,7 @@ class MaskedToZero(SplitHeads):
 
     caught_by = ("masked-keys", "causality", "pad-content")
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         return torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
 
 
@@ -138,9 +138,9 @@ class MaskedAfterwards(SplitHeads):
 
     caught_by = ("rows-sum-to-one",)
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         weights = torch.softmax(scores.masked_fill(scores.isinf(), 0.0), dim=-1)
-        return weights if keep is None else weights * keep
+        return weights if mask is None else weights * mask
 
 
 class NotANumber(SplitHeads):
@@ -149,7 +149,7 @@ class NotANumber(SplitHeads):
     seen = "explicit softmax over -inf"
     caught_by = ("masked-rows",)
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         return torch.softmax(scores, dim=-1)
 
 
@@ -158,7 +158,7 @@ class Overflowing(SplitHeads):
 
     caught_by = ("finite",)
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         powers = scores.exp()
         return powers / powers.sum(-1, keepdim=True).clamp(min=1e-30)
 
@@ -195,8 +195,8 @@ class HalfDetached(SplitHeads):
 
     caught_by = ("derivative",)
 
-    def normalise(self, scores, keep):
-        weights = super().normalise(scores, keep)
+    def normalise(self, scores, mask):
+        weights = super().normalise(scores, mask)
         return weights * (weights / weights.clamp(min=1e-9)).detach() + 0.3 * (weights.detach() - weights)
 
 
@@ -205,10 +205,10 @@ class SinkInPlace(SplitHeads):
 
     caught_by = ("stateless",)
 
-    def normalise(self, scores, keep):
-        if keep is not None:
-            keep[..., 0] = True
-        return super().normalise(scores, keep)
+    def normalise(self, scores, mask):
+        if mask is not None:
+            mask[..., 0] = True
+        return super().normalise(scores, mask)
 
 
 class NormOverTime(SplitHeads):
@@ -343,13 +343,13 @@ class WrongShortcut(SplitHeads):
 
     caught_by = ("parity",)
 
-    def normalise(self, scores, keep):
-        kept = scores if keep is None else torch.where(keep, scores, 0.0)
+    def normalise(self, scores, mask):
+        kept = scores if mask is None else torch.where(mask, scores, 0.0)
         return kept / scores.shape[-1]
 
     weights = "signed"
 
-    def shortcut(self, q, k, v, keep, shows):
+    def fast_path(self, q, k, v, mask, may_attend):
         read = q @ (k.transpose(-2, -1) @ v)
         return read * self.context.geometry.scale / k.shape[-2]
 
@@ -366,7 +366,7 @@ class UnannouncedPlaces(Random):
 
     caught_by = ("places-act", "source-order")
     beside: ClassVar = {"positional": "none"}
-    hears_places = False
+    position_dependent = False
 
 
 class ClampedRandom(Random):
@@ -386,8 +386,8 @@ class DropsBias(Uniform):
     caught_by = ("places-act",)
     beside: ClassVar = {"positional": "alibi"}
 
-    def normalise(self, scores, keep):
-        return super().normalise(torch.where(scores.isinf(), scores, 0.0), keep)
+    def normalise(self, scores, mask):
+        return super().normalise(torch.where(scores.isinf(), scores, 0.0), mask)
 
 
 class RunningMean(SplitHeads):
@@ -423,8 +423,8 @@ class SoftmaxTwice(SplitHeads):
 
     caught_by = ("masked-keys",)
 
-    def normalise(self, scores, keep):
-        return torch.softmax(super().normalise(scores, keep), dim=-1)
+    def normalise(self, scores, mask):
+        return torch.softmax(super().normalise(scores, mask), dim=-1)
 
 
 class Relu(SplitHeads):
@@ -432,8 +432,8 @@ class Relu(SplitHeads):
 
     caught_by = ("shown-is-read",)
 
-    def normalise(self, scores, keep):
-        weights = super().normalise(scores, keep)
+    def normalise(self, scores, mask):
+        weights = super().normalise(scores, mask)
         kept = torch.where(weights >= weights.amax(-1, keepdim=True), weights, 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 

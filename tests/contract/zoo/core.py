@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import torch
 
-from headtohead.model import attention, unfinished
+from headtohead.model import attention, decoding_state
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.blocks import DecoderLayer
 from headtohead.model.builder import Builder
-from headtohead.model.dropout import Dropout, DropoutStream
+from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.layers import StackedEmbedding
 from headtohead.model.transformer import Transformer
 from headtohead.training.loop import StackTraining
@@ -170,7 +170,7 @@ class DropsWhileEvaluating(Fault):
 class DropsAsOne(Fault):
     """dropout drawn for a stack as a whole"""
 
-    where, name = DropoutStream, "__init__"
+    where, name = DropoutRNG, "__init__"
     caught_by = ("stacking",)
 
     @staticmethod
@@ -247,7 +247,7 @@ class LateCache(Fault):
 class UncachedPeek(Fault):
     """a cache where the future is seen"""
 
-    where, name = unfinished, "is_causal"
+    where, name = decoding_state, "is_causal"
     caught_by = ("greedy-decoding",)
     beside: ClassVar = {"masking": "padding"}
 
@@ -256,12 +256,12 @@ class UncachedPeek(Fault):
     def planted(cls):
         from headtohead.testing.invariants import decoding as asked
 
-        before = unfinished.is_causal, asked.is_causal
-        unfinished.is_causal = asked.is_causal = lambda model: True
+        before = decoding_state.is_causal, asked.is_causal
+        decoding_state.is_causal = asked.is_causal = lambda model: True
         try:
             yield
         finally:
-            unfinished.is_causal, asked.is_causal = before
+            decoding_state.is_causal, asked.is_causal = before
 
 
 class ForgottenMoments(Fault):
@@ -291,7 +291,7 @@ class SummedLoss(Fault):
         from headtohead.testing.invariants import loss
 
         right = loss.token_losses
-        loss.token_losses = lambda logits, writes, smoothing: right(logits, writes, 0.0)
+        loss.token_losses = lambda logits, labels, smoothing: right(logits, labels, 0.0)
         try:
             yield
         finally:
@@ -309,7 +309,7 @@ class SkippedCrossLayer(Fault):
         def forward(self, x, memory, views, *rest, **named):
             own, cross = views
             if self.attention.context.layer:
-                own = attention.View(own.query_positions, own.key_positions, None, own.drawn)
+                own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.drawn)
             return right(self, x, memory, (own, cross), *rest, **named)
 
         return forward

@@ -21,8 +21,8 @@ class PeeksByOne(PaddingCausal):
     seen = "a leaking mask: 98 % validation accuracy (attention-is-all-you-need-pytorch #19)"
     caught_by = ("mask-promise", "causality", "cached-decoding")
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions + 1, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions + 1, key_positions, lengths)
 
 
 class ReadsOnePad(PaddingCausal):
@@ -31,8 +31,8 @@ class ReadsOnePad(PaddingCausal):
     caught_by = ("mask-promise", "pad-content", "batch-of-one")
     bare: ClassVar = {"encoder": "reads-one-pad", "cross": "reads-one-pad"}
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return Padding.keep(self, role, query_positions, key_positions, lengths + 1)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return Padding.mask(self, role, query_positions, key_positions, lengths + 1)
 
 
 class ReadsAllPads(Padding):
@@ -41,7 +41,7 @@ class ReadsAllPads(Padding):
     seen = "Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)"
     caught_by = ("mask-promise", "pad-content", "pad-columns", "batch-of-one")
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         return None
 
 
@@ -51,17 +51,17 @@ class HidesLastWord(PaddingCausal):
     caught_by = ("mask-promise",)
     bare: ClassVar = {"encoder": "hides-last-word", "cross": "hides-last-word"}
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions, key_positions, (lengths - 1).clamp(min=1))
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions, key_positions, (lengths - 1).clamp(min=1))
 
 
 class MaskedQueries(Masking):
     """mask on the wrong axis: padded queries hidden, padded keys not"""
 
     caught_by = ("mask-promise", "pad-content", "pad-columns")
-    promises = frozenset({"hides-padding", "shows-the-rest"})
+    properties = frozenset({"hides-padding", "shows-the-rest"})
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         live = query_positions[None, :, None] < lengths[:, None, None]
         return live.expand(-1, -1, len(key_positions))
 
@@ -71,7 +71,7 @@ class TurnedCausal(PaddingCausal):
 
     caught_by = ("mask-promise", "causality")
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         later = key_positions[None, :] >= query_positions[:, None]
         live = key_positions[None, None, :] < lengths[:, None, None]
         return later.unsqueeze(0) & live
@@ -83,9 +83,9 @@ class StepBlind(PaddingCausal):
     seen = "scaled_dot_product_attention's is_causal, if used with a cache"
     caught_by = ("mask-steps", "cached-decoding")
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         rows = torch.arange(len(query_positions), device=query_positions.device)
-        return super().keep(role, rows, key_positions, lengths)
+        return super().mask(role, rows, key_positions, lengths)
 
 
 class StrictlyCausal(PaddingCausal):
@@ -93,8 +93,8 @@ class StrictlyCausal(PaddingCausal):
 
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions - 1, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions - 1, key_positions, lengths)
 
 
 class WideWindow(Window):
@@ -102,9 +102,9 @@ class WideWindow(Window):
 
     caught_by = ("mask-definition",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         wider = self.options.model_copy(update={"width": self.options.width + 1})
-        return Window(wider).keep(role, query_positions, key_positions, lengths)
+        return Window(wider).mask(role, query_positions, key_positions, lengths)
 
 
 class NarrowWindow(Window):
@@ -112,9 +112,9 @@ class NarrowWindow(Window):
 
     caught_by = ("mask-definition",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         narrower = self.options.model_copy(update={"width": self.options.width - 1})
-        return Window(narrower).keep(role, query_positions, key_positions, lengths)
+        return Window(narrower).mask(role, query_positions, key_positions, lengths)
 
 
 class OneSidedWindow(Window):
@@ -122,8 +122,8 @@ class OneSidedWindow(Window):
 
     caught_by = ("mask-definition",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep("decoder", query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask("decoder", query_positions, key_positions, lengths)
 
 
 class LongPrefix(Prefix):
@@ -131,9 +131,9 @@ class LongPrefix(Prefix):
 
     caught_by = ("mask-definition",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         longer = self.options.model_copy(update={"length": self.options.length + 1})
-        return Prefix(longer).keep(role, query_positions, key_positions, lengths)
+        return Prefix(longer).mask(role, query_positions, key_positions, lengths)
 
 
 class CausalCross(PaddingCausal):
@@ -148,8 +148,8 @@ class CausalInEveryRole(Padding):
 
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        kept = super().keep(role, query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        kept = super().mask(role, query_positions, key_positions, lengths)
         return kept & (key_positions <= query_positions[:, None]) if role == "cross" else kept
 
 
@@ -158,8 +158,8 @@ class FloatMask(PaddingCausal):
 
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        kept = super().keep(role, query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        kept = super().mask(role, query_positions, key_positions, lengths)
         return torch.where(kept, 0.0, -torch.inf)
 
 
@@ -168,8 +168,8 @@ class IntegerMask(PaddingCausal):
 
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions, key_positions, lengths).long()
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions, key_positions, lengths).long()
 
 
 class InvertedMask(PaddingCausal):
@@ -178,8 +178,8 @@ class InvertedMask(PaddingCausal):
     seen = "key_padding_mask of torch.nn against attn_mask of SDPA: opposite meanings"
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return ~super().keep(role, query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return ~super().mask(role, query_positions, key_positions, lengths)
 
 
 class KeysFirst(PaddingCausal):
@@ -187,8 +187,8 @@ class KeysFirst(PaddingCausal):
 
     caught_by = ("mask-promise",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions, key_positions, lengths).transpose(1, 2)
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions, key_positions, lengths).transpose(1, 2)
 
 
 class NoBatchAxis(NoMask):
@@ -197,7 +197,7 @@ class NoBatchAxis(NoMask):
     caught_by = ("mask-promise",)
     bare: ClassVar = {"encoder": "none", "cross": "none"}
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         return torch.ones(len(query_positions), len(key_positions), dtype=torch.bool)
 
 
@@ -207,8 +207,8 @@ class LongestLength(PaddingCausal):
     caught_by = ("mask-promise", "mask-steps")
     bare: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return Padding.keep(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
+    def mask(self, role, query_positions, key_positions, lengths):
+        return Padding.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
 
 
 class FirstLength(Padding):
@@ -216,8 +216,8 @@ class FirstLength(Padding):
 
     caught_by = ("mask-promise", "pad-content")
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        return super().keep(role, query_positions, key_positions, lengths[:1].expand_as(lengths))
+    def mask(self, role, query_positions, key_positions, lengths):
+        return super().mask(role, query_positions, key_positions, lengths[:1].expand_as(lengths))
 
 
 class LeftPadding(Padding):
@@ -225,7 +225,7 @@ class LeftPadding(Padding):
 
     caught_by = ("mask-promise", "pad-content")
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         pads = len(key_positions) - lengths
         live = key_positions[None, None, :] >= pads[:, None, None]
         return live.expand(-1, len(query_positions), -1)
@@ -236,11 +236,11 @@ class Remembered(Padding):
 
     caught_by = ("stateless", "batch-of-one")
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         known = self.__dict__.setdefault("known", {})
         key = (len(query_positions), len(key_positions), len(lengths), lengths.device)
         if key not in known:
-            known[key] = super().keep(role, query_positions, key_positions, lengths)
+            known[key] = super().mask(role, query_positions, key_positions, lengths)
         return known[key]
 
 
@@ -248,7 +248,7 @@ class EmptyPromise(Padding):
     """promise claimed and not kept: hides the future"""
 
     caught_by = ("mask-promise", "causality")
-    promises = frozenset(CAUSAL)
+    properties = frozenset(CAUSAL)
 
 
 class RandomMask(Padding):
@@ -256,8 +256,8 @@ class RandomMask(Padding):
 
     caught_by = ("determinism", "mask-promise")
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        kept = super().keep(role, query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        kept = super().mask(role, query_positions, key_positions, lengths)
         lucky = torch.rand(kept.shape, device=kept.device) < 0.9
         return kept & (lucky | (key_positions == 0))
 
@@ -267,8 +267,8 @@ class LeftBehind(PaddingCausal):
 
     caught_by = ("any-device",)
 
-    def keep(self, role, query_positions, key_positions, lengths):
-        kept = super().keep(role, query_positions, key_positions, lengths)
+    def mask(self, role, query_positions, key_positions, lengths):
+        kept = super().mask(role, query_positions, key_positions, lengths)
         places = torch.arange(len(key_positions))
         return kept & (places >= 0)
 
@@ -278,7 +278,7 @@ class NoDefinition(Padding):
 
     caught_by = ("mask-definition",)
 
-    def shows(self, role, query, key, length):
+    def may_attend(self, role, query, key, length):
         return key <= length
 
 

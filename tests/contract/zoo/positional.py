@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from headtohead import Draws, Positional, hookimpl, sorted_subset
+from headtohead import PerMemberRNG, Positional, hookimpl, sorted_subset
 from headtohead_plugins.positional.alibi import Alibi, slopes
 from headtohead_plugins.positional.kerple_log import KerpleLog
 from headtohead_plugins.positional.learned import Learned
@@ -73,7 +73,7 @@ class HalfBias(Positional):
     """bias computed in half precision"""
 
     caught_by = ("precision",)
-    promises = Alibi.promises
+    properties = Alibi.properties
 
     def bias(self, query_positions, key_positions, role, layer):
         distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().half()
@@ -235,7 +235,7 @@ class RememberedLearned(Learned):
     caught_by = ("derivative",)
 
     def embed(self, positions, role):
-        return self.remember(self._look_up, positions)
+        return self.cached(self._look_up, positions)
 
     def _look_up(self, positions):
         return self.table[:, positions]
@@ -287,7 +287,7 @@ class FirstHeadOnly(Positional):
     """a slope for each head, and every head reads the first"""
 
     caught_by = ("gradients",)
-    promises = KerpleLog.promises
+    properties = KerpleLog.properties
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
@@ -318,35 +318,35 @@ class RelativeClaim(Sinusoidal):
     """promise claimed and not kept: relative"""
 
     caught_by = ("joint-shift",)
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
 
 class FallsClaim(T5Relative):
     """promise claimed and not kept: falls with distance"""
 
     caught_by = ("falls-with-distance",)
-    promises = frozenset({"relative", "falls-with-distance"})
+    properties = frozenset({"relative", "falls-with-distance"})
 
 
 class MirrorClaim(Rotary):
     """promise claimed and not kept: mirror-blind"""
 
     caught_by = ("source-mirror",)
-    promises = frozenset({"relative", "mirror-blind"})
+    properties = frozenset({"relative", "mirror-blind"})
 
 
 class OrderClaim(Sinusoidal):
     """promise claimed and not kept: order-blind"""
 
     caught_by = ("source-order", "places-act")
-    promises = frozenset({"order-blind"})
+    properties = frozenset({"order-blind"})
 
 
 class UnclaimedRelative(Rotary):
     """promise kept and not made"""
 
     caught_by = ("joint-shift",)
-    promises = frozenset()
+    properties = frozenset()
 
 
 class DrawnFromTorch(Shape):
@@ -402,7 +402,7 @@ class DrawsWhileEvaluating(Sinusoidal):
     caught_by = ("determinism",)
 
     def build(self):
-        self.draws = Draws(self.context)
+        self.draws = PerMemberRNG(self.context)
 
     def embed(self, positions, role):
         offsets = self.draws(lambda own: torch.randint(5, (1,), generator=own))

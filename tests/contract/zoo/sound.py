@@ -69,7 +69,7 @@ class OffByOneSoftmax(SplitHeads):
 
     weights = "positive"
 
-    def normalise(self, scores, keep):
+    def normalise(self, scores, mask):
         top = scores.amax(-1, keepdim=True).clamp(min=0.0)
         powers = (scores - top).exp()
         return powers / (powers.sum(-1, keepdim=True) + (-top).exp())
@@ -111,7 +111,7 @@ class Capped(SplitHeads):
 class LearnedSlopes(Positional):
     """a trained slope per head"""
 
-    promises = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)
@@ -127,7 +127,7 @@ class LearnedSlopes(Positional):
 
 
 class TrainedTable(Positional):
-    """a table of 16 places without undefined_for"""
+    """a table of 16 places without incompatible_with"""
 
     def build(self):
         self.table = self.parameter(16, self.context.d_model, std=0.5)
@@ -162,7 +162,7 @@ class ScaledSinusoids(Sinusoidal):
 class DirectionAware(Positional):
     """linear in the signed distance"""
 
-    promises = frozenset({"relative"})
+    properties = frozenset({"relative"})
 
     def build(self):
         self.rates = self.parameter(2, self.context.geometry.heads)
@@ -191,10 +191,10 @@ class Dilated(Masking):
 
     bare: ClassVar = {"cross": "padding"}
 
-    def promised(self, role):
+    def role_properties(self, role):
         return frozenset({"hides-padding"} | ({"hides-future"} if role == "decoder" else set()))
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         apart = query_positions[:, None] - key_positions[None, :]
         kept = apart % 2 == 0
         if role == "decoder":
@@ -207,7 +207,7 @@ class Blocks(Masking):
 
     bare: ClassVar = {"cross": "padding", "decoder": "padding-causal"}
 
-    def keep(self, role, query_positions, key_positions, lengths):
+    def mask(self, role, query_positions, key_positions, lengths):
         same = query_positions[:, None] // 4 == key_positions[None, :] // 4
         return same.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 

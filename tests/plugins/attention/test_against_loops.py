@@ -11,7 +11,7 @@ import math
 import pytest
 import torch
 
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.covering import covering
 from headtohead.testing.subject import Subject, filled
 from headtohead.testing.tiny import tiny_config
@@ -47,13 +47,13 @@ def mask_of(name, role, subject):
         return None
     if name == "rows without a key":
         generator = torch.Generator().manual_seed(3)
-        keep = torch.rand(2, 3, *subject.times(role), generator=generator) < 0.5
-        keep[:, 0, 1] = False
-        return keep
+        mask = torch.rand(2, 3, *subject.times(role), generator=generator) < 0.5
+        mask[:, 0, 1] = False
+        return mask
     width = {"window": {"width": 2}, "prefix": {"length": 2}}.get(name, {})
     role_only = "decoder" if name in ("window", "prefix", "padding-causal") else role
     other = Subject(tiny_config(masking={role_only: {"name": name, **width}}))
-    return other.keep(role)
+    return other.mask(role)
 
 
 GRID = {"style": list(STYLES), "mask": MASKS, "fill": list(CLOSE)}
@@ -68,15 +68,15 @@ def test_style_is_its_formula_in_loops(style, mask, fill):
     style = STYLES[style]
     for role in ("decoder", "cross"):
         subject, attention = subject_of(style, role, fill)
-        keep = mask_of(mask, role, subject)
+        mask = mask_of(mask, role, subject)
         x, memory = subject.activations(role)
-        view = subject.view(role, keep=keep)
+        view = subject.view(role, mask=mask)
         seen = {}
         with filled(subject.model, fill), torch.no_grad():
             found = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
-            sees = None if keep is None else keep[member, row].tolist()
+            sees = None if mask is None else mask[member, row].tolist()
             told = Loops(attention, member, sees, fill)
             read = (x if memory is None else memory)[member, row].tolist()
             maps, out = told.attend(x[member, row].tolist(), read)
@@ -92,11 +92,11 @@ def same(found, expected, close):
 class Loops:
     """One sentence of one member, in lists."""
 
-    def __init__(self, attention, member, keep, fill):
+    def __init__(self, attention, member, mask, fill):
         self.name = type(attention.style).__name__
         self.options = attention.style.options
         self.layer = attention.context.layer
-        self.keep, self.fill = keep, fill
+        self.mask, self.fill = mask, fill
         self.weights = {name: one[member].tolist() for name, one in attention.state_dict().items()}
 
     def attend(self, x, read):
@@ -231,7 +231,7 @@ class Loops:
     # -- parts -----------------------------------------------------------------------------------
 
     def sees(self, query, key):
-        return self.keep is None or self.keep[query][key]
+        return self.mask is None or self.mask[query][key]
 
     def softmax(self, scores):
         """Return the weights of one head, masked as ``fill`` says."""
@@ -283,9 +283,9 @@ def test_sums_over_blocks_are_the_causal_sum(time):
     x = torch.randn(2, 1, time, WIDTH, generator=generator, dtype=torch.float64)
     place = torch.arange(time)
     live = place < max(1, time - 3)
-    keep = (place[None, :] <= place[:, None]) & live
-    view = View(place[None], place[None], keep[None, None, None].expand(2, 1, 1, -1, -1))
+    mask = (place[None, :] <= place[:, None]) & live
+    view = AttentionContext(place[None], place[None], mask[None, None, None].expand(2, 1, 1, -1, -1))
     with torch.no_grad():
         found = attention(x, None, view)
-        _, expected = Loops(attention, 1, keep.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())
+        _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())
     same(found[1, 0], expected, 1e-11)

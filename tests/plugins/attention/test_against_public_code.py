@@ -23,11 +23,11 @@ DOUBLE, SINGLE = 1e-12, 1e-6
 def ours(style):
     """Return a style in the encoder, its masks, input, output and the weights of each member."""
     subject = Subject(tiny_config("none", style, bias=False))
-    attention, keep = subject.attention("encoder"), subject.keep("encoder")
+    attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
     with torch.no_grad():
-        found = attention(x, None, subject.view("encoder", keep=keep))
-    return attention, keep, x, found
+        found = attention(x, None, subject.view("encoder", mask=mask))
+    return attention, mask, x, found
 
 
 def theirs(attention, member, kv_heads=HEADS, **choices):
@@ -48,8 +48,8 @@ def theirs(attention, member, kv_heads=HEADS, **choices):
 
 def differences(module_of, style):
     """Return the largest difference of any member at places that are no padding."""
-    attention, keep, x, found = ours(style)
-    return max(apart(module_of(attention, member), x[member], keep[member][:, 0], found[member]) for member in range(2))
+    attention, mask, x, found = ours(style)
+    return max(apart(module_of(attention, member), x[member], mask[member][:, 0], found[member]) for member in range(2))
 
 
 def apart(module, x, live, found):
@@ -81,14 +81,14 @@ def test_multi_query_is_theirs_with_one_key_and_value_head():
 
 def test_qk_norm_is_theirs_where_the_learned_scale_is_their_fixed_one():
     subject = Subject(tiny_config("none", "qk-norm", bias=False))
-    attention, keep = subject.attention("encoder"), subject.keep("encoder")
+    attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
     with torch.no_grad():
         attention.style.gain.fill_(10.0)
-        found = attention(x, None, subject.view("encoder", keep=keep))
+        found = attention(x, None, subject.view("encoder", mask=mask))
         for member in range(2):
             module = theirs(attention, member, qk_norm=True, qk_norm_scale=10)
-            assert apart(module, x[member], keep[member][:, 0], found[member]) < DOUBLE
+            assert apart(module, x[member], mask[member][:, 0], found[member]) < DOUBLE
 
 
 def test_qk_norm_by_root_mean_square_is_theirs_with_one_gain_for_a_head():
@@ -113,10 +113,10 @@ def test_talking_heads_are_theirs_once_the_scores_they_add_are_taken_away():
 
 
 def test_sigmoid_is_theirs_but_for_the_bias_that_theirs_lacks():
-    attention, keep, x, found = ours("sigmoid")
+    attention, mask, x, found = ours("sigmoid")
     for member in range(2):
         module = theirs(attention, member, sigmoid=True)
-        live = keep[member][:, 0]
+        live = mask[member][:, 0]
         bias = -live.sum(-1).double().log()[:, None, None, None]
         assert apart(module, x[member], live, found[member]) > 1e-2
         module.attend.attn_fn = lambda scores, bias=bias: torch.sigmoid(scores + bias)
@@ -150,12 +150,12 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
     subject = Subject(tiny_config("none", "differential", bias=False))
     attention = subject.model.decoder[layer].attention
     assert attention.context.layer == layer
-    x, keep = subject.activations("decoder")[0], subject.keep("decoder")
+    x, mask = subject.activations("decoder")[0], subject.mask("decoder")
     halves = torch.arange(HEADS).view(-1, 2).T.flatten()
     places = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
     with torch.no_grad():
         attention.style.gain.fill_(1.0)
-        found = attention(x, None, subject.view("decoder", keep=keep))
+        found = attention(x, None, subject.view("decoder", mask=mask))
     weights = attention.state_dict()
     for member in range(2):
         config = DiffLlamaConfig(
@@ -176,7 +176,7 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
             for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
             turned = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
-            hidden = torch.zeros(keep[member].shape).double()
-            hidden = hidden.masked_fill(~keep[member], -math.inf)[:, None]
+            hidden = torch.zeros(mask[member].shape).double()
+            hidden = hidden.masked_fill(~mask[member], -math.inf)[:, None]
             expected, _ = module(x[member], turned, hidden)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)

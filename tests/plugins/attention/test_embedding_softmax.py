@@ -43,7 +43,7 @@ def test_printed_weights_and_output_come_from_the_printed_embeddings():
     attention = subject.attention("decoder")
     x = torch.tensor(EMBEDDINGS, dtype=torch.float64).expand(2, 3, 6, 6)
     seen = {}
-    found = attention(x, None, subject.view("decoder", keep=subject.keep("decoder")), None, seen.__setitem__)
+    found = attention(x, None, subject.view("decoder", mask=subject.mask("decoder")), None, seen.__setitem__)
     weights, printed = seen["weights"][0, 0, 0], torch.tensor(WEIGHTS, dtype=torch.float64)
     torch.testing.assert_close(weights, printed, rtol=0, atol=1e-4)
     expected = torch.tensor(OUTPUT, dtype=torch.float64)
@@ -58,7 +58,7 @@ def test_mask_is_added_to_embeddings_where_keys_are_hidden():
     assert masked_embeddings(x, None).eq(0).all()
 
 
-def reason(train=None, decode="forced", longest=None, **choices):
+def reason(train=None, decode="teacher-forced", longest=None, **choices):
     config = tiny_config(**({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train)
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
@@ -92,11 +92,11 @@ def test_other_roles_are_refused(role):
     )
 
 
-@pytest.mark.parametrize("decode", ["greedy", "zeros"])
+@pytest.mark.parametrize("decode", ["greedy", "non-autoregressive"])
 def test_decoding_that_reads_fewer_tokens_is_refused(decode):
     assert reason(decode=decode) == (
         f"embedding-softmax reads exactly 6 tokens at once, which decode '{decode}' does not; "
-        "set evaluate.decode: forced"
+        "set evaluate.decode: teacher-forced"
     )
     assert reason(decode="none") is None
 

@@ -12,7 +12,7 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import current
 from headtohead.testing.equality import same_function
@@ -244,10 +244,10 @@ def test_content_free_styles_cost_no_scores():
 
 def test_masks_are_told_apart_once_for_all_layers(monkeypatch):
     looked = []
-    own = View.__dict__["shows"].func
+    own = AttentionContext.__dict__["shows"].func
     counted = cached_property(lambda view: looked.append(own(view)) or looked[-1])
-    counted.__set_name__(View, "shows")
-    monkeypatch.setattr(View, "shows", counted)
+    counted.__set_name__(AttentionContext, "shows")
+    monkeypatch.setattr(AttentionContext, "shows", counted)
     for masking, expected in (
         ("padding-causal", ["same", "prefix", "same"]),
         ("none", ["same", "same", "same"]),

@@ -159,9 +159,9 @@ def test_a_length_of_which_there_are_few_keeps_most_of_them_in_training(name: st
 @pytest.mark.parametrize("name", TRUTH)
 def test_the_same_seed_draws_the_same_and_another_does_not(name: str, size: int, read: Read) -> None:
     one, same, other = (read(name, size=size, seed=seed) for seed in (1, 1, 2))
-    assert one.fingerprint == same.fingerprint
+    assert one.data_hash == same.data_hash
     assert list(one.pairs) == list(same.pairs)
-    assert one.fingerprint != other.fingerprint
+    assert one.data_hash != other.data_hash
 
 
 FROZEN = {
@@ -176,7 +176,7 @@ FROZEN = {
 
 @pytest.mark.parametrize("name", FROZEN)
 def test_the_draw_stays_what_it_is(name: str, read: Read) -> None:
-    assert read(name, "length").fingerprint[:16] == FROZEN[name]
+    assert read(name, "length").data_hash[:16] == FROZEN[name]
 
 
 def test_lengths_hold_equally_many_pairs_as_far_as_there_are(read: Read) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from headtohead.data import bag_of_words_ceiling, fingerprint_pairs
+from headtohead.data import bag_of_words_ceiling, hash_pairs
 from headtohead.errors import HeadToHeadError
 
 NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl fille f|
@@ -232,13 +232,13 @@ def test_each_side_has_at_least_100_words(pairs: dict[str, str]) -> None:
 
 def test_a_seed_draws_the_same_pairs_for_ever(read: Callable) -> None:
     corpus = read("toy-grammar", size=1000)
-    assert corpus.fingerprint == fingerprint_pairs(corpus.pairs)
-    assert corpus.fingerprint == ("2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875")
-    assert read("toy-grammar", size=1000, seed=2).fingerprint != corpus.fingerprint
+    assert corpus.data_hash == hash_pairs(corpus.pairs)
+    assert corpus.data_hash == ("2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875")
+    assert read("toy-grammar", size=1000, seed=2).data_hash != corpus.data_hash
 
 
 def test_the_default_data_stay_what_they_are(prepared: Callable) -> None:
-    assert prepared("toy-grammar").fingerprint == ("cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c")
+    assert prepared("toy-grammar").data_hash == ("cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c")
 
 
 def test_the_group_is_the_bag_of_source_words(read: Callable) -> None:

@@ -39,8 +39,8 @@ def test_every_registered_masking_is_defined_here():
 def test_mask_equals_its_definition(name, role):
     lengths = [1, 3, 6]
     found = full_keep(masking(name), role, 5, 6, torch.tensor(lengths))
-    shows = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
-    expected = [[[shows(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
+    may_attend = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
+    expected = [[[may_attend(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
     assert found.tolist() == expected
 
 
@@ -55,8 +55,8 @@ def test_decoder_mask_of_notebook_1():
         [False, False, False, False, True],
     ]
     length = (ids != 0).sum().unsqueeze(0)
-    keep = full_keep(masking("padding-causal"), "decoder", 5, 5, length)[0]
-    assert (~keep).tolist() == printed_masked
+    mask = full_keep(masking("padding-causal"), "decoder", 5, 5, length)[0]
+    assert (~mask).tolist() == printed_masked
 
 
 PROMISED = {
@@ -69,7 +69,7 @@ PROMISED = {
 
 @pytest.mark.parametrize(("name", "options", "role", "said"), PROMISED.values(), ids=PROMISED)
 def test_promises_follow_role_and_options(name, options, role, said):
-    assert masking(name, **options).promised(role) == said
+    assert masking(name, **options).role_properties(role) == said
 
 
 def test_bare_names_mean_padding_where_the_scheme_has_no_say():

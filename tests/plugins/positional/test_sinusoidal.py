@@ -66,8 +66,8 @@ def test_every_token_of_a_row_gets_the_same_position():
 
 def test_logits_depend_on_the_row_of_the_sentence():
     subject = by_row()
-    assert subject.model.reads_row
-    assert not Subject(tiny_config()).model.reads_row
+    assert subject.model.position_is_row
+    assert not Subject(tiny_config()).model.position_is_row
     sentences = subject.sentences
     turned = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
     moved = (forward(subject.model, turned).flip(1) - subject.plain)[sentences.live_target].abs()

@@ -44,7 +44,7 @@ UNBOUNDED = ["none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "ker
 def test_others_are_defined_at_every_width_and_length(name):
     entry = current().positional(name)
     setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
-    assert entry.undefined_for(entry.Options(), setting) is None
+    assert entry.incompatible_with(entry.Options(), setting) is None
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row", "max_len": 20}

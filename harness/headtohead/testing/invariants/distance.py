@@ -17,7 +17,7 @@ STRICT = 1e-12
 @invariant("falls-with-distance")
 def weights_fall_strictly_with_distance(subject: Subject) -> Verdict:
     """On flat content, weights fall strictly with distance, on both sides where both are seen."""
-    roles = [role for role in ROLES if subject.promises(role, "falls-with-distance")]
+    roles = [role for role in ROLES if subject.properties(role, "falls-with-distance")]
     if not roles:
         return does_not_apply("the encoding does not promise to fall with distance")
     plain = [role for role in roles if subject.is_plain(role)]

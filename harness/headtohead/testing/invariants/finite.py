@@ -40,7 +40,7 @@ def _short(subject: Subject) -> Verdict:
 def _large(subject: Subject, model: Transformer, role: str) -> Verdict:
     attention = attention_of(model, role)
     x, memory = (None if one is None else (one * LARGE).float() for one in subject.activations(role))
-    view = subject.view(role, keep=subject.keep(role))
+    view = subject.view(role, mask=subject.mask(role))
     seen: list[torch.Tensor] = []
     for record in (None, lambda name, value: None):
         assert x is not None

@@ -8,17 +8,17 @@ from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, within
 from headtohead.training.evaluate import token_losses
-from headtohead.training.tensors import IGNORED
+from headtohead.training.tensors import IGNORE_INDEX
 
 
 @invariant("loss")
 def smoothed_loss_equals_the_frameworks(subject: Subject) -> Verdict:
     """The label-smoothed mean token loss equals torch.nn.CrossEntropyLoss for each member."""
     logits, sentences = subject.plain, subject.sentences
-    writes = sentences.target.where(sentences.live_target, IGNORED)
+    labels = sentences.target.where(sentences.live_target, IGNORE_INDEX)
     differences = []
     for smoothing in (0.0, 0.1):
-        ours = token_losses(logits, writes, smoothing)
+        ours = token_losses(logits, labels, smoothing)
         theirs = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
         for member, live in enumerate(sentences.live_target):
             expected = theirs(logits[member][live], sentences.target[member][live])

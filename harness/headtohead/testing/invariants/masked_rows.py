@@ -53,11 +53,11 @@ def a_masked_key_has_no_weight(subject: Subject) -> Verdict:
 
 @torch.no_grad()
 def _masked(subject: Subject, role: str) -> Verdict:
-    keep, _ = _half_dead(subject, role)
+    mask, _ = _half_dead(subject, role)
     x, memory = subject.activations(role)
     seen: dict[str, Tensor] = {}
-    subject.attention(role)(x, memory, subject.view(role, keep=keep), None, seen.__setitem__)
-    hidden = ~keep.unsqueeze(2).expand_as(seen["weights"])
+    subject.attention(role)(x, memory, subject.view(role, mask=mask), None, seen.__setitem__)
+    hidden = ~mask.unsqueeze(2).expand_as(seen["weights"])
     found = largest(
         seen["weights"].abs() * hidden,
         ("member", "sentence", "head", "query", "key"),
@@ -75,15 +75,15 @@ def _fills(subject: Subject, role: str) -> bool:
 
 def _check(subject: Subject, role: str, fill: str) -> Verdict:
     attention = subject.attention(role)
-    keep, dead = _half_dead(subject, role)
+    mask, dead = _half_dead(subject, role)
     x, memory = subject.activations(role)
     asked = [one.requires_grad_() for one in (x, memory) if one is not None]
     seen: dict[str, Tensor] = {}
-    explicit = attention(x, memory, subject.view(role, keep=keep), None, seen.__setitem__)
+    explicit = attention(x, memory, subject.view(role, mask=mask), None, seen.__setitem__)
     weights = seen["weights"]
     predicted = {
         "-inf": lambda: torch.zeros_like(weights),
-        "-1e9": lambda: torch.full_like(weights, 1 / keep.shape[-1]),
+        "-1e9": lambda: torch.full_like(weights, 1 / mask.shape[-1]),
         "additive": lambda: seen["scores"].softmax(-1),
     }[fill]()
     rows = dead.unsqueeze(2).expand(weights.shape[:-1])
@@ -91,7 +91,7 @@ def _check(subject: Subject, role: str, fill: str) -> Verdict:
     expected = _gradients(explicit, asked)
     for kernel in KERNELS:
         with forced(kernel):
-            fused = attention(x, memory, subject.view(role, keep=keep))
+            fused = attention(x, memory, subject.view(role, mask=mask))
         found = _gradients(fused, asked)
         differences.append((fused - explicit).detach())
         differences += [one - other for one, other in zip(found, expected, strict=True)]
@@ -111,7 +111,7 @@ def _half_dead(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
     queries, keys = subject.times(role)
     generator = torch.Generator().manual_seed(19)
     shape = (*subject.sentences.source_lengths.shape, queries, keys)
-    keep = torch.rand(shape, generator=generator) < 0.6
-    keep[:, :, 0] = False
-    keep[:, :, 1:2, 0] = True
-    return keep, ~keep.any(-1)
+    mask = torch.rand(shape, generator=generator) < 0.6
+    mask[:, :, 0] = False
+    mask[:, :, 1:2, 0] = True
+    return mask, ~mask.any(-1)

@@ -50,12 +50,12 @@ def a_mask_is_the_same_step_by_step(subject: Subject) -> Verdict:
 
 
 def _used(subject: Subject, role: str, seen: list[Tensor]) -> Verdict:
-    keep = subject.keep(role)
+    mask = subject.mask(role)
     sizes = subject.model.sizes
     layers = sizes.encoder_layers if role == "encoder" else sizes.decoder_layers
     # Where nothing is masked, no mask is shown.
-    masks = seen + [torch.ones_like(keep)] * (layers - len(seen))
-    wrong = torch.stack([one != keep for one in masks]).double()
+    masks = seen + [torch.ones_like(mask)] * (layers - len(seen))
+    wrong = torch.stack([one != mask for one in masks]).double()
     where = largest(
         wrong,
         ("layer", "member", *PAIR),
@@ -70,10 +70,10 @@ def _used(subject: Subject, role: str, seen: list[Tensor]) -> Verdict:
 def _roles(subject: Subject) -> Iterator[Verdict]:
     """Check that a name for all roles does not hide source words by target places."""
     masking = subject.config.masking
-    if masking.cross.name != masking.decoder.name or not subject.model.hears_source:
+    if masking.cross.name != masking.decoder.name or not subject.model.attends_to_source:
         return
-    keep = subject.keep("cross")
-    wrong = (keep != keep[:, :, -1:]).double()
+    mask = subject.mask("cross")
+    wrong = (mask != mask[:, :, -1:]).double()
     where = largest(
         wrong,
         ("member", *PAIR),
@@ -92,7 +92,7 @@ def _form(subject: Subject, role: str) -> Verdict:
     queries, keys, lengths = _sizes(subject, role)
     if not subject.attention(role).self_attention and queries == keys:
         keys += 1
-    found = masking.keep(role, torch.arange(queries), torch.arange(keys), lengths)
+    found = masking.mask(role, torch.arange(queries), torch.arange(keys), lengths)
     if found is None:
         return Verdict("holds", 0.0, f"{role}: masks nothing")
     fits = found.dim() == 3 and found.shape[1:] == (queries, keys)
@@ -118,10 +118,10 @@ def _promise(subject: Subject, role: str) -> Verdict:
         return Verdict(
             "broken", float(blind.sum()), f"{role}: live queries that see no key", shown=seen.where.rpartition(":")[0]
         )
-    promises = masking.promised(role) or frozenset()
-    hidden = _hidden(promises, lengths, queries, keys)
+    properties = masking.role_properties(role) or frozenset()
+    hidden = _hidden(properties, lengths, queries, keys)
     wrong = kept & hidden
-    if "shows-the-rest" in promises:
+    if "shows-the-rest" in properties:
         wrong = kept == hidden
     return _count(wrong, kept, lengths, role, "keys kept or hidden against the promise")
 
@@ -129,12 +129,12 @@ def _promise(subject: Subject, role: str) -> Verdict:
 def _definition(subject: Subject, role: str) -> Verdict:
     masking = subject.masking(role)
     queries, keys, lengths = _sizes(subject, role)
-    if masking.shows(role, 0, 0, 1) is None:
+    if masking.may_attend(role, 0, 0, 1) is None:
         return does_not_apply(f"{role}: the masking does not define single pairs")
     kept = full_keep(masking, role, queries, keys, lengths)
     defined = torch.tensor(
         [
-            [[bool(masking.shows(role, query, key, length)) for key in range(keys)] for query in range(queries)]
+            [[bool(masking.may_attend(role, query, key, length)) for key in range(keys)] for query in range(queries)]
             for length in lengths.tolist()
         ]
     )
@@ -147,10 +147,10 @@ def _steps(subject: Subject, role: str) -> Verdict:
     whole = full_keep(masking, role, queries, keys, lengths)
     stepped = whole.clone()
     for place in range(queries):
-        row = masking.keep(role, torch.tensor([place]), torch.arange(keys), lengths)
+        row = masking.mask(role, torch.tensor([place]), torch.arange(keys), lengths)
         stepped[:, place] = True if row is None else row[:, 0]
         if queries == keys:  # a cached step has no later keys yet
-            so_far = masking.keep(role, torch.tensor([place]), torch.arange(place + 1), lengths)
+            so_far = masking.mask(role, torch.tensor([place]), torch.arange(place + 1), lengths)
             early = torch.ones(1, dtype=torch.bool) if so_far is None else so_far[:, 0]
             agree = stepped[:, place, : place + 1] == early
             stepped[:, place, : place + 1] = torch.where(
@@ -177,12 +177,12 @@ def _pair(at: dict[str, int], lengths: Tensor, role: str) -> str:
     return f"{role}: over {int(lengths[at['sentence']])} live tokens, query {at['query']}"
 
 
-def _hidden(promises: frozenset[str], lengths: Tensor, queries: int, keys: int) -> Tensor:
+def _hidden(properties: frozenset[str], lengths: Tensor, queries: int, keys: int) -> Tensor:
     row, column = torch.arange(queries)[None, :, None], torch.arange(keys)[None, None, :]
     hidden = torch.zeros(len(lengths), queries, keys, dtype=torch.bool)
-    if "hides-future" in promises:
+    if "hides-future" in properties:
         hidden = hidden | (column > row)
-    if "hides-padding" in promises:
+    if "hides-padding" in properties:
         hidden = hidden | (column >= lengths[:, None, None])
     return hidden
 

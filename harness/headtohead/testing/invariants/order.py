@@ -21,7 +21,7 @@ LEAST_WORDS = 3
 @invariant("source-order")
 def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Verdict:
     """Exchanging two source words changes logits, except exactly where nothing tells places."""
-    if not subject.model.hears_source:
+    if not subject.model.attends_to_source:
         return does_not_apply(DEAF)
     places = torch.arange(subject.sentences.source.shape[-1])
     if len(places) < LEAST_WORDS:
@@ -40,7 +40,7 @@ def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Ve
 @invariant("source-mirror")
 def mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric(subject: Subject) -> Verdict:
     """Reversing the source changes logits, except exactly where distance alone is told."""
-    if not subject.model.hears_source:
+    if not subject.model.attends_to_source:
         return does_not_apply(DEAF)
     places = torch.arange(subject.sentences.source.shape[-1])
     if len(places) < LEAST_WORDS:
@@ -89,15 +89,15 @@ class _Asked:
         ``[member, batch]``. An encoding that tells nothing tells no directions either.
         """
         subject = self.subject
-        encoding = subject.promises("encoder", promise) or subject.promises("encoder", "order-blind")
+        encoding = subject.properties("encoder", promise) or subject.properties("encoder", "order-blind")
         silent = (
             encoding
-            and subject.promises("cross", "order-blind")
-            and not (subject.hears_places("encoder") or subject.hears_places("cross"))
+            and subject.properties("cross", "order-blind")
+            and not (subject.position_dependent("encoder") or subject.position_dependent("cross"))
         )
         if not silent:
             return torch.zeros(self.places.shape[:2], dtype=torch.bool)
-        own, read = subject.keep("encoder"), subject.keep("cross")
+        own, read = subject.mask("encoder"), subject.mask("cross")
         same = _taken(_taken(own, self.places, -1), self.places, -2) == own
         same = same | ~subject.sentences.live_source.unsqueeze(-1)  # nobody reads what pads see
         return same.all(-1).all(-1) & (_taken(read, self.places, -1) == read).all(-1).all(-1)
@@ -121,7 +121,7 @@ class _Asked:
         )
 
 
-def _taken(keep: Tensor, places: Tensor, axis: int) -> Tensor:
+def _taken(mask: Tensor, places: Tensor, axis: int) -> Tensor:
     """Return a mask ``[member, batch, query, key]`` with one axis taken from other places."""
-    index = places.unsqueeze(-2 if axis == -1 else -1).expand_as(keep)
-    return keep.gather(axis, index)
+    index = places.unsqueeze(-2 if axis == -1 else -1).expand_as(mask)
+    return mask.gather(axis, index)

@@ -91,7 +91,7 @@ def _apart(subject: Subject, sentences: Sentences) -> Seen:
 
 def _sees_padding(subject: Subject, role: str) -> bool:
     """Tell whether live logits may depend on padded keys of a role."""
-    if role == "encoder" and not subject.model.hears_source:
+    if role == "encoder" and not subject.model.attends_to_source:
         return False
     # Padding stands behind all live tokens of its own side.
     behind = subject.attention(role).self_attention and subject.hides("future", role)

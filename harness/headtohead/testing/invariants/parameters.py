@@ -39,8 +39,8 @@ def closed_form(subject: Subject) -> int:
     total += 2 * width * (1 if "norm" in config.shared else places)
     total += sum(_positional(subject, role) for role in ROLES)
     total += rows.target * width
-    total += rows.source * width if config.tied in ("none", "output") else 0
-    return total + (linear(width, rows.target) if config.tied in ("none", "embeddings") else 0)
+    total += rows.source * width if config.tie_embeddings in ("none", "output") else 0
+    return total + (linear(width, rows.target) if config.tie_embeddings in ("none", "embeddings") else 0)
 
 
 def _attention(subject: Subject, role: str) -> int:

@@ -24,7 +24,7 @@ def fused_path_equals_explicit_path(subject: Subject) -> Verdict:
     paths = subject.model.paths
     if "fused" not in paths.values():
         return does_not_apply("the variant trains on the explicit path")
-    masked = any(not subject.keep(role).all() for role in paths)
+    masked = any(not subject.mask(role).all() for role in paths)
     differences = [
         difference for fill in (FILLS if masked else FILLS[:1]) for difference in _differences(subject, fill)
     ]

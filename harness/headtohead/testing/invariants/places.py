@@ -32,13 +32,13 @@ def _check(subject: Subject, role: str) -> Verdict:
         return does_not_apply(f"{role}: the style has no scores")
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
-    blind = subject.promises(role, "order-blind") and not subject.hears_places(role)
+    blind = subject.properties(role, "order-blind") and not subject.position_dependent(role)
     moved, asked = _exchanged(subject, role)
     told = _told(subject, role)
     if blind:
         most = worst_of([_most(moved, role), Seen(told, f"{role}: {told:.3g} is added")])
         return within(most, f"{role}: change by exchanging two keys without any places")
-    if told > VISIBLE and not subject.hears_places(role):
+    if told > VISIBLE and not subject.position_dependent(role):
         return Verdict("holds", told, f"{role}: least difference of two places' vectors")
     if not bool(asked.any()):
         return does_not_apply(f"{role}: no query sees two neighbours")
@@ -71,19 +71,19 @@ def _exchanged(subject: Subject, role: str) -> tuple[Tensor, Tensor]:
 
     Both ``[member, batch, query]``.
     """
-    attention, keep = subject.attention(role), subject.keep(role)
+    attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
-    view = subject.view(role, keep=keep)
+    view = subject.view(role, mask=mask)
     before = attention(x, memory, view)
-    most = torch.zeros(keep.shape[:3], dtype=torch.float64)
+    most = torch.zeros(mask.shape[:3], dtype=torch.float64)
     asked = torch.zeros_like(most, dtype=torch.bool)
-    queries = torch.arange(keep.shape[2])
-    for key in range(keep.shape[3] - 1):
-        order = torch.arange(keep.shape[3])
+    queries = torch.arange(mask.shape[2])
+    for key in range(mask.shape[3] - 1):
+        order = torch.arange(mask.shape[3])
         order[[key, key + 1]] = order[[key + 1, key]]
         read = (x if memory is None else memory)[:, :, order]
         after = attention(*((read, None) if memory is None else (x, read)), view)
-        both = keep[..., key] & keep[..., key + 1]
+        both = mask[..., key] & mask[..., key + 1]
         if memory is None:
             both = both & (queries != key) & (queries != key + 1)
         if role == "decoder":
@@ -105,6 +105,6 @@ def _told(subject: Subject, role: str) -> float:
         return 0.0
     rows = table.expand(-1, -1, min(PLACES, limit), -1).double().flatten(0, 1)
     apart = torch.cdist(rows, rows) + torch.eye(rows.shape[1]) * 1e9
-    if subject.promises(role, "order-blind"):
+    if subject.properties(role, "order-blind"):
         return float(rows.abs().max())
     return float(apart.min())

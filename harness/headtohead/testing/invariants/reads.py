@@ -24,17 +24,17 @@ def _check(subject: Subject, role: str) -> Verdict:
     if not subject.attention(role).style.projects:
         return does_not_apply(f"{role}: the style masks what it reads itself")
     moved = _moved(subject, role)
-    keep = subject.keep(role)
-    other = torch.ones_like(keep)
+    mask = subject.mask(role)
+    other = torch.ones_like(mask)
     if subject.attention(role).self_attention:
-        other = other & ~torch.eye(keep.shape[-1], dtype=torch.bool)
-    alive = keep.any(-1, keepdim=True)
+        other = other & ~torch.eye(mask.shape[-1], dtype=torch.bool)
+    alive = mask.any(-1, keepdim=True)
 
     def says(at: dict[str, int]) -> str:
         return f"{role}: changing key {at['key']} of sentence {at['sentence']} moves what query {at['query']} reads"
 
-    hidden = largest(moved * (~keep & other & alive), AXES, says)
-    shown = least(moved.where(keep & other, torch.inf), AXES, lambda at: says(at) + " at most")
+    hidden = largest(moved * (~mask & other & alive), AXES, says)
+    shown = least(moved.where(mask & other, torch.inf), AXES, lambda at: says(at) + " at most")
     return worst(
         within(hidden, f"{role}: change of what is read by a key that is hidden"),
         beyond(_finite(shown), f"{role}: least change of what is read by a key that is shown", EXACT),
@@ -51,7 +51,7 @@ def _moved(subject: Subject, role: str) -> Tensor:
     """Return how much each key, changed in turn, moves each query, ``[m, b, query, key]``."""
     attention = subject.attention(role)
     x, memory = subject.activations(role)
-    view = subject.view(role, keep=subject.keep(role))
+    view = subject.view(role, mask=subject.mask(role))
     before = attention(x, memory, view)
     found = []
     for key in range(subject.times(role)[1]):

@@ -17,7 +17,7 @@ SHIFTS = (3, 1000)
 @invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
     """Moving the positions of queries and keys alike changes nothing under relative encodings."""
-    telling = [role for role in ROLES if not subject.promises(role, "order-blind")]
+    telling = [role for role in ROLES if not subject.properties(role, "order-blind")]
     return worst(*(_check(subject, role) for role in telling or ROLES))
 
 
@@ -25,13 +25,13 @@ def _check(subject: Subject, role: str) -> Verdict:
     positional = subject.positional(role)
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
-    if subject.hears_places(role):
+    if subject.position_dependent(role):
         return does_not_apply(f"{role}: the style has positions of its own")
     limit = type(positional).limit(positional.options)
     shifts = [one for one in SHIFTS if limit is None or limit >= one + max(subject.times(role))]
     if not shifts:
         return does_not_apply(f"{role}: {limit} positions are too few to shift")
-    if subject.promises(role, "relative"):
+    if subject.properties(role, "relative"):
         number = worst_of([_moved(subject, role, shift) for shift in shifts])
         return within(number, f"{role}: change of the output by a joint shift")
     return outside(
@@ -44,10 +44,10 @@ def _check(subject: Subject, role: str) -> Verdict:
 
 @torch.no_grad()
 def _moved(subject: Subject, role: str, shift: int) -> Seen:
-    attention, keep = subject.attention(role), subject.keep(role)
+    attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
-    here = attention(x, memory, subject.view(role, keep=keep))
-    there = attention(x, memory, subject.view(role, shift, keep))
+    here = attention(x, memory, subject.view(role, mask=mask))
+    there = attention(x, memory, subject.view(role, shift, mask))
     moved = largest(
         (here - there).abs(),
         ("member", "sentence", "place", "coordinate"),

@@ -72,12 +72,12 @@ def _ask_others(subject: Subject, model: Transformer, turned: Sentences) -> None
 def _untouched(subject: Subject) -> Iterator[Verdict]:
     """Check that an attention leaves its inputs, positions and mask alone."""
     for role in ROLES:
-        attention, view = subject.attention(role), subject.view(role, keep=subject.keep(role))
+        attention, view = subject.attention(role), subject.view(role, mask=subject.mask(role))
         x, memory = subject.activations(role)
         given = {
             "x": x,
             "memory": memory,
-            "mask": view.keep,
+            "mask": view.mask,
             "queries": view.query_positions,
             "keys": view.key_positions,
         }

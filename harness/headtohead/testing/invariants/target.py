@@ -27,7 +27,7 @@ def _heard(subject: Subject, row: int) -> Seen:
     moved = (subject.logits(plain) - subject.logits(changed)).abs().amax(-1)
     live = subject.sentences.live_target[:, row]
     # [member, key, query]: each copy of the sentence has another token changed.
-    shown = subject.keep("decoder")[:, row].transpose(-2, -1)
+    shown = subject.mask("decoder")[:, row].transpose(-2, -1)
     both = shown & live.unsqueeze(-1) & live.unsqueeze(-2)
     return least(
         moved.where(both, torch.inf),

@@ -42,7 +42,7 @@ def _rows(subject: Subject, role: str) -> Verdict:
         return Verdict("broken", -below.number, f"{role}: a weight is negative", shown=below.where)
     if subject.attention(role).style.weights == "positive":
         return Verdict("holds", 0.0, f"{role}: no weight is negative")
-    alive = subject.keep(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
+    alive = subject.mask(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
     off = ((weights.sum(-1) - 1) * alive).abs()
     return within(
         largest(off, ROW, lambda at: f"{role}: weights of {_place(at)} sum to something off one"),
@@ -57,7 +57,7 @@ def _place(at: dict[str, int]) -> str:
 @torch.no_grad()
 def _act(subject: Subject, role: str) -> Verdict:
     seen, output = _record(subject, role)
-    attention, view = subject.attention(role), subject.view(role, keep=subject.keep(role))
+    attention, view = subject.attention(role), subject.view(role, mask=subject.mask(role))
     group = seen["weights"].shape[2] // seen["values"].shape[2]
     heads = [
         seen["weights"][:, :, head] @ seen["values"][:, :, head // group] for head in range(seen["weights"].shape[2])
@@ -67,7 +67,7 @@ def _act(subject: Subject, role: str) -> Verdict:
         added = subject.positional(role).values(
             seen["weights"], view.query_positions, view.key_positions, role, attention.context.layer or 0
         )
-        finished = attention.style.finish(read if added is None else read + added)
+        finished = attention.style.post_heads(read if added is None else read + added)
         joined = torch.cat(list(finished.unbind(2)), dim=-1).flatten(1, 2)
         expected = attention.output(joined).view(output.shape)
     else:
@@ -89,7 +89,7 @@ def _act(subject: Subject, role: str) -> Verdict:
 def _record(subject: Subject, role: str) -> tuple[dict[str, Tensor], Tensor]:
     """Return what an attention shows, and its output as training computes it."""
     x, memory = subject.activations(role)
-    view = subject.view(role, keep=subject.keep(role))
+    view = subject.view(role, mask=subject.mask(role))
     seen: dict[str, Tensor] = {}
     attention = subject.attention(role)
     attention(x, memory, view, None, seen.__setitem__)

@@ -56,7 +56,7 @@ def _only(name: str, role: str) -> dict[str, str]:
 def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
     """Return the configuration; its width is the sentence length where a style requires that."""
     asked = {**raw(**families), "positional": "sinusoidal"}
-    asked["evaluate"] = {"decode": "forced"}
+    asked["evaluate"] = {"decode": "teacher-forced"}
     config = resolve(asked, registry)
     if only_length(config) is not None:
         asked["model"] |= {"d_model": len(TARGET), "heads": 1}
@@ -94,7 +94,7 @@ def _sentence(length: int) -> Tensor:
 def _values(matrix: Tensor, mask: Tensor | None) -> Values:
     kept = torch.ones_like(matrix, dtype=torch.bool) if mask is None else mask
     return [
-        [value if keep else None for value, keep in zip(row, keeps, strict=True)]
+        [value if mask else None for value, mask in zip(row, keeps, strict=True)]
         for row, keeps in zip(matrix.tolist(), kept.tolist(), strict=True)
     ]
 

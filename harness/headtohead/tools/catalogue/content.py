@@ -130,7 +130,7 @@ def _facts(one: Registered, roles: Sequence[str], costs: dict[str, str]) -> Iter
         yield "normalised", f"`{one.entry.normalise}`"
         return
     yield "roles", ", ".join(ROLE_NAMES[role] for role in roles)
-    defaults = [f"`{name}` in {THE_ROLE[role]}" for role, name in one.entry.bare.items()]
+    defaults = [f"`{name}` in {THE_ROLE[role]}" for role, name in one.entry.role_defaults.items()]
     if defaults:
         yield "the name alone selects", " and ".join(defaults)
     if issubclass(one.entry, Masking):

@@ -18,9 +18,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.dropout import Dropout, DropoutStream
+from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.operations import Operations
-from headtohead.model.view import View
+from headtohead.model.attention_context import AttentionContext
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.entry import Cost, Options
 from headtohead.plugins.positional import BuildContext, Part, Positional
@@ -102,13 +102,13 @@ def verify(entry: type[Part], role: str) -> int:
             if stated != counted:
                 at = ", ".join(f"{key} = {value}" for key, value in sorted(variables.items()))
                 raise HeadToHeadError(
-                    f"{entry.known_as}: cost formula {name} = '{getattr(entry.cost, name)}' gives {stated:g}, "
+                    f"{entry.entry_name}: cost formula {name} = '{getattr(entry.cost, name)}' gives {stated:g}, "
                     f"but counting gives {counted} at {at}; correct the formula"
                 )
             compared[name] += 1
     missed = [name for name in QUANTITIES if not compared[name]]
     if missed:
-        raise HeadToHeadError(f"{entry.known_as}: {missed[0]} could not be counted at any size; leave out cost")
+        raise HeadToHeadError(f"{entry.entry_name}: {missed[0]} could not be counted at any size; leave out cost")
     return sum(compared.values())
 
 
@@ -118,7 +118,7 @@ def _evaluate(entry: type[Part], quantity: str, variables: Sizes) -> float:
         return float(eval(formula, {"__builtins__": {}}, dict(variables)))
     except (NameError, SyntaxError, TypeError, ArithmeticError) as error:
         raise HeadToHeadError(
-            f"{entry.known_as}: cost formula {quantity} = '{formula}' cannot be evaluated: {error}; "
+            f"{entry.entry_name}: cost formula {quantity} = '{formula}' cannot be evaluated: {error}; "
             "use d, h, L, n and integer options of the entry"
         ) from error
 
@@ -197,7 +197,7 @@ def _attention(
     if positional is None:
         none = registered("positional", PLAIN_POSITIONAL)
         positional = none(none.Options(), context)
-    no_dropout = Dropout(DropoutStream([0], torch.device("cpu")), 0, 0.0)
+    no_dropout = Dropout(DropoutRNG([0], torch.device("cpu")), 0, 0.0)
     built = style(options, context)
     return MultiHeadAttention(
         context, built, positional, "-inf", no_dropout, bias, "xavier", self_attention=role != "cross"
@@ -223,7 +223,7 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
         return None
     x = torch.zeros(1, tokens, sizes["d"])
     positions = torch.arange(tokens).unsqueeze(0)
-    view = View(positions, positions, torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool))
+    view = AttentionContext(positions, positions, torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool))
     return _flops(lambda: part.attend(x, None if part.self_attention else x, view))
 
 

@@ -18,15 +18,15 @@ def masking_pictures(name: str, registry: Registry) -> list[HeatMaps | Note]:
     pictures: list[HeatMaps | Note] = []
     for role in ROLES:
         reason = reason_against({"masking": _only(name, role)}, registry)
-        title = ROLE_NAMES[role] + (", if named there" if role in entry.bare else "")
+        title = ROLE_NAMES[role] + (", if named there" if role in entry.role_defaults else "")
         if reason is not None:
             pictures.append(Note(title, f"Not defined: {reason}."))
             continue
         rows = LONG_SOURCE if role == "encoder" else LONG_TARGET
         columns = LONG_TARGET if role == "decoder" else LONG_SOURCE
-        keep = masking.keep(role, torch.arange(len(rows)), torch.arange(len(columns)), torch.tensor([LIVE]))
+        mask = masking.mask(role, torch.arange(len(rows)), torch.arange(len(columns)), torch.tensor([LIVE]))
         shape = (1, len(rows), len(columns))
-        mask = torch.ones(shape, dtype=torch.bool) if keep is None else keep.expand(shape)
+        mask = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
         values = [[1.0 if kept else None for kept in row] for row in mask[0].tolist()]
         legend = ("attended", "masked")
         pictures.append(

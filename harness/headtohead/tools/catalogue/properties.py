@@ -28,7 +28,7 @@ SENTENCES = {
 def properties(entry: type[Entry]) -> list[str]:
     """Return the properties that an entry declares and the invariants test."""
     if issubclass(entry, Positional):
-        return [_sentence(name) for name in sorted(entry.promises)]
+        return [_sentence(name) for name in sorted(entry.properties)]
     if issubclass(entry, Attention):
         return list(_of_attention(entry))
     if issubclass(entry, Masking):
@@ -38,17 +38,17 @@ def properties(entry: type[Entry]) -> list[str]:
 
 def _of_attention(entry: type[Attention]) -> Iterator[str]:
     yield _sentence(entry.weights)
-    if entry.hears_places:
+    if entry.position_dependent:
         yield "scores depend on positions without any encoding"
     if entry.map_note:
         yield f"maps: {entry.map_note}"
-    if entry.breaks:
-        yield f"known violations: {', '.join(sorted(entry.breaks))}"
+    if entry.known_violations:
+        yield f"known violations: {', '.join(sorted(entry.known_violations))}"
 
 
 def _of_masking(entry: type[Masking]) -> Iterator[str]:
     masking = entry(entry.Options())
-    by_role = {role: masking.promised(role) for role in ROLES}
+    by_role = {role: masking.role_properties(role) for role in ROLES}
     every = {promise for found in by_role.values() for promise in found or ()}
     for promise in sorted(every):
         roles = [role for role, found in by_role.items() if promise in (found or ())]

@@ -49,7 +49,7 @@ def reason_against(
     asked = raw(**families)
     asked["model"] |= model or {}
     reasons = []
-    for decode in ("greedy", "forced"):
+    for decode in ("greedy", "teacher-forced"):
         try:
             config = resolve({**asked, "evaluate": {"decode": decode}}, registry)
         except HeadToHeadError as error:

@@ -72,11 +72,11 @@ def _boundaries(config: RunConfig, registry: Registry) -> str:
 
 
 def _padding(config: RunConfig, registry: Registry) -> str:
-    train, cut = config.train, config.data.cut
+    train, cut = config.train, config.data.truncate_tokens
     if train.batch_size == 1:
         return "none: one sentence"
     to = {"batch": "to the longest of the batch", "corpus": "to the longest of the data"}.get(
-        str(train.pad_to), f"always to {train.pad_to} tokens"
+        str(quirks.pad_to), f"always to {quirks.pad_to} tokens"
     )
     return to if cut is None or str(cut) in to else f"{to}, cut at {cut}"
 
@@ -111,7 +111,7 @@ def _attention(config: RunConfig, registry: Registry) -> str:
 
 
 def _second(config: RunConfig, registry: Registry) -> str:
-    return word("cross", config.model.cross)
+    return word("cross", config.quirks.cross_attention_memory)
 
 
 def _sizes(config: RunConfig, registry: Registry) -> str:
@@ -124,9 +124,9 @@ def _sizes(config: RunConfig, registry: Registry) -> str:
 def _feed_forward(config: RunConfig, registry: Registry) -> str:
     model = config.model
     parts = [{"relu": "ReLU", "gelu": "GELU"}[model.activation]]
-    if model.shared:
+    if quirks.shared_modules:
         parts.append("one feed-forward and one LayerNorm serve every place")
-    if model.decoder_feed_forward == "after-each":
+    if quirks.decoder_feed_forward == "after-each":
         parts.append("also between the decoder's two attentions")
     return "; ".join(parts)
 
@@ -139,7 +139,7 @@ def _norm(config: RunConfig, registry: Registry) -> str:
 
 def _mask(role: str) -> Callable[[RunConfig, Registry], str]:
     def tell(config: RunConfig, registry: Registry) -> str:
-        if role == "cross" and config.model.cross == "decoder":
+        if role == "cross" and config.quirks.cross_attention_memory == "decoder":
             return "there is no cross-attention"
         return word("masking", label_at(config, ("masking", role), registry))
 
@@ -148,21 +148,21 @@ def _mask(role: str) -> Callable[[RunConfig, Registry], str]:
 
 def _fill(config: RunConfig, registry: Registry) -> str:
     where = "embeddings" if "embedding-" in config.attention.decoder.name else "scores"
-    return f"{config.model.fill} on {where}"
+    return f"{config.model.mask_value} on {where}"
 
 
 def _tables(config: RunConfig, registry: Registry) -> str:
     model = config.model
-    if model.tied == "embeddings":
+    if model.tie_embeddings == "embeddings":
         return "one table for both languages"
-    rows = model.vocabulary_rows
+    rows = quirks.min_vocab_size
     return f"a table for each language, {rows:,} rows" if rows else "a table for each language"
 
 
 def _loss(config: RunConfig, registry: Registry) -> str:
     if config.train.epochs == 0:
         return "none"
-    if config.train.target == "same":
+    if config.quirks.shift_targets == "same":
         return "cross-entropy, not shifted: each word predicts itself"
     return "cross-entropy, shifted by one"
 
@@ -179,9 +179,9 @@ def _optimiser(config: RunConfig, registry: Registry) -> str:
 def _trained(config: RunConfig, registry: Registry) -> str:
     if config.train.epochs == 0:
         return "nothing"
-    if config.train.parts is None:
+    if config.quirks.trainable is None:
         return "all"
-    return "only " + ", ".join(word("parts", part) for part in config.train.parts)
+    return "only " + ", ".join(word("parts", part) for part in config.quirks.trainable)
 
 
 def _length(config: RunConfig, registry: Registry) -> str:

@@ -91,7 +91,7 @@ def _deaf_decoder(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     mended = _other(case, case.config.model_copy(update={"model": model}))
     source, target = case.data.source_vocabulary, case.data.target_vocabulary
     return _heat(
-        [("as written", _by_source(case)), ("with model.cross: encoder", _by_source(mended))],
+        [("as written", _by_source(case)), ("with quirks.cross_attention_memory: encoder", _by_source(mended))],
         rows=[source.label(index) for index in case.source],
         columns=[f"after {target.label(index)}" for index in case.target],
         note="Row: the English word that is exchanged. Column: where the decoder stands. Number: "
@@ -102,10 +102,10 @@ def _deaf_decoder(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
 def _future_visible(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     words = [case.data.target_vocabulary.label(index) for index in case.target]
     maps = [("as written", _by_target(case))]
-    if case.config.model.cross == "decoder":
+    if case.config.quirks.cross_attention_memory == "decoder":
         model = case.config.model.model_copy(update={"cross": "encoder"})
         mended = _other(case, case.config.model_copy(update={"model": model}))
-        maps.append(("with model.cross: encoder", _by_target(mended)))
+        maps.append(("with quirks.cross_attention_memory: encoder", _by_target(mended)))
     return _heat(
         maps,
         rows=words,

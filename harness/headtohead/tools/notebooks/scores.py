@@ -129,7 +129,7 @@ def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
 def _rows(record: RunRecord) -> int | None:
     """Return the number of words among which a model of the run chooses."""
     words = (record.data.get("vocabulary") or {}).get("target")
-    rows = record.config["model"].get("vocabulary_rows")
+    rows = record.config["model"].get("min_vocab_size")
     known = [int(one) for one in (words, rows) if one]
     return max(known) if known else None
 

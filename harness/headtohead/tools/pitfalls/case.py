@@ -111,13 +111,13 @@ class Case:
         if not self.has_data:
             return list(range(2, 8))
         target = _ids(self.data.splits["train"].target[self._row])
-        return target if self.config.train.target == "same" else target[:-1]
+        return target if self.config.quirks.shift_targets == "same" else target[:-1]
 
     @cached_property
     def _row(self) -> int:
         """The training pair with the longest source among the pairs of at most `MOST_TOKENS` tokens."""
         train = self.data.splits["train"]
-        tokens = [max(len(train.source[row]), len(train.target[row])) for row in range(len(train))]
+        tokens = [max(len(train.source[row]), len(quirks.shift_targets[row])) for row in range(len(train))]
         fitting = [row for row, most in enumerate(tokens) if most <= MOST_TOKENS]
         return max(fitting or [0], key=lambda row: len(train.source[row]))
 

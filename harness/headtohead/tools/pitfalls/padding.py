@@ -16,8 +16,8 @@ PADDING = 2
 @shows("fixed padding")
 def fixed_padding(case: Case) -> Iterator[Fact]:
     """Compare an epoch's batches with batches padded to their longest sentence."""
-    fixed, longest = (_padding(case, to) for to in (case.config.train.pad_to, "batch"))
-    tokens = case.config.train.pad_to
+    fixed, longest = (_padding(case, to) for to in (case.config.quirks.pad_to, "batch"))
+    tokens = case.config.quirks.pad_to
     yield Fact(
         "fixed padding",
         f"every sentence is padded to {tokens} tokens: {percent(fixed.source)} of what the encoder "

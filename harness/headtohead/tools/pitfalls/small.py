@@ -20,7 +20,7 @@ def small(config: RunConfig) -> RunConfig:
     sizes: dict[str, Any] = {
         "encoder_layers": min(model.encoder_layers or LAYERS, LAYERS),
         "decoder_layers": min(model.decoder_layers or LAYERS, LAYERS),
-        "vocabulary_rows": None,
+        "min_vocab_size": None,
     }
     if model.d_model > WIDTH:
         sizes |= {"d_model": WIDTH, "heads": min(model.heads, HEADS), "d_ff": INNER}

@@ -82,8 +82,8 @@ def by_role(family: str, name: str, registry: Registry) -> list[tuple[str, dict[
         "attention": dict.fromkeys(ROLES, "split-heads"),
         "masking": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
     }[family]
-    bare = registry.find(family, name).entry.bare if family == "masking" else {}
-    roles = [role for role in ROLES if bare.get(role, name) == name]
+    role_defaults = registry.find(family, name).entry.role_defaults if family == "masking" else {}
+    roles = [role for role in ROLES if role_defaults.get(role, name) == name]
     alone = [(f"the {role} alone", {**plain, role: name}) for role in roles]
     return [("every role", {**plain, **dict.fromkeys(roles, name)}), *alone]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from headtohead.config.builder import Draft
+from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import read_override
 from headtohead.config.resolve import merge_base, resolve_sound
-from headtohead.config.source_location import Place, Source
+from headtohead.config.source_location import SourceLocation, Source
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.config import RunConfig
@@ -70,11 +70,11 @@ def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) 
     Raises:
         HeadToHeadError: For an unknown field or a value that does not fit.
     """
-    draft = Draft(registry, Place(Source(f"recipe '{name}'")))
-    merge_base(draft, {"recipe": name}, draft.root)
+    builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{name}'")))
+    merge_base(builder, {"recipe": name}, builder.root)
     for override in map(read_override, overrides):
-        draft.assign(override.path, override.value, override.place)
-    return resolve_sound(draft)
+        builder.assign(override.path, override.value, override.location)
+    return resolve_sound(builder)
 
 
 def _named(name: str, known: Sequence[Registered], registry: Registry) -> list[Registered]:

@@ -100,7 +100,7 @@ class _Collector:
 
     def keys(self, role: str) -> tuple[str, ...]:
         """Return the tokens of the keys."""
-        reads_source = role == "encoder" or (role == "cross" and self.model.hears_source)
+        reads_source = role == "encoder" or (role == "cross" and self.model.attends_to_source)
         return self.sentences.source_tokens if reads_source else self.sentences.target_tokens
 
     # -- observations ----------------------------------------------------------------------------
@@ -131,10 +131,10 @@ class _Collector:
         remarks = tuple(
             f"{words[index]} ({share[index]:.0%})" for index, share in zip(chosen.tolist(), shares, strict=True)
         )
-        tied = self.model.words is None
+        tie_embeddings = self.model.words is None
         formula, says = formulas.OUTPUT["logits"]
         described = {
-            "logits": ("X E^T" if tied else formula, says),
+            "logits": ("X E^T" if tie_embeddings else formula, says),
             "probabilities": formulas.OUTPUT["probabilities"],
             "chosen": formulas.OUTPUT["chosen"],
         }
@@ -262,7 +262,7 @@ class _Collector:
         config = self.model.config
         masking = config.masking.role(role).name if "mask" in self.inside else None
         part = _part(self.model, role, layer)
-        return AttentionFormulas(part, masking, config.model.fill, self._pre)
+        return AttentionFormulas(part, masking, config.model.mask_value, self._pre)
 
 
 def _part(model: Transformer, role: str, layer: int) -> MultiHeadAttention:

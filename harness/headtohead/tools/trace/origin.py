@@ -51,12 +51,12 @@ class Origin:
         read = f"{' '.join(sentences.target_tokens)} ({sentences.target_from})"
         steps = collect(self.model, sentences)
         notes = (*sentences.notes, *self._notes())
-        return Trace(self.title, source, read, steps, notes, self.model.hears_source)
+        return Trace(self.title, source, read, steps, notes, self.model.attends_to_source)
 
     def _notes(self) -> list[str]:
         faults = faults_of(self.config, current())
         notes = [f"fault: {fault.name} ({fault.field}): {fault.says}" for fault in faults]
-        return [*notes, ALONE] if self.model.reads_row else notes
+        return [*notes, ALONE] if self.model.position_is_row else notes
 
 
 def find_origin(name: str, registry: Registry, runs: Path, cache: Path, seed: int, overrides: Sequence[str]) -> Origin:

@@ -68,7 +68,7 @@ def read_sentences(model: Transformer, data: PreparedData, source: str, target: 
         lengths = torch.full((model.members, 1), len(source_ids))
         ids = own_translation(model, 0, data, row, lengths, longest)
         told = "what the model itself writes"
-        if model.config.evaluate.decode == "zeros":
+        if model.config.evaluate.decode == "non-autoregressive":
             told = "zeros, as the model does when it translates"
     if not ids:
         raise HeadToHeadError(f"no word of '{target}' is in the vocabulary; use other words")
@@ -116,7 +116,7 @@ def _ids(text: str, rows: int) -> list[int]:
 
 def _reads(model: Transformer, ids: list[int]) -> list[int]:
     """Return what the decoder reads of a target: all of it, or all but what it must say last."""
-    return ids if model.config.train.target == "same" else ids[:-1] or ids
+    return ids if model.config.quirks.shift_targets == "same" else ids[:-1] or ids
 
 
 def _known(data: PreparedData, source: str, source_ids: Sequence[int]) -> list[int] | None:

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from headtohead import Corpus, Dataset, HeadToHeadError, Pair, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import fingerprint_pairs
+from headtohead.data import hash_pairs
 
 LETTERS = "abcdefgh"
 
@@ -38,7 +38,7 @@ class MyIdea(Dataset):
         pairs = list(drawn(options, split))
         return Corpus(
             pairs=pairs,
-            fingerprint=fingerprint_pairs(pairs),
+            data_hash=hash_pairs(pairs),
             licence="public domain",
             citation="my-idea: generated",
             languages=("letters", "letters, each twice"),

@@ -25,21 +25,21 @@ class MyIdea(Masking):
 
     Options = MyIdeaOptions
     options: MyIdeaOptions
-    bare: ClassVar[Mapping[str, str]] = {"cross": "padding"}
+    role_defaults: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
-    def promised(self, role: str) -> frozenset[str]:
+    def role_properties(self, role: str) -> frozenset[str]:
         """Return that padding is hidden, in the decoder the future too."""
         hidden = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
         return frozenset(hidden)
 
     @classmethod
-    def undefined_for(cls, options: BaseOptions, setting: Setting) -> str | None:
+    def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
         """Refuse cross-attention, whose queries and keys are places of two sentences."""
         if setting.role != "cross":
             return None
         return "my-idea counts places within one sentence, and cross-attention has two; set masking.cross: padding"
 
-    def keep(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
+    def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return every stride-th key that is no padding, ``[batch, query, key]``."""
         behind = query_positions[:, None] - key_positions[None, :]
         kept = behind % self.options.stride == 0

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from headtohead.data.vocabulary import EOS, PAD
-from headtohead.model import unfinished
+from headtohead.model import decoding_state
 from headtohead.model.beam import beam_search
-from headtohead.model.decoding import greedy, still_open
-from headtohead.model.view import LEAST_ROOM
+from headtohead.model.decoding import greedy, active_indices
+from headtohead.model.attention_context import LEAST_ROOM
 from headtohead.schema.config import BeamConfig
 from headtohead.testing.invariants.decoding import plain_greedy
 from headtohead.testing.subject import Subject
@@ -59,9 +59,9 @@ def test_all_ended_is_the_end(monkeypatch):
 
 def test_members_go_on_with_equally_many_sentences():
     done = torch.tensor([[True, False, True, False], [True, True, True, False]])
-    assert still_open(done).tolist() == [[1, 3], [3, 0]]
-    assert still_open(torch.zeros(2, 4, dtype=torch.bool)) is None
-    assert still_open(torch.ones(2, 4, dtype=torch.bool)).shape == (2, 0)
+    assert active_indices(done).tolist() == [[1, 3], [3, 0]]
+    assert active_indices(torch.zeros(2, 4, dtype=torch.bool)) is None
+    assert active_indices(torch.ones(2, 4, dtype=torch.bool)).shape == (2, 0)
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
@@ -76,7 +76,7 @@ def test_long_searches_grow_their_caches_too(monkeypatch):
     subject, beam = subject_of(-100.0), BeamConfig(size=3)
     read = subject.sentences
     found = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
-    monkeypatch.setattr(unfinished, "is_causal", lambda model: False)
+    monkeypatch.setattr(decoding_state, "is_causal", lambda model: False)
     again = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)
     assert torch.equal(found.ids, again.ids)
     torch.testing.assert_close(found.scores, again.scores, rtol=0, atol=1e-9)

@@ -10,11 +10,11 @@ from headtohead.model.transformer import Rows, Transformer
 
 def is_causal(model: Transformer) -> bool:
     """Tell whether the decoder's masks hide every later token, so that a cache is exact."""
-    reading = ("decoder",) if model.hears_source else ("decoder", "cross")
+    reading = ("decoder",) if model.attends_to_source else ("decoder", "cross")
     return all(model.maskings[role].hides_later(role) for role in reading)
 
 
-class Unfinished:
+class DecodingState:
     """Sentences with what the encoder made of them, and a cache where that is exact.
 
     A sentence may be written in several ways at once, the hypotheses of a beam: they stand side by
@@ -38,7 +38,7 @@ class Unfinished:
         self.where = torch.arange(batch, device=source.device).expand(members, -1)
         """The row of the batch that each sentence had at first, ``[member, sentence]``."""
         self.rows = rows
-        if rows is None and model.reads_row:
+        if rows is None and model.position_is_row:
             self.rows = Rows(batch, self.where)
         self.memory = model.encode(source, lengths, rows=self.rows)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
@@ -68,7 +68,7 @@ class Unfinished:
         """Return logits of what ``read`` returned, or of some rows of it."""
         return self.model.project(hidden.unsqueeze(2))[:, :, 0]
 
-    def keep(self, sentences: Tensor) -> None:
+    def mask(self, sentences: Tensor) -> None:
         """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""
         self.where, self.lengths = (x.gather(1, sentences) for x in (self.where, self.lengths))
         own = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
@@ -78,7 +78,7 @@ class Unfinished:
         written = self._rows_of(sentences)
         for first, second in self.caches or ():
             first.select(written)
-            second.select(sentences if self.model.hears_source else written)
+            second.select(sentences if self.model.attends_to_source else written)
 
     def follow(self, parents: Tensor, ways: int) -> None:
         """Go on with ``ways`` rows of each sentence, each a continuation of an earlier row.
@@ -95,7 +95,7 @@ class Unfinished:
             return
         for first, second in self.caches or ():
             first.select(rows)
-            if not self.model.hears_source:
+            if not self.model.attends_to_source:
                 second.select(rows)
 
     def _rows_of(self, sentences: Tensor) -> Tensor:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from headtohead.model.members import Fill, MixedFill
-from headtohead.plugins.attention import Shows
+from headtohead.plugins.attention import MaskPattern
 
 LEAST_ROOM = 16
 """Tokens that a cache has room for from the start."""
 
 
 @dataclass(frozen=True)
-class View:
+class AttentionContext:
     """Who sees whom in one pass: positions ``[1, time]`` of both sides, and what is kept.
 
     ``keep`` is ``[member, batch or 1, 1, query, key]`` or None where nothing is masked. What
@@ -28,7 +28,7 @@ class View:
 
     query_positions: Tensor
     key_positions: Tensor
-    keep: Tensor | None
+    mask: Tensor | None
     drawn: bool = False
     """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
     has_numbers: bool = True
@@ -41,40 +41,40 @@ class View:
         ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
         path has them.
         """
-        if self.keep is None:
+        if self.mask is None:
             return None
         if dtype not in self._additive:
             low = 0.0 if isinstance(fill, MixedFill) else -torch.inf if fill == "-inf" else -1e9
-            zero, lowest = _numbers(dtype, self.keep.device, low)
+            zero, lowest = _numbers(dtype, self.mask.device, low)
             if isinstance(fill, MixedFill):
                 lowest = fill.low.like(zero).view(-1, 1, 1, 1, 1)
-            self._additive[dtype] = torch.where(self.keep, zero, lowest).flatten(0, 1)
+            self._additive[dtype] = torch.where(self.mask, zero, lowest).flatten(0, 1)
         return self._additive[dtype]
 
     @cached_property
     def dead_rows(self) -> Tensor:
         """True for queries that keep no key, ``[member · batch or 1, 1, query, 1]``."""
-        assert self.keep is not None
-        return ~self.keep.flatten(0, 1).any(dim=-1, keepdim=True)
+        assert self.mask is not None
+        return ~self.mask.flatten(0, 1).any(dim=-1, keepdim=True)
 
     @cached_property
-    def shows(self) -> Shows | None:
+    def pattern(self) -> MaskPattern | None:
         """What queries see of the keys; None of shapes without numbers, which do not tell."""
-        keep = self.keep
-        if keep is None or keep.shape[-2] == 1:
+        mask = self.mask
+        if mask is None or mask.shape[-2] == 1:
             return "same"
         if not self.has_numbers:
             return None
-        live = keep.any(-2, keepdim=True)
-        if bool((keep == live).all()):
+        live = mask.any(-2, keepdim=True)
+        if bool((mask == live).all()):
             return "same"
-        square = keep.shape[-2] == keep.shape[-1]
-        return "prefix" if square and bool((keep == live.expand_as(keep).tril()).all()) else "other"
+        square = mask.shape[-2] == mask.shape[-1]
+        return "prefix" if square and bool((mask == live.expand_as(mask).tril()).all()) else "other"
 
     @cached_property
     def has_dead_rows(self) -> bool:
         """Whether any query may keep no key; shapes without numbers do not tell."""
-        if self.keep is None or not self.has_numbers:
+        if self.mask is None or not self.has_numbers:
             return False
         return may_be(self.dead_rows)
 

@@ -87,7 +87,7 @@ def row(size: Size, members: int, rate: float, rounds: int) -> str:
     data: Any = Pairs(size, *batch_of(size))
     stack = StackTraining(config, range(1, members + 1), data, torch.device("cpu"), on_fall_back=said.append)
     rows = torch.arange(size.rows).expand(members, -1)
-    cut = stack._cut(rows, size.source_time, size.target_time)
+    cut = stack._batch_spec(rows, size.source_time, size.target_time)
     stack.model.train()
     assert isinstance(stack.compiled, Compiled)
     ways: list[Callable[[], Any]] = [

@@ -30,7 +30,7 @@ SIZES = [(10, 1, 1, 40, 64, 300), (32, 2, 1, 64, 256, 600), (128, 4, 2, 512, 102
 def by_torch(self: Dropout, x: Tensor) -> Tensor:
     """Drop as torch does, whose draws are those of the stack as a whole."""
     assert isinstance(self.rate, float)
-    return functional.dropout(x, self.rate) if self.acts else x
+    return functional.dropout(x, self.rate) if self.is_active else x
 
 
 def main() -> None:

@@ -137,7 +137,7 @@ def training(
 
 def step_of(one: StackTraining, size: Size) -> Callable[[], None]:
     rows_ = torch.arange(size.rows).expand(one.model.members, -1)
-    cut = one._cut(rows_, size.source_time, size.target_time)
+    cut = one._batch_spec(rows_, size.source_time, size.target_time)
     return lambda: one._step(cut)
 
 

@@ -202,7 +202,7 @@ def stack_step(
         configs=configs * (members // len(configs)),
     )
     rows = torch.arange(size.rows).expand(members, -1)
-    cut = training._cut(rows, size.source_time, size.target_time)
+    cut = training._batch_spec(rows, size.source_time, size.target_time)
     return lambda: training._step(cut)
 
 

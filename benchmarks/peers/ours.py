@@ -59,7 +59,7 @@ def start(
 
 def vocabularies(training: StackTraining) -> tuple[int, int]:
     """Return how many words source and target have."""
-    return training.model.rows.source, training.model.rows.target
+    return training.model.vocab_sizes.source, training.model.vocab_sizes.target
 
 
 def pairs_a_step(training: StackTraining) -> int:
@@ -80,7 +80,7 @@ def own_step(training: StackTraining) -> Step:
         cut = next(batches)
         before = training.loss_sums.clone()
         training._step(cut)
-        return (training.loss_sums - before)[0], cut.shape.live
+        return (training.loss_sums - before)[0], cut.shape.num_target_tokens
 
     return step
 

@@ -92,7 +92,7 @@ def trained(pieces, **model):
     config = tiny_config(min_vocab_size=ODD, **model)
     data = tiny_data(shared=model.get("tied") == "all")
     training = StackTraining(config, [1, 2], data, torch.device("cpu"), num_microbatches=pieces)
-    assert training.target_words == ODD
+    assert training.target_vocab_size == ODD
     for _, cut in zip(range(4), training._batches(), strict=False):
         training._step(cut)
     return training.loss_sums, training.model.state_dict()

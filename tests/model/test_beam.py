@@ -11,7 +11,7 @@ from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.beam import beam_search, length_penalty
 from headtohead.model.decoding import greedy
-from headtohead.model.transformer import Rows
+from headtohead.model.transformer import BatchRows
 from headtohead.model.decoding_state import is_causal
 from headtohead.schema.config import BeamConfig
 from headtohead.testing.subject import Sentences, Subject, forward
@@ -204,7 +204,7 @@ def test_rows_may_be_told_apart_from_their_batch():
     """Every sentence is translated as in a batch of one where all are told to be its first."""
     subject = subject_of(positional={"name": "sinusoidal", "index": "row"})
     read = subject.sentences
-    rows = Rows(1, torch.zeros_like(read.source_lengths))
+    rows = BatchRows(1, torch.zeros_like(read.source_lengths))
     found = search(subject, 3, 0.6, rows=rows)
     assert not torch.equal(found.scores, search(subject, 3, 0.6).scores)
     for row in range(3):

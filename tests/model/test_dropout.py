@@ -56,7 +56,7 @@ def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch
         plain = getattr(Dropout, name)
 
         def counted(self, x, plain=plain):
-            if self.acts:
+            if self.is_active:
                 calls.append((x.shape[-1], self.rate))
             return plain(self, x)
 

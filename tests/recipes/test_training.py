@@ -92,7 +92,7 @@ def plain_losses(model, training):
 
 def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
     torch.manual_seed(3)
-    words = training.model.rows
+    words = training.model.vocab_sizes
     plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
     checkpoint = current().recipe("tatoeba-en-es").checkpoints[0]
     found = fit(plain.state_dict(), checkpoint)

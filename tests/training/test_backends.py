@@ -634,7 +634,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
         stack.model.stream.begin(step)
         known = {*found[0].outside, *found[0].made} if found else None
         with Crossings(known) as crossings:
-            stack._backward(stack._batch(cut), cut.shape.live)
+            stack._backward(stack._batch(cut), cut.shape.num_target_tokens)
             if stack.clip_norm != float("inf"):
                 clip_gradients(stack.parameters, stack.clip_norm, stack.owners)
         for one in stack.parameters:

@@ -145,7 +145,7 @@ def pairs_of(*texts: tuple[str, str]) -> PreparedData:
 
 def losses_of_a_batch(stack: StackTraining) -> torch.Tensor:
     cut = next(stack._batches())
-    return stack._backward(stack._batch(cut), cut.shape.live)
+    return stack._backward(stack._batch(cut), cut.shape.num_target_tokens)
 
 
 def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -> None:
@@ -155,7 +155,7 @@ def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -
     lonely = 0
     for _, cut in zip(range(9), stack._batches(), strict=False):
         batch = stack._batch(cut)
-        losses = stack._backward(batch, cut.shape.live)
+        losses = stack._backward(batch, cut.shape.num_target_tokens)
         for member, words in enumerate(batch.target_lengths[:, 0].tolist()):
             gradients = [p.grad[member].abs().max() for p in stack.parameters if p.grad is not None]
             assert (float(losses[member]) == 0.0) is (words == 0)
@@ -165,7 +165,7 @@ def test_targets_of_one_word_without_boundaries_give_no_loss_and_no_gradient() -
     assert lonely == 2 * 6
     stack.run()
     assert all(bool(torch.isfinite(parameter).all()) for parameter in stack.model.parameters())
-    assert stack.live == [0, 1]
+    assert stack.active_members == [0, 1]
 
 
 def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
@@ -314,7 +314,7 @@ def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     stack, data, results = outcome(name)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
-    assert stack.live == [0, 1]
+    assert stack.active_members == [0, 1]
     wanted = FORCED if name == "architecture-en-de" else FORCED | TRANSLATED
     assert set(results.metrics) == wanted
     assert all(math.isfinite(value) for value in results.metrics.values())

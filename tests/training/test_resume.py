@@ -107,7 +107,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
     config = tiny(precision="float64")
     whole, pieces = training(config), training(config, num_microbatches=3)
     cut = next(whole._batches())
-    losses = [one._backward(one._batch(cut), cut.shape.live) for one in (whole, pieces)]
+    losses = [one._backward(one._batch(cut), cut.shape.num_target_tokens) for one in (whole, pieces)]
     torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     for a, b in zip(whole.parameters, pieces.parameters, strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)

@@ -62,7 +62,7 @@ def test_unpadded_batches_hold_every_row_once_and_no_padding(tensors, by_target)
 
 
 def test_target_tokens_of_a_member_are_counted(tensors):
-    assert tensors.live(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
+    assert tensors.num_target_tokens(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
 
 
 def test_unshifted_targets_are_read_and_written_whole():
@@ -91,7 +91,7 @@ def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
     batch = tensors.batch(torch.tensor([[0, 1]]), 2, 1)
     assert batch.decoder_input_ids.tolist() == [[[7], [8]]]
     assert batch.labels.tolist() == [[[IGNORE_INDEX], [IGNORE_INDEX]]]
-    assert tensors.live(torch.tensor([[0, 1]])) == 1
+    assert tensors.num_target_tokens(torch.tensor([[0, 1]])) == 1
 
 
 def test_sentences_are_padded_as_far_and_with_what_is_asked():

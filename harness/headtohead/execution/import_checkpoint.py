@@ -24,7 +24,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.checkpoint_mapping import Fit, fit
 from headtohead.execution.conversion import convert
 from headtohead.execution.state_dicts import read_state_dict
-from headtohead.model.sizes import Rows, find_rows
+from headtohead.model.sizes import VocabSizes, vocab_sizes
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.recipe import Recipe
@@ -289,8 +289,8 @@ def _suit(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], mo
     lengths = {side: len(vocabularies[side]) for side in SIDES}
     if quirks.min_vocab_size is not None:
         return all(lengths[side] <= sizes[side] for side in SIDES)
-    rows = find_rows(model, lengths["source"], lengths["target"])
-    return rows == Rows(sizes["source"], sizes["target"])
+    rows = vocab_sizes(model, lengths["source"], lengths["target"])
+    return rows == VocabSizes(sizes["source"], sizes["target"])
 
 
 def _sizes(vocabularies: Mapping[Side, Vocabulary]) -> str:

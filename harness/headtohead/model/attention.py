@@ -19,7 +19,7 @@ from headtohead.errors import UndefinedError
 from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
-from headtohead.model.members import Fill, MixedFill
+from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.model.attention_context import Cache, AttentionContext, may_be
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import BuildContext, Positional
@@ -60,16 +60,16 @@ class MultiHeadAttention(nn.Module):
         context: BuildContext,
         style: Attention,
         positional: Positional,
-        fill: Fill,
+        fill: MaskValue,
         dropout: Dropout,
         bias: bool,
         init: Init,
         self_attention: bool,
     ) -> None:
         super().__init__()
-        acts = positional.ways
+        acts = positional.mechanisms
         for one in positional.parts:
-            reason = misfit(type(one), one.ways, type(style), context.geometry, context.role)
+            reason = misfit(type(one), one.mechanisms, type(style), context.geometry, context.role)
             if reason:
                 raise UndefinedError(reason)
         self.context = context
@@ -246,7 +246,7 @@ class MultiHeadAttention(nn.Module):
 
     def _rotate(self, x: Tensor, positions: Tensor, view: AttentionContext) -> Tensor:
         role = self.context.role
-        if not view.drawn:
+        if not view.sampled_positions:
             return self.positional.rotate(x, positions, role)
         return self.positional.rotate(x.flatten(0, 1).unsqueeze(0), positions, role).view(x.shape)
 
@@ -262,7 +262,7 @@ class MultiHeadAttention(nn.Module):
         )
         if bias is None:
             return None
-        if view.drawn:
+        if view.sampled_positions:
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias.to(dtype)
 
@@ -291,7 +291,7 @@ class MultiHeadAttention(nn.Module):
         if bias is not None:
             additive_mask = bias if additive_mask is None else additive_mask + bias
         scale = self.context.geometry.scale
-        if self.dropout.acts or is_short(q, k):
+        if self.dropout.is_active or is_short(q, k):
             return _two_products(q, k, v, additive_mask, self.dropout, scale, view)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
 
@@ -302,7 +302,7 @@ class MultiHeadAttention(nn.Module):
         """
         if not view.has_dead_rows:
             return None
-        if isinstance(self.fill, MixedFill):
+        if isinstance(self.fill, PerMemberMaskValue):
             assert view.mask is not None
             dead = ~view.mask.any(dim=-1, keepdim=True)
             return (dead & self.fill.replaced.along(dead)).flatten(0, 1)
@@ -413,11 +413,11 @@ def _two_products(
     return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)
 
 
-def fill_masked(scores: Tensor, mask: Tensor | None, fill: Fill) -> Tensor:
+def fill_masked(scores: Tensor, mask: Tensor | None, fill: MaskValue) -> Tensor:
     """Apply a mask to scores: ``-inf``, replaced by ``-1e9``, or 1e9 subtracted (``additive``)."""
     if mask is None:
         return scores
-    if isinstance(fill, MixedFill):
+    if isinstance(fill, PerMemberMaskValue):
         added = torch.where(fill.added.along(scores) > 0, scores, 0.0)
         return torch.where(mask, scores, added + fill.low.along(scores))
     if fill == "additive":

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 import torch
 from torch import Tensor
 
-from headtohead.model.members import Fill, MixedFill
+from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import MaskPattern
 
 LEAST_ROOM = 16
@@ -29,13 +29,13 @@ class AttentionContext:
     query_positions: Tensor
     key_positions: Tensor
     mask: Tensor | None
-    drawn: bool = False
+    sampled_positions: bool = False
     """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
     has_numbers: bool = True
     """Whether what is kept is that of sentences; of a model of shapes it tells nothing."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
-    def additive(self, dtype: torch.dtype, fill: Fill) -> Tensor | None:
+    def additive(self, dtype: torch.dtype, fill: MaskValue) -> Tensor | None:
         """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
 
         ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
@@ -44,9 +44,9 @@ class AttentionContext:
         if self.mask is None:
             return None
         if dtype not in self._additive:
-            low = 0.0 if isinstance(fill, MixedFill) else -torch.inf if fill == "-inf" else -1e9
+            low = 0.0 if isinstance(fill, PerMemberMaskValue) else -torch.inf if fill == "-inf" else -1e9
             zero, lowest = _numbers(dtype, self.mask.device, low)
-            if isinstance(fill, MixedFill):
+            if isinstance(fill, PerMemberMaskValue):
                 lowest = fill.low.like(zero).view(-1, 1, 1, 1, 1)
             self._additive[dtype] = torch.where(self.mask, zero, lowest).flatten(0, 1)
         return self._additive[dtype]

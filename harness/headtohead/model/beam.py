@@ -22,7 +22,7 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import greedy, longest_target, refuse_one_length, active_indices
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.model.decoding_state import DecodingState
 from headtohead.schema.config import BeamConfig
 
@@ -36,7 +36,7 @@ def length_penalty(tokens: int, alpha: float) -> float:
 
 
 @dataclass(frozen=True)
-class Found:
+class BeamSearchResult:
     """The best translation of each sentence that a search has found.
 
     ``ids`` are ``[member, batch, at most max_length]`` without the start; from <eos> on they are
@@ -60,8 +60,8 @@ def beam_search(
     sos: int = SOS,
     eos: int = EOS,
     fill: int = PAD,
-    rows: Rows | None = None,
-) -> Found:
+    rows: BatchRows | None = None,
+) -> BeamSearchResult:
     """Translate by following the likeliest beginnings of a sentence at once.
 
     A sentence is done when nothing that its hypotheses can become scores higher than what has
@@ -96,7 +96,7 @@ def translate(
     sos: int,
     eos: int,
     fill: int,
-    rows: Rows | None = None,
+    rows: BatchRows | None = None,
 ) -> Tensor:
     """Return the ids of a beam search, or of greedy decoding where there is no beam."""
     ends = {"sos": sos, "eos": eos, "fill": fill}
@@ -116,7 +116,7 @@ class _Search:
         steps: int,
         beam: BeamConfig,
         ids: tuple[int, int, int],
-        rows: Rows | None,
+        rows: BatchRows | None,
     ) -> None:
         self.beam, self.steps = beam, steps
         self.sos, self.eos, self.fill = ids
@@ -135,16 +135,16 @@ class _Search:
         self.likely = self.scores.new_zeros(*self.shape, 1)
         """Their log-probabilities."""
 
-    def run(self) -> Found:
+    def run(self) -> BeamSearchResult:
         if not self.steps:
-            return Found(self.found, self.lengths, self.likely[..., 0])
+            return BeamSearchResult(self.found, self.lengths, self.likely[..., 0])
         for tokens in range(1, self.steps + 1):
             self._step(tokens)
             if tokens == self.steps:
                 self._finish(self.written[..., 1:], self.likely, tokens)
             elif not self._leave(tokens):
                 break
-        return Found(self.found, self.lengths, self.scores)
+        return BeamSearchResult(self.found, self.lengths, self.scores)
 
     def _step(self, tokens: int) -> None:
         """Continue every hypothesis by one word; ``tokens`` is how many each then has."""
@@ -174,7 +174,7 @@ class _Search:
         wide, and one more: the one that ends.
         """
         hidden = self.decoding_state.read(self.written.flatten(1, 2))
-        vocabulary = self.decoding_state.model.rows.target
+        vocabulary = self.decoding_state.model.vocab_sizes.target
         rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocabulary))
         pieces = [self._best_words(part) for part in hidden.split(rows, dim=1)]
         more, words = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headtohead.errors import HeadToHeadError
-from headtohead.plugins.positional import Part, Positional
+from headtohead.plugins.positional import Component, Positional
 from headtohead.schema.config import RunConfig
 
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
@@ -72,7 +72,7 @@ class Bound:
         return f"set {self.option} to at least {needed}"
 
 
-def find_bound(part: type[Part], options: object, family: str, role: str) -> Bound | None:
+def find_bound(part: type[Component], options: object, family: str, role: str) -> Bound | None:
     """Return the bound of an entry that is asked with these options, or None if it has none."""
     chosen = part.Options.model_validate(options)
     most = part.limit(chosen)

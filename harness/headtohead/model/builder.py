@@ -14,10 +14,10 @@ from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
-from headtohead.model.members import Fill, MixedMasking, MixedPositional, fill_of, groups, same_or_each
+from headtohead.model.members import MaskValue, MixedMasking, MixedPositional, mask_value_of, groups, same_or_each
 from headtohead.model.sizes import Sizes, find_sizes
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Part, Positional
+from headtohead.plugins.positional import BuildContext, Component, Positional
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
 
@@ -44,7 +44,7 @@ class Builder:
         }
         inits = [one.model.init for one in configs]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.fill: Fill = fill_of([one.model.mask_value for one in configs])
+        self.fill: MaskValue = mask_value_of([one.model.mask_value for one in configs])
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
@@ -115,7 +115,7 @@ class Builder:
         for family in ("positional", "attention"):
             for group in groups(self.configs, family, role):
                 entry = self.registry.find(family, group.chosen.name).entry
-                assert issubclass(entry, Part)
+                assert issubclass(entry, Component)
                 found = find_bound(entry, group.chosen.options, family, role)
                 if found is not None:
                     yield found

@@ -22,7 +22,7 @@ from headtohead.schema.config import RunConfig
 
 
 @dataclass(frozen=True)
-class Counts:
+class ModelCounts:
     """Costs of one run.
 
     ``total`` counts every weight; ``non_embedding`` leaves out what grows with the vocabulary
@@ -42,7 +42,7 @@ class Counts:
 
 def count(
     config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float
-) -> Counts:
+) -> ModelCounts:
     """Count one run's costs.
 
     Args:
@@ -61,10 +61,10 @@ def count(
 
 
 @cache
-def _count(config_json: str, source_words: int, target_words: int, source_length: int, target_length: int) -> Counts:
+def _count(config_json: str, source_words: int, target_words: int, source_length: int, target_length: int) -> ModelCounts:
     config = RunConfig.model_validate_json(config_json)
 
-    def of_shapes(operations: Operations) -> Counts:
+    def of_shapes(operations: Operations) -> ModelCounts:
         model = Transformer(config, None, source_words, target_words).eval()
         source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
         target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
@@ -76,7 +76,7 @@ def _count(config_json: str, source_words: int, target_words: int, source_length
     return counted(of_shapes)
 
 
-def _counts(model: Transformer, flops_per_token: float) -> Counts:
+def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
     total = sum(parameter.numel() for parameter in model.parameters())
     vocabulary = sum(
         parameter.numel()
@@ -93,7 +93,7 @@ def _counts(model: Transformer, flops_per_token: float) -> Counts:
     positional = model.positionals["decoder"]
     assert isinstance(positional, Positional)
     geometry = positional.context.geometry
-    return Counts(
+    return ModelCounts(
         total=total,
         non_embedding=total - vocabulary,
         attention=attention,
@@ -142,7 +142,7 @@ def _training_bytes(config_json: str, source_words: int, target_words: int, batc
         for _ in range(min(2, pieces)):  # from the second piece on there are gradients
             hidden = model.hidden(source, lengths, target, lengths)
             writes = target
-            if model.rows.target >= LARGE_VOCABULARY:
+            if model.vocab_sizes.target >= LARGE_VOCABULARY:
                 writes = target.flatten(1)
                 index = writes.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
                 hidden = hidden.flatten(1, 2).gather(1, index).unsqueeze(1)

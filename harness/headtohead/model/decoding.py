@@ -8,7 +8,7 @@ from torch import Tensor
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import only_length
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.model.decoding_state import DecodingState, is_causal
 
 __all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "active_indices"]
@@ -64,7 +64,7 @@ def greedy(
     sos: int = SOS,
     eos: int = EOS,
     fill: int = PAD,
-    rows: Rows | None = None,
+    rows: BatchRows | None = None,
 ) -> Tensor:
     """Translate by taking the likeliest word at every step.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.transformer import BatchRows, Transformer
 
 
 def is_causal(model: Transformer) -> bool:
@@ -17,8 +17,8 @@ def is_causal(model: Transformer) -> bool:
 class DecodingState:
     """Sentences with what the encoder made of them, and a cache where that is exact.
 
-    A sentence may be written in several ways at once, the hypotheses of a beam: they stand side by
-    side, ``[member, batch · ways]``, and read one memory. Where no cache is exact, every word is
+    A sentence may be written in several beam_size at once, the hypotheses of a beam: they stand side by
+    side, ``[member, batch · beam_size]``, and read one memory. Where no cache is exact, every word is
     computed from all before it.
 
     Args:
@@ -30,7 +30,7 @@ class DecodingState:
     """
 
     def __init__(
-        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, rows: Rows | None = None
+        self, model: Transformer, source: Tensor, lengths: Tensor, steps: int, rows: BatchRows | None = None
     ) -> None:
         self.model = model
         self.lengths = lengths
@@ -39,21 +39,21 @@ class DecodingState:
         """The row of the batch that each sentence had at first, ``[member, sentence]``."""
         self.rows = rows
         if rows is None and model.position_is_row:
-            self.rows = Rows(batch, self.where)
+            self.rows = BatchRows(batch, self.where)
         self.memory = model.encode(source, lengths, rows=self.rows)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
-        self.ways = 1
+        self.beam_size = 1
 
     def logits(self, written: Tensor) -> Tensor:
-        """Return logits of the next word of every row, ``[member, batch · ways, vocab]``.
+        """Return logits of the next word of every row, ``[member, batch · beam_size, vocab]``.
 
         Args:
-            written: All tokens so far, the first one included, ``[member, batch · ways, time]``.
+            written: All tokens so far, the first one included, ``[member, batch · beam_size, time]``.
         """
         return self.words(self.read(written))
 
     def read(self, written: Tensor) -> Tensor:
-        """Return what ``words`` makes logits of, ``[member, batch · ways, d_model]``."""
+        """Return what ``words`` makes logits of, ``[member, batch · beam_size, d_model]``."""
         model, time = self.model, written.shape[-1]
         rows = self._told()
         if self.caches is not None:
@@ -74,23 +74,23 @@ class DecodingState:
         own = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
         self.memory = self.memory[own, sentences]
         if self.rows is not None:
-            self.rows = Rows(self.rows.count, self.rows.chosen.gather(1, sentences))
+            self.rows = BatchRows(self.rows.count, self.rows.chosen.gather(1, sentences))
         written = self._rows_of(sentences)
         for first, second in self.caches or ():
             first.select(written)
             second.select(sentences if self.model.attends_to_source else written)
 
-    def follow(self, parents: Tensor, ways: int) -> None:
-        """Go on with ``ways`` rows of each sentence, each a continuation of an earlier row.
+    def follow(self, parents: Tensor, beam_size: int) -> None:
+        """Go on with ``beam_size`` rows of each sentence, each a continuation of an earlier row.
 
         Args:
-            parents: Which of its sentence's rows each continues, ``[member, batch, ways]``.
-            ways: How many there are of each sentence from now on.
+            parents: Which of its sentence's rows each continues, ``[member, batch, beam_size]``.
+            beam_size: How many there are of each sentence from now on.
         """
-        starts = torch.arange(parents.shape[1], device=parents.device) * self.ways
+        starts = torch.arange(parents.shape[1], device=parents.device) * self.beam_size
         rows = (parents + starts.unsqueeze(-1)).flatten(1)
-        changed = ways != self.ways
-        self.ways = ways
+        changed = beam_size != self.beam_size
+        self.beam_size = beam_size
         if not changed and bool((rows == torch.arange(rows.shape[1], device=rows.device)).all()):
             return
         for first, second in self.caches or ():
@@ -99,15 +99,15 @@ class DecodingState:
                 second.select(rows)
 
     def _rows_of(self, sentences: Tensor) -> Tensor:
-        """Return the rows of the chosen sentences, ``[member, sentence · ways]``."""
-        ways = torch.arange(self.ways, device=sentences.device)
-        return (sentences.unsqueeze(-1) * self.ways + ways).flatten(1)
+        """Return the rows of the chosen sentences, ``[member, sentence · beam_size]``."""
+        beam_size = torch.arange(self.beam_size, device=sentences.device)
+        return (sentences.unsqueeze(-1) * self.beam_size + beam_size).flatten(1)
 
     def _spread(self, x: Tensor) -> Tensor:
         """Give every way of writing a sentence its own row."""
-        return x if self.ways == 1 else x.repeat_interleave(self.ways, dim=1)
+        return x if self.beam_size == 1 else x.repeat_interleave(self.beam_size, dim=1)
 
-    def _told(self) -> Rows | None:
+    def _told(self) -> BatchRows | None:
         if self.rows is None:
             return None
-        return Rows(self.rows.count, self._spread(self.rows.chosen))
+        return BatchRows(self.rows.count, self._spread(self.rows.chosen))

@@ -188,19 +188,19 @@ class Dropout(nn.Module):
         self._scale = same_or_each([LEVELS / (LEVELS - one) for one in levels])
 
     @property
-    def acts(self) -> bool:
+    def is_active(self) -> bool:
         """Whether anything is dropped now."""
         return self.training and bool(self.rate)
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop from ``x [member · anything, ...]``; free where nothing is dropped."""
-        if not self.acts:
+        if not self.is_active:
             return x
         return x * self._factors(x.shape, x.dtype)
 
     def turned(self, x: Tensor) -> Tensor:
         """Drop what ``forward`` would from ``x`` with its last two axes exchanged."""
-        if not self.acts:
+        if not self.is_active:
             return x
         return x * self._factors(x.transpose(-2, -1).shape, x.dtype).transpose(-2, -1)
 

@@ -8,7 +8,7 @@ from itertools import groupby
 import torch
 
 from headtohead.model.beam import translate
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.config import BeamConfig
 
 TOGETHER = 128
@@ -48,7 +48,7 @@ def translate_each(
             source[0, row, : lengths[place]] = torch.tensor(sources[place], device=device)
         # Each is told to be the first of its batch.
         ids = translate(
-            model, source, live, max_length, beam, sos=sos, eos=eos, fill=eos, rows=Rows(1, torch.zeros_like(live))
+            model, source, live, max_length, beam, sos=sos, eos=eos, fill=eos, rows=BatchRows(1, torch.zeros_like(live))
         )
         for place, words in zip(places, ids[0].tolist(), strict=True):
             written[place] = words[: words.index(eos)] if eos in words else words

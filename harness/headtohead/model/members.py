@@ -57,7 +57,7 @@ def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
         one = chosen.role(role)
         entry = registry.positional(one.name)
         options = entry.Options.model_validate(one.options)
-        if entry.index(options) == "row" or entry.acts(options) & {"draw", "score", "values"}:
+        if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
             found[role] = one.model_dump(mode="json")
     return found
 
@@ -90,7 +90,7 @@ class PerMember:
         return self.like(x).view(-1, *[1] * (x.dim() - 1))
 
 
-class MixedFill:
+class PerMemberMaskValue:
     """What stands in the place of masked scores, where members differ in it."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -99,13 +99,13 @@ class MixedFill:
         self.replaced = PerMember([float(one == "-1e9") for one in names])
 
 
-Fill = str | MixedFill
+MaskValue = str | PerMemberMaskValue
 """``"-inf"``, ``"-1e9"`` or ``"additive"``, of all members or of each."""
 
 
-def fill_of(names: Sequence[str]) -> Fill:
+def mask_value_of(names: Sequence[str]) -> MaskValue:
     """Return the fill that all members have, or what each of them has."""
-    return names[0] if len(set(names)) == 1 else MixedFill(names)
+    return names[0] if len(set(names)) == 1 else PerMemberMaskValue(names)
 
 
 def same_or_each(values: Sequence[float]) -> float | PerMember:
@@ -185,14 +185,14 @@ class MixedPositional(Positional):
         super().__init__(Options(), parts[0].context)
         self.entries = torch.nn.ModuleList(parts)
         self.places = Places(members)
-        self._ways = frozenset[str]().union(*(one.ways for one in parts))
+        self._mechanisms = frozenset[str]().union(*(one.mechanisms for one in parts))
         # In the type of the model and on its device, which it learns by being moved along.
         self.register_buffer("zero", torch.zeros(()), persistent=False)
 
     @property
-    def ways(self) -> frozenset[str]:
+    def mechanisms(self) -> frozenset[str]:
         """The ways in which any of the encodings acts."""
-        return self._ways
+        return self._mechanisms
 
     @property
     def parts(self) -> Sequence[Positional]:
@@ -228,7 +228,7 @@ class MixedPositional(Positional):
 
     def _tables(self, way: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
         """Ask for tables, which are kept where no weight has a part in them."""
-        if way not in self.ways:
+        if way not in self.mechanisms:
             return None
         if any(True for _ in self.parameters()):
             return self._table(way, neutral, self.get_buffer("zero"), *arguments)
@@ -239,7 +239,7 @@ class MixedPositional(Positional):
         return self.places.spread([zero.expand(1, *neutral) if one is None else one.to(zero.dtype) for one in found])
 
     def _answers(self, way: str, x: Tensor, *arguments: Any) -> Tensor | None:
-        if way not in self.ways:
+        if way not in self.mechanisms:
             return None
         taken = [self.places.take(x, number) for number in range(len(self.parts))]
         found = [getattr(part, way)(one, *arguments) for part, one in zip(self.parts, taken, strict=True)]

@@ -38,7 +38,7 @@ def find_sizes(model: ModelConfig) -> Sizes:
 
 
 @dataclass(frozen=True)
-class Rows:
+class VocabSizes:
     """Words that each token table has; the projection has as many as the target's.
 
     Where a vocabulary is smaller, the other rows belong to no word.
@@ -48,7 +48,7 @@ class Rows:
     target: int
 
 
-def find_rows(model: ModelConfig, source_words: int, target_words: int) -> Rows:
+def vocab_sizes(model: ModelConfig, source_words: int, target_words: int) -> VocabSizes:
     """Return the sizes of the tables for vocabularies of these sizes.
 
     With ``tied: embeddings`` both sides have the larger one; ``min_vocab_size`` is the least.
@@ -57,4 +57,4 @@ def find_rows(model: ModelConfig, source_words: int, target_words: int) -> Rows:
     source, target = max(source_words, least), max(target_words, least)
     if model.tie_embeddings == "embeddings":
         source = target = max(source, target)
-    return Rows(source, target)
+    return VocabSizes(source, target)

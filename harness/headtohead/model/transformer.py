@@ -15,7 +15,7 @@ from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import MixedPositional
-from headtohead.model.sizes import find_rows
+from headtohead.model.sizes import vocab_sizes
 from headtohead.model.attention_context import Cache, AttentionContext
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
@@ -66,7 +66,7 @@ class Transformer(nn.Module):
         self.has_numbers = seeds is not None
         self.members = len(build.generators)
         self.sizes = build.sizes
-        self.rows = find_rows(model, source_words, target_words)
+        self.vocab_sizes = vocab_sizes(model, source_words, target_words)
         """Words that the tables and the logits have, at least those of the vocabularies."""
         self.attends_to_source = quirks.cross_attention_memory == "encoder"
         """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
@@ -76,9 +76,9 @@ class Transformer(nn.Module):
         self.source_embedding = (
             None
             if model.tie_embeddings in ("all", "embeddings")
-            else StackedEmbedding(build.generators, self.rows.source, model.d_model, init)
+            else StackedEmbedding(build.generators, self.vocab_sizes.source, model.d_model, init)
         )
-        self.target_embedding = StackedEmbedding(build.generators, self.rows.target, model.d_model, init)
+        self.target_embedding = StackedEmbedding(build.generators, self.vocab_sizes.target, model.d_model, init)
         for name in quirks.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
@@ -87,7 +87,7 @@ class Transformer(nn.Module):
         self.encoder_norm = build.norm() if self.sizes.final_norm else None
         self.decoder_norm = build.norm() if self.sizes.final_norm else None
         self.words = (
-            StackedLinear(build.generators, model.d_model, [self.rows.target], model.bias, init)
+            StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
             if model.tie_embeddings in ("none", "embeddings")
             else None
         )
@@ -102,7 +102,7 @@ class Transformer(nn.Module):
             if isinstance(one, Positional)
         }
         self._draws = {
-            role: isinstance(one, Positional) and "draw" in one.ways for role, one in self.positionals.items()
+            role: isinstance(one, Positional) and "draw" in one.mechanisms for role, one in self.positionals.items()
         }
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
         """How many places the entries of a role know; ``encode`` and ``decode`` refuse more."""
@@ -153,7 +153,7 @@ class Transformer(nn.Module):
         return self.decode(target, target_lengths, memory, source_lengths)
 
     def encode(
-        self, source: Tensor, lengths: Tensor, observe: Observe | None = None, rows: Rows | None = None
+        self, source: Tensor, lengths: Tensor, observe: Observe | None = None, rows: BatchRows | None = None
     ) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``.
 
@@ -180,7 +180,7 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
         observe: Observe | None = None,
-        rows: Rows | None = None,
+        rows: BatchRows | None = None,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
         places = (0, target.shape[-1])
@@ -206,15 +206,15 @@ class Transformer(nn.Module):
         memory: Tensor,
         memory_lengths: Tensor,
         caches: Sequence[tuple[Cache, Cache]],
-        rows: Rows | None = None,
+        rows: BatchRows | None = None,
     ) -> Tensor:
         """Return the decoder's output for one new token of each row after the cached ones.
 
-        A sentence may be written in several ways at once: its rows stand side by side, and read
+        A sentence may be written in several beam_size at once: its rows stand side by side, and read
         one memory.
 
         Args:
-            token: Ids ``[member, batch · ways, 1]``.
+            token: Ids ``[member, batch · beam_size, 1]``.
             position: The place of the token, the same in all rows.
             memory: The encoder's output, ``[member, batch, time, d_model]``.
             memory_lengths: Live source tokens, ``[member, batch]``.
@@ -229,8 +229,8 @@ class Transformer(nn.Module):
         read = memory.shape[2] if self.attends_to_source else written
         self._check("cross", memory.shape[1], max(written, read))
         if self.attends_to_source:
-            ways = count // memory.shape[1]
-            cross = self._step_view("cross", position, ways, (0, read), memory_lengths)
+            beam_size = count // memory.shape[1]
+            cross = self._step_view("cross", position, beam_size, (0, read), memory_lengths)
         else:
             cross = self._step_view("cross", position, 1, (0, written), live)
         x = self._embed(token, self.target_embedding, "decoder", position, rows=rows)
@@ -242,28 +242,28 @@ class Transformer(nn.Module):
         return x.view(*token.shape, -1)
 
     def _step_view(
-        self, role: str, position: int, ways: int, keys: tuple[int, int], lengths: Tensor
+        self, role: str, position: int, beam_size: int, keys: tuple[int, int], lengths: Tensor
     ) -> AttentionContext:
-        """Return what ``ways`` tokens at one place see, without a mask that hides nothing."""
-        if ways == 1:
+        """Return what ``beam_size`` tokens at one place see, without a mask that hides nothing."""
+        if beam_size == 1:
             view = self._view(role, (position, 1), keys, lengths)
         else:
-            key = (position, -ways, lengths.device)
+            key = (position, -beam_size, lengths.device)
             if key not in self._ranges:
-                places = torch.full((ways,), position, device=lengths.device)
+                places = torch.full((beam_size,), position, device=lengths.device)
                 self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
             view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
         if view.mask is not None and bool(view.mask.all()):
             return AttentionContext(view.query_positions, view.key_positions, None)
         return view
 
-    def caches(self, memory: Tensor, length: int, ways: int = 1) -> list[tuple[Cache, Cache]]:
+    def caches(self, memory: Tensor, length: int, beam_size: int = 1) -> list[tuple[Cache, Cache]]:
         """Return empty caches for up to ``length`` target tokens over ``memory``.
 
-        With several ``ways`` of writing a sentence, each has its own tokens; what the encoder read
+        With several ``beam_size`` of writing a sentence, each has its own tokens; what the encoder read
         is there once.
         """
-        own = (memory.shape[1] * ways, length)
+        own = (memory.shape[1] * beam_size, length)
         second = tuple(memory.shape[1:3]) if self.attends_to_source else own
         return [
             (self._cache(memory, layer.attention, *own), self._cache(memory, layer.cross, *second))
@@ -328,7 +328,7 @@ class Transformer(nn.Module):
         start: int,
         observe: Observe | None = None,
         drawn: Tensor | None = None,
-        rows: Rows | None = None,
+        rows: BatchRows | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
         record = _recorder(observe, role, None)
@@ -362,7 +362,7 @@ class Transformer(nn.Module):
         drawn = positional.draw(*ids.shape[1:])
         return None if drawn is None else drawn.flatten(0, 1)
 
-    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: Rows | None) -> Tensor | None:
+    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: BatchRows | None) -> Tensor | None:
         """Return what the encoding of a role adds to embeddings."""
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
@@ -376,7 +376,7 @@ class Transformer(nn.Module):
             positions = self._positions(start, ids.shape[-1], ids.device).row
         return positional.embed(positions, role)
 
-    def _told_rows(self, positional: Positional, role: str, rows: Rows) -> Tensor | None:
+    def _told_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
         """Return what the encoding adds to each sentence, ``[member, batch, 1, d_model]``."""
         table = positional.embed(self._positions(0, rows.count, rows.chosen.device).column, role)
         if table is None or rows.count == 1:
@@ -418,7 +418,7 @@ class Transformer(nn.Module):
         if mask is not None:
             mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
         if drawn is not None:
-            return AttentionContext(drawn, drawn, mask, drawn=True)
+            return AttentionContext(drawn, drawn, mask, sampled_positions=True)
         return AttentionContext(query.row, key.row, mask, has_numbers=self.has_numbers)
 
     def _cross_view(
@@ -433,7 +433,7 @@ class Transformer(nn.Module):
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchRows:
     """Which row of its batch each sentence is said to be in, for encodings that count rows.
 
     ``chosen`` are rows below ``count``, ``[member, batch]``.

@@ -10,7 +10,7 @@ from headtohead.model.bounds import find_bound
 from headtohead.model.fit import misfit
 from headtohead.model.geometry import only_length
 from headtohead.plugins.entry import Options, Setting
-from headtohead.plugins.positional import Part
+from headtohead.plugins.positional import Component
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.config import STEPWISE, RunConfig
 from headtohead.schema.roles import ROLES
@@ -108,7 +108,7 @@ def _misfit(config: RunConfig, registry: Registry) -> str | None:
             return str(error)
         placed = config.positional.role(role)
         encoding = registry.positional(placed.name)
-        acts = encoding.acts(encoding.Options.model_validate(placed.options))
+        acts = encoding.mechanisms_of(encoding.Options.model_validate(placed.options))
         reason = misfit(encoding, acts, style, geometry, role)
         if reason:
             return reason
@@ -124,7 +124,7 @@ def _refusal(config: RunConfig, longest: Mapping[str, int], registry: Registry) 
             reason = _ask(found, options, Setting(config, role, longest))
             if reason:
                 return reason
-            if issubclass(found.entry, Part):
+            if issubclass(found.entry, Component):
                 bound = find_bound(found.entry, options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:

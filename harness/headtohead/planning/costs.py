@@ -13,7 +13,7 @@ import numpy as np
 
 from headtohead.data import PreparedData
 from headtohead.model import counting
-from headtohead.model.counting import Counts
+from headtohead.model.counting import ModelCounts
 from headtohead.planning.duration import duration
 from headtohead.schema.config import RunConfig
 from headtohead.storage.records import ExecutionRecord
@@ -61,9 +61,9 @@ class CostCounter:
     """
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[str, DataSizes], dict[int, Counts]] = {}
+        self._shapes: dict[tuple[str, DataSizes], dict[int, ModelCounts]] = {}
 
-    def count(self, config: RunConfig, sizes: DataSizes) -> Counts:
+    def count(self, config: RunConfig, sizes: DataSizes) -> ModelCounts:
         """Return one variant's counts."""
         d_ff = config.model.d_ff
         known = self._shapes.setdefault((_shape(config), sizes), {})
@@ -77,11 +77,11 @@ def _shape(config: RunConfig) -> str:
     return config.model_dump_json(include={"positional", "attention", "model"}, exclude={"model": model | {"d_ff"}})
 
 
-def _built(config: RunConfig, sizes: DataSizes) -> Counts:
+def _built(config: RunConfig, sizes: DataSizes) -> ModelCounts:
     return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
 
 
-def _between(known: Mapping[int, Counts], d_ff: int) -> Counts:
+def _between(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
     (first, low), (second, high) = list(known.items())[:2]
     part = Fraction(d_ff - first, second - first)
     return replace(

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headtohead.model.counting import Counts
+from headtohead.model.counting import ModelCounts
 from headtohead.planning.axes import Match
 from headtohead.planning.design import Variant
 from headtohead.schema.config import RunConfig
 
 TOLERANCE = 0.01
 
-Counter = Callable[[RunConfig], Counts]
+Counter = Callable[[RunConfig], ModelCounts]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def match_variants(variants: Sequence[Variant], count: Counter) -> Matched:
     return Matched(tuple(done), tuple(notes))
 
 
-def measure(counts: Counts, match: Match) -> float:
+def measure(counts: ModelCounts, match: Match) -> float:
     """Return what is matched: weights that do not grow with the vocabulary, or FLOPs per token."""
     return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
 

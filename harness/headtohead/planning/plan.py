@@ -13,7 +13,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.project import in_project
 from headtohead.config.versions import plugins_of, versions
 from headtohead.data import PreparedData, cache_root
-from headtohead.model.counting import Counts
+from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import Estimate
 from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
@@ -80,7 +80,7 @@ class PlannedVariant:
     """A variant with its costs; ``d_ff_asked`` differs from its d_ff where that was widened."""
 
     variant: Variant
-    counts: Counts
+    counts: ModelCounts
     steps: int
     d_ff_asked: int
     data_hash: str
@@ -252,7 +252,7 @@ class Plan:
         return f"Plan({self.name}: {len(self.variants)} variants, {len(self.runs)} runs, {len(self.remaining)} to run)"
 
 
-def parameter_counts(counts: Counts) -> ParameterCounts:
+def parameter_counts(counts: ModelCounts) -> ParameterCounts:
     """Return the numbers of weights as a record."""
     return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
 

@@ -18,7 +18,7 @@ from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.errors import UndefinedError
-from headtohead.model.counting import Counts
+from headtohead.model.counting import ModelCounts
 from headtohead.planning.axes import Match
 from headtohead.planning.compatibility import reach, undefined_reason, uneven
 from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of, steps, work
@@ -153,7 +153,7 @@ class _Data:
             self._sizes[ready.data_hash] = DataSizes.of(ready)
         return self._sizes[ready.data_hash]
 
-    def count(self, config: RunConfig) -> Counts:
+    def count(self, config: RunConfig) -> ModelCounts:
         return self._counter.count(config, self.sizes(config))
 
     def decoding_limit(self, config: RunConfig) -> int:

@@ -16,7 +16,7 @@ from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
 from headtohead.model.members import OF_MEMBERS, shape
-from headtohead.model.sizes import find_rows
+from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.registry import current
 from headtohead.schema.config import RunConfig
 
@@ -105,7 +105,7 @@ def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     model, train = config.model, config.train
     tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
     inside = sum(_layers(config)) * (10 * model.d_model + model.d_ff)
-    return tokens * (inside + find_rows(model, source_words, target_words).target)
+    return tokens * (inside + vocab_sizes(model, source_words, target_words).target)
 
 
 def _layers(config: RunConfig) -> tuple[int, int]:
@@ -169,7 +169,7 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
     variant, data = plan.by_slug[run.variant], plan.data_of(run.variant)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
-    logits = wanted * evaluate.batch_size * longest * find_rows(variant.config.model, *words).target
+    logits = wanted * evaluate.batch_size * longest * vocab_sizes(variant.config.model, *words).target
     # An evaluation holds logits, their logarithms and the losses' share of them.
     room = FILLED * (memory - PROCESS - 12 * min(LOGITS_AT_ONCE, logits))
     batch = largest_batch(variant.config, data.record["longest"])

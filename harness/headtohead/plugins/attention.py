@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Options
-from headtohead.plugins.positional import Geometry, Part
+from headtohead.plugins.positional import Geometry, Component
 
 if TYPE_CHECKING:
     from headtohead.schema.config import ModelConfig
@@ -23,7 +23,7 @@ Keys that no query sees, padding for one, do not count.
 """
 
 
-class Attention(Part):
+class Attention(Component):
     """An attention style, set per role; one object per layer and role.
 
     One that says nothing is split heads. A style that overrides ``scores``, ``mix_scores``,

@@ -95,7 +95,7 @@ def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fil
     return out
 
 
-class Part(nn.Module, Entry):
+class Component(nn.Module, Entry):
     """A registered entry that is part of the model: a module with a leading member axis."""
 
     cost: ClassVar[Cost | None] = None
@@ -142,7 +142,7 @@ MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
 """The methods by which a positional encoding may act."""
 
 
-class Positional(Part):
+class Positional(Component):
     """A positional encoding, set per role; override only the ways in which it acts.
 
     Positions are integer tensors ``[batch or 1, time]``, increasing along time. One object serves
@@ -164,7 +164,7 @@ class Positional(Part):
     """
 
     @classmethod
-    def acts(cls, options: Options) -> frozenset[str]:
+    def mechanisms_of(cls, options: Options) -> frozenset[str]:
         """Return the ways in which the encoding acts: those of ``MECHANISMS`` that it overrides.
 
         One that is made of another asks that one.
@@ -172,9 +172,9 @@ class Positional(Part):
         return frozenset(name for name in MECHANISMS if getattr(cls, name) is not getattr(Positional, name))
 
     @property
-    def ways(self) -> frozenset[str]:
+    def mechanisms(self) -> frozenset[str]:
         """The ways in which this object acts."""
-        return type(self).acts(self.options)
+        return type(self).mechanisms_of(self.options)
 
     @property
     def parts(self) -> Sequence[Positional]:

@@ -42,7 +42,7 @@ ATTEMPTS = 3
 """Steps of a shape that may leave new tensors behind before ``Graphs`` falls back to eager."""
 
 
-class Shape(NamedTuple):
+class BatchShape(NamedTuple):
     """What steps that launch the same operations have in common.
 
     Rows of each member, padded times, and how many positions of a member are projected to words.
@@ -58,7 +58,7 @@ class BatchSpec(NamedTuple):
     """A batch before it is cut out of the training part: rows ``[member, batch]`` and its shape."""
 
     rows: Tensor
-    shape: Shape
+    shape: BatchShape
 
 
 class Owned(NamedTuple):
@@ -79,10 +79,10 @@ class Trainable(Protocol):
     """The training that a backend executes steps of."""
 
     @property
-    def live(self) -> Sequence[int]:
+    def active_members(self) -> Sequence[int]:
         """Members that still train."""
 
-    def update(self, rows: Tensor, shape: Shape, eager: bool = False) -> None:
+    def update(self, rows: Tensor, shape: BatchShape, eager: bool = False) -> None:
         """Execute the device's part of a step; ``eager`` asks for no compiled code in it."""
 
     def state(self) -> State:
@@ -97,7 +97,7 @@ Capture = Callable[[Callable[[], None]], Callable[[], None]]
 
 
 @dataclass(frozen=True)
-class Choice:
+class BackendChoice:
     """The backend of a training, and why it was chosen.
 
     >>> Choice("eager", "on a CPU").words
@@ -120,7 +120,7 @@ def not_tested(backend: str) -> str:
 
 def choose(
     asked: str, device: str, planned: Iterable[int], obstacle: str = "", unverified: Callable[[str], str] = not_tested
-) -> Choice:
+) -> BackendChoice:
     """Return the backend of a training.
 
     ``auto`` is eager on a CPU. On a GPU it is the fastest backend that pays and is verified.
@@ -139,23 +139,23 @@ def choose(
     'eager (cuda-graphs has not been verified on this machine; type h2h doctor)'
     """
     if asked == "eager":
-        return Choice("eager", "asked for")
+        return BackendChoice("eager", "asked for")
     name = "cuda-graphs" if asked == "auto" else asked
     if name == "cuda-graphs" and device != "cuda":
         needs = "CUDA graphs require a CUDA device"
-        return Choice("eager", f"on {device}" if asked == "auto" else needs)
+        return BackendChoice("eager", f"on {device}" if asked == "auto" else needs)
     if obstacle:
-        return Choice("eager", obstacle)
+        return BackendChoice("eager", obstacle)
     least = PAYS[name]
     shapes = list(planned)
     often = sum(steps >= least for steps in shapes)
     if not often:
-        return Choice("eager", f"no shape has {least} planned steps, so {name} does not pay")
+        return BackendChoice("eager", f"no shape has {least} planned steps, so {name} does not pay")
     why = unverified(name) if asked == "auto" else ""
     if why:
-        return Choice("eager", why)
+        return BackendChoice("eager", why)
     has = "has" if often == 1 else "have"
-    return Choice(name, f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
+    return BackendChoice(name, f"{often} of {len(shapes)} shapes {has} at least {least} planned steps")
 
 
 def rounded(live: int, shape: tuple[int, int]) -> int:
@@ -180,7 +180,7 @@ class Eager:
         """Execute a step."""
         training.update(cut.rows, cut.shape)
 
-    def is_steady(self, shape: Shape) -> bool:
+    def is_steady(self, shape: BatchShape) -> bool:
         """Return True: a step costs the same whenever it is executed."""
         return True
 
@@ -222,10 +222,10 @@ class Graphs:
         self, planned: Mapping[tuple[int, int, int], int], capture: Capture, log: Callable[[str], None]
     ) -> None:
         self.planned, self.capture, self.log = planned, capture, log
-        self.graphs: dict[Shape, Graph] = {}
+        self.graphs: dict[BatchShape, Graph] = {}
         self.fell_back = False
         self._steps: Counter[tuple[int, int, int]] = Counter()
-        self._attempts: Counter[Shape] = Counter()
+        self._attempts: Counter[BatchShape] = Counter()
 
     def __call__(self, training: Trainable, cut: BatchSpec) -> None:
         """Execute a step.
@@ -244,12 +244,12 @@ class Graphs:
         else:
             self._verify(graph, training, cut)
 
-    def is_steady(self, shape: Shape) -> bool:
+    def is_steady(self, shape: BatchShape) -> bool:
         """Return whether steps of a shape are replayed, or eager for good."""
         graph = self.graphs.get(shape)
         return not self._pays(shape) if graph is None else graph.verified
 
-    def _pays(self, shape: Shape) -> bool:
+    def _pays(self, shape: BatchShape) -> bool:
         kind = shape[:3]
         left = self.planned.get(kind, 0) - self._steps[kind]
         return not self.fell_back and left >= PAYS["cuda-graphs"]
@@ -289,7 +289,7 @@ class Graphs:
         try:
             _put(training.state(), before)
             graph.run(cut.rows)
-            found = compare(before, eager, training.state(), training.live)
+            found = compare(before, eager, training.state(), training.active_members)
             fault = f"a replayed step differs from the eager step: {found.fault}"
             fault = fault if found.fault else ""
             # Where every live member's loss is infinite or NaN, nothing was compared.
@@ -398,7 +398,7 @@ def first_line(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StepComparison:
     """How two steps differ; ``fault`` is empty where they agree.
 
     ``compared`` is False where no live member has finite values, which agree with any other.
@@ -410,7 +410,7 @@ class Comparison:
 
 def compare(
     before: Values | None, eager: Values, other: State, live: Sequence[int], share: float = SHARE
-) -> Comparison:
+) -> StepComparison:
     """Compare the changes of a step with those of the eager step, for each live member.
 
     Members whose eager values are not finite agree if their other values are not finite either.
@@ -436,10 +436,10 @@ def compare(
                     continue
             if not wrong <= share * change:
                 whose = "" if slot == members else f" of member {slot}"
-                return Comparison(
+                return StepComparison(
                     f"{kind}{whose} differ by {wrong:.3g}, where the eager step changed them by {change:.3g}", True
                 )
-    return Comparison("", bool(finite))
+    return StepComparison("", bool(finite))
 
 
 def _norms(other: Sequence[Owned], before: Sequence[Tensor] | None, eager: Sequence[Tensor], members: int) -> Tensor:

@@ -16,14 +16,14 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from headtohead.model.transformer import Transformer
 from headtohead.model.attention_context import all_assumed
-from headtohead.training.backends import PAYS, Owned, Shape, compare, first_line
+from headtohead.training.backends import PAYS, Owned, BatchShape, compare, first_line
 
 BACKEND = "inductor"
 
 SHARE = 1e-2
 """Share of the norm of a member's gradient by which its compiled gradient may differ."""
 
-Backward = Callable[[Tensor, Shape], Tensor]
+Backward = Callable[[Tensor, BatchShape], Tensor]
 """Gives the model's parameters their gradients and returns the members' losses."""
 
 Gradients = list[Tensor | None]
@@ -35,10 +35,10 @@ class Differentiable(Protocol):
     model: Transformer
 
     @property
-    def live(self) -> Sequence[int]:
+    def active_members(self) -> Sequence[int]:
         """Members that still train."""
 
-    def eager_gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+    def eager_gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Give the parameters their gradients and return the members' losses, ``[member]``."""
 
 
@@ -58,10 +58,10 @@ class Compiled:
     def __init__(self, planned: Mapping[tuple[int, int, int], int], log: Callable[[str], None]) -> None:
         self.planned, self.log = planned, log
         self.fell_back = False
-        self.compiled: dict[Shape, Callable[..., Any]] = {}
-        self.verified: set[Shape] = set()
+        self.compiled: dict[BatchShape, Callable[..., Any]] = {}
+        self.verified: set[BatchShape] = set()
 
-    def __call__(self, training: Differentiable, rows: Tensor, shape: Shape) -> Tensor:
+    def __call__(self, training: Differentiable, rows: Tensor, shape: BatchShape) -> Tensor:
         """Give the parameters their gradients and return the members' losses, ``[member]``."""
         if self.fell_back or self.planned.get(shape[:3], 0) < PAYS["compile"]:
             return training.eager_gradients(rows, shape)
@@ -75,7 +75,7 @@ class Compiled:
             return _put(training.model, found)
         return training.eager_gradients(rows, shape)
 
-    def _verify(self, training: Differentiable, rows: Tensor, shape: Shape) -> Tensor:
+    def _verify(self, training: Differentiable, rows: Tensor, shape: BatchShape) -> Tensor:
         """Compute gradients in both ways, and keep the eager ones."""
         model = training.model
         losses = training.eager_gradients(rows, shape)
@@ -87,14 +87,14 @@ class Compiled:
         except Exception as error:
             self._fall_back(first_line(error))
             return losses
-        fault, compared = _difference(model, eager, found[1:], training.live)
+        fault, compared = _difference(model, eager, found[1:], training.active_members)
         if fault:
             self._fall_back(fault)
         elif compared:
             self.verified.add(shape)
         return losses
 
-    def _run(self, model: Transformer, rows: Tensor, shape: Shape) -> Gradients:
+    def _run(self, model: Transformer, rows: Tensor, shape: BatchShape) -> Gradients:
         with torch.no_grad():
             weights = [one.detach() for one in model.parameters()]
             starts = model.dropout_rng.get_buffer("starts")
@@ -121,7 +121,7 @@ def _trained(model: Transformer) -> dict[str, nn.Parameter]:
 class _Backwards(nn.Module):
     """The backward pass as a module, so that torch calls it with other weights."""
 
-    def __init__(self, model: Transformer, backward: Backward, shape: Shape) -> None:
+    def __init__(self, model: Transformer, backward: Backward, shape: BatchShape) -> None:
         super().__init__()
         self.model, self.backward, self.shape = model, backward, shape
 
@@ -130,7 +130,7 @@ class _Backwards(nn.Module):
         return self.backward(rows, self.shape)
 
 
-def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: Shape) -> Callable[..., Any]:
+def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: BatchShape) -> Callable[..., Any]:
     """Return losses and gradients as a compiled function of rows, dropout's key and weights."""
     named = dict(model.named_parameters())
 

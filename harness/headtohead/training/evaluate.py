@@ -74,7 +74,7 @@ def _logits(model: Transformer, batch: Batch) -> Iterator[tuple[slice, Tensor]]:
     """
     hidden = model.hidden(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     members, rows, time, _ = hidden.shape
-    piece = max(1, LOGITS_AT_ONCE // (members * time * model.rows.target))
+    piece = max(1, LOGITS_AT_ONCE // (members * time * model.vocab_sizes.target))
     for start in range(0, rows, piece):
         part = slice(start, start + piece)
         yield part, model.project(hidden[:, part]).float()

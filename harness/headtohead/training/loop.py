@@ -29,7 +29,7 @@ from headtohead.training.backends import (
     Graphs,
     Owned,
     ReplayFailed,
-    Shape,
+    BatchShape,
     choose,
     cuda_capture,
     not_tested,
@@ -140,7 +140,7 @@ class StackTraining:
             (members, trains[members[0]].label_smoothing)
             for members in alike(trains, lambda train: train.label_smoothing)
         ]
-        self.target_words = self.model.rows.target
+        self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         self.plan = make_batches(config, training, data.record["longest"])
@@ -185,7 +185,7 @@ class StackTraining:
             self.backend = Graphs(planned, cuda_capture(device), log)
 
     @property
-    def live(self) -> list[int]:
+    def active_members(self) -> list[int]:
         """Members that still train."""
         return [i for i, member in enumerate(self.progress.members) if member.ended is None]
 
@@ -198,7 +198,7 @@ class StackTraining:
         self._resume()
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
         batches, snapshot = self._batches(), self._snapshot()
-        while self.progress.step < self.steps and self.live:
+        while self.progress.step < self.steps and self.active_members:
             try:
                 self._step(next(batches))
             except ReplayFailed:
@@ -238,11 +238,11 @@ class StackTraining:
             epoch, done = divmod(self.progress.step, per_epoch)
             seeds = [member.seed for member in self.progress.members]
             for rows, source_time, target_time in self.plan.batches(seeds, epoch, done):
-                yield self._cut(rows, source_time, target_time)
+                yield self._batch_spec(rows, source_time, target_time)
 
-    def _cut(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
+    def _batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
         """Return a batch of rows ``[member, batch]`` on the host, on its way to the device."""
-        live, count = self.splits["train"].live(rows), rows.shape[1]
+        live, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
         if self.choice.name == "compile":
             live = count * target_time
         elif self.device.type == "cuda":
@@ -250,7 +250,7 @@ class StackTraining:
             live = rounded(live, (count, target_time))
         if self.device.type == "cuda":
             rows = rows.pin_memory()  # or the copy would wait for the device
-        shape = Shape(count, source_time, target_time, live)
+        shape = BatchShape(count, source_time, target_time, live)
         return BatchSpec(rows.to(self.device, non_blocking=True), shape)
 
     def _batch(self, cut: BatchSpec) -> Batch:
@@ -268,7 +268,7 @@ class StackTraining:
         progress.steps_since += 1
         progress.train_seconds += time.perf_counter() - started
 
-    def update(self, rows: Tensor, shape: Shape, eager: bool = False) -> None:
+    def update(self, rows: Tensor, shape: BatchShape, eager: bool = False) -> None:
         """Execute the device's part of a step; what differs between steps is in tensors by now.
 
         Args:
@@ -308,15 +308,15 @@ class StackTraining:
             kinds.setdefault("buffers", []).append(Owned(buffer, None))
         return kinds
 
-    def gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+    def gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Give the parameters their gradients and return the members' losses, ``[member]``."""
         if self.compiled is None:
             return self.eager_gradients(rows, shape)
         return self.compiled(self, rows, shape)
 
-    def eager_gradients(self, rows: Tensor, shape: Shape) -> Tensor:
+    def eager_gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
         """Do the same operation by operation."""
-        return self._backward(self._batch(BatchSpec(rows, shape)), shape.live)
+        return self._backward(self._batch(BatchSpec(rows, shape)), shape.num_target_tokens)
 
     def _backward(self, batch: Batch, live: int) -> Tensor:
         """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
@@ -344,7 +344,7 @@ class StackTraining:
                 batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths
             )
             labels = batch.labels
-            if self.target_words >= LARGE_VOCABULARY:
+            if self.target_vocab_size >= LARGE_VOCABULARY:
                 hidden, labels = live_positions(hidden, labels, live)
             logits = self.model.project(hidden)
         losses = self._token_losses(logits.float() if enabled else logits, labels)
@@ -374,7 +374,7 @@ class StackTraining:
         train_losses = (self.loss_sums / max(1, progress.steps_since)).tolist()
         split = self.splits["valid"]
         forced = teacher_forced(self.model, split, split.padded_batches(self.config.evaluate.batch_size))
-        for index in self.live:
+        for index in self.active_members:
             self._evaluate_member(index, train_losses[index] if progress.step else None, forced)
         self.loss_sums.zero_()
         progress.steps_since = 0

@@ -26,7 +26,7 @@ from headtohead.storage.attention_maps import head_statistics
 
 
 @dataclass(frozen=True)
-class ProbeMaps:
+class AttentionMaps:
     """The maps of one sentence: float32 ``[layer, head, query, key]`` by role, and their labels."""
 
     record: dict[str, Any]
@@ -34,7 +34,7 @@ class ProbeMaps:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{role} {list(maps.shape)}" for role, maps in self.weights.items())
-        return f"ProbeMaps({self.record['source']!r}: {shapes})"
+        return f"AttentionMaps({self.record['source']!r}: {shapes})"
 
 
 @torch.no_grad()
@@ -46,7 +46,7 @@ def probe_maps(
     target: str | None,
     max_length: int,
     target_from: str = "reference",
-) -> ProbeMaps:
+) -> AttentionMaps:
     """Record every head's weights for one sentence.
 
     Args:
@@ -100,7 +100,7 @@ def probe_maps(
         record["map_notes"] = notes
     if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]
-    return ProbeMaps(record, weights)
+    return AttentionMaps(record, weights)
 
 
 def own_translation(
@@ -132,7 +132,7 @@ def own_translation(
     return [sos, *(word for word in ids[member, 0].tolist() if word != fill)]
 
 
-def write_maps(folder: Path, maps: Sequence[ProbeMaps]) -> None:
+def write_maps(folder: Path, maps: Sequence[AttentionMaps]) -> None:
     """Write arrays and their labels into a run's ``attention`` folder."""
     folder.mkdir(exist_ok=True)
     arrays = {
@@ -144,7 +144,7 @@ def write_maps(folder: Path, maps: Sequence[ProbeMaps]) -> None:
     files.write_json(folder / "probes.json", [probe.record for probe in maps])
 
 
-def summary(maps: Sequence[ProbeMaps]) -> dict[str, float]:
+def summary(maps: Sequence[AttentionMaps]) -> dict[str, float]:
     """Return means over probes, layers and heads, and the largest fused difference."""
     metrics: dict[str, float] = {}
     for role in ROLES:

@@ -14,7 +14,7 @@ from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
 from headtohead.schema.config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
-from headtohead.training.backends import Choice
+from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (
     Forced,
     Translations,
@@ -213,7 +213,7 @@ def assemble(
     padding: Padding,
     best_step: int | None,
     stopped_early: bool,
-    backend: Choice,
+    backend: BackendChoice,
     notes: Sequence[str],
 ) -> ResultsRecord:
     """Join everything into the content of results.json."""

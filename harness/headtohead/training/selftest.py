@@ -34,7 +34,7 @@ from headtohead.training.backends import (
     BatchSpec,
     Eager,
     Graphs,
-    Shape,
+    BatchShape,
     Values,
     compare,
     cuda_capture,
@@ -66,7 +66,7 @@ DIVERGING = {"float64": 1e300, "float32": 1e30}
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SelfTestResult:
     """Whether a backend is verified on a machine, and why it is not."""
 
     machine: str
@@ -95,7 +95,7 @@ def unverified(backend: str, cache: Path, device: torch.device) -> str:
     return verdict.words if verdict.fault else ""
 
 
-def verify(cache: Path, device: torch.device, again: bool = False, command: Sequence[str] = ()) -> Verdict:
+def verify(cache: Path, device: torch.device, again: bool = False, command: Sequence[str] = ()) -> SelfTestResult:
     """Return the verdict on this machine, from the cache or from the self-test.
 
     Processes that start at once wait for one of them to run it.
@@ -111,11 +111,11 @@ def verify(cache: Path, device: torch.device, again: bool = False, command: Sequ
     with FileLock(cache / f".{FILE}.lock"):
         known = _read(cache / FILE)
         if name in known and not again:
-            return Verdict(**known[name])
+            return SelfTestResult(**known[name])
         began = time.monotonic()
         own = (sys.executable, "-m", "headtohead.training.selftest", str(device))
         fault, lasting = _run(command or own)
-        verdict = Verdict(name, fault, round(time.monotonic() - began, 1))
+        verdict = SelfTestResult(name, fault, round(time.monotonic() - began, 1))
         if lasting:
             files.write_json(cache / FILE, known | {name: asdict(verdict)})
         return verdict
@@ -217,11 +217,11 @@ def _start(training: StackTraining) -> Values:
 
 def _cuts(training: StackTraining) -> list[BatchSpec]:
     """Return batches of every shape, each as often as is needed, in turn."""
-    found: dict[Shape, list[BatchSpec]] = {}
+    found: dict[BatchShape, list[BatchSpec]] = {}
     seeds = [member.seed for member in training.progress.members]
     for epoch in range(2 * STEPS):
         for batch in training.plan.batches(seeds, epoch):
-            cut = training._cut(*batch)
+            cut = training._batch_spec(*batch)
             found.setdefault(cut.shape, []).append(cut)
     frequent = sorted(found.values(), key=len)[-len(LENGTHS) :]
     return [cut for turn in zip(*(cuts[:STEPS] for cuts in frequent), strict=True) for cut in turn]

@@ -127,7 +127,7 @@ class SplitTensors:
             lengths = lengths * (int(self.target_lengths.max()) + 1) + self.target_lengths.cpu()
         return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]
 
-    def live(self, rows: Tensor) -> int:
+    def num_target_tokens(self, rows: Tensor) -> int:
         """Return the most target tokens that a member has in rows ``[member, batch]``, at least 1.
 
         Read from the host's copy of the lengths: nothing waits for the device.

@@ -9,7 +9,7 @@ from torch import Tensor
 from headtohead import Masking, hookimpl
 
 
-class Padding(Masking):
+class PaddingMask(Masking):
     """Keeps key j where j < length; in the decoder the future stays visible."""
 
     properties = frozenset({"hides-padding", "shows-the-rest"})
@@ -27,4 +27,4 @@ class Padding(Masking):
 @hookimpl
 def register_maskings() -> dict[str, type[Masking]]:
     """Register ``padding``."""
-    return {"padding": Padding}
+    return {"padding": PaddingMask}

@@ -50,10 +50,10 @@ class Randomised(Positional):
         self.draws = PerMemberRNG(self.context)
 
     @classmethod
-    def acts(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
+    def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
         """Return how the encoding acts, and that positions are drawn."""
         entry = registered("positional", options.of)
-        return entry.acts(entry.Options()) | {"draw"}
+        return entry.mechanisms_of(entry.Options()) | {"draw"}
 
     @classmethod
     def depends_on(cls, options) -> tuple[str, ...]:  # type: ignore[no-untyped-def]

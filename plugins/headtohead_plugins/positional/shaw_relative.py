@@ -53,7 +53,7 @@ class ShawRelative(Positional):
         return sum(prod(shape) for shape in _shapes(options, context) if shape)
 
     @classmethod
-    def acts(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
+    def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
         """Return where the options put the vectors."""
         return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, ACTS))
 

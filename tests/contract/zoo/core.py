@@ -120,7 +120,7 @@ class SwappedInputs(Fault):
     def wrong(right):
         def hidden(self, source, source_lengths, target, target_lengths):
             least = min(source.shape[-1], target.shape[-1])
-            words = self.rows.target
+            words = self.vocab_sizes.target
             out = right(self, target.clone(), target_lengths, source % words, source_lengths)
             return torch.nn.functional.pad(out[:, :, :least], (0, 0, 0, target.shape[-1] - least))
 
@@ -159,7 +159,7 @@ class CausalCross(Fault):
 class DropsWhileEvaluating(Fault):
     """dropout in evaluation"""
 
-    where, name = Dropout, "acts"
+    where, name = Dropout, "is_active"
     caught_by = ("evaluation",)
 
     @staticmethod
@@ -309,7 +309,7 @@ class SkippedCrossLayer(Fault):
         def forward(self, x, memory, views, *rest, **named):
             own, cross = views
             if self.attention.context.layer:
-                own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.drawn)
+                own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.sampled_positions)
             return right(self, x, memory, (own, cross), *rest, **named)
 
         return forward

@@ -7,7 +7,7 @@ import torch
 
 from headtohead import Masking, hookimpl
 from headtohead_plugins.masking.none import NoMask
-from headtohead_plugins.masking.padding import Padding
+from headtohead_plugins.masking.padding import PaddingMask
 from headtohead_plugins.masking.padding_causal import PaddingCausal
 from headtohead_plugins.masking.prefix import Prefix
 from headtohead_plugins.masking.window import Window
@@ -32,10 +32,10 @@ class ReadsOnePad(PaddingCausal):
     bare: ClassVar = {"encoder": "reads-one-pad", "cross": "reads-one-pad"}
 
     def mask(self, role, query_positions, key_positions, lengths):
-        return Padding.mask(self, role, query_positions, key_positions, lengths + 1)
+        return PaddingMask.mask(self, role, query_positions, key_positions, lengths + 1)
 
 
-class ReadsAllPads(Padding):
+class ReadsAllPads(PaddingMask):
     """pads attended: the mask is lost"""
 
     seen = "Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)"
@@ -143,7 +143,7 @@ class CausalCross(PaddingCausal):
     bare: ClassVar = {"encoder": "padding"}
 
 
-class CausalInEveryRole(Padding):
+class CausalInEveryRole(PaddingMask):
     """a padding mask that is causal in cross-attention too"""
 
     caught_by = ("mask-promise",)
@@ -208,10 +208,10 @@ class LongestLength(PaddingCausal):
     bare: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
 
     def mask(self, role, query_positions, key_positions, lengths):
-        return Padding.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
+        return PaddingMask.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))
 
 
-class FirstLength(Padding):
+class FirstLength(PaddingMask):
     """the first sentence's length for all"""
 
     caught_by = ("mask-promise", "pad-content")
@@ -220,7 +220,7 @@ class FirstLength(Padding):
         return super().mask(role, query_positions, key_positions, lengths[:1].expand_as(lengths))
 
 
-class LeftPadding(Padding):
+class LeftPadding(PaddingMask):
     """takes padding to stand on the left"""
 
     caught_by = ("mask-promise", "pad-content")
@@ -231,7 +231,7 @@ class LeftPadding(Padding):
         return live.expand(-1, len(query_positions), -1)
 
 
-class Remembered(Padding):
+class Remembered(PaddingMask):
     """mask remembered by shape, whatever the lengths are"""
 
     caught_by = ("stateless", "batch-of-one")
@@ -244,14 +244,14 @@ class Remembered(Padding):
         return known[key]
 
 
-class EmptyPromise(Padding):
+class EmptyPromise(PaddingMask):
     """promise claimed and not kept: hides the future"""
 
     caught_by = ("mask-promise", "causality")
     properties = frozenset(CAUSAL)
 
 
-class RandomMask(Padding):
+class RandomMask(PaddingMask):
     """keys hidden at random, in evaluation too"""
 
     caught_by = ("determinism", "mask-promise")
@@ -273,7 +273,7 @@ class LeftBehind(PaddingCausal):
         return kept & (places >= 0)
 
 
-class NoDefinition(Padding):
+class NoDefinition(PaddingMask):
     """a definition of single pairs that says something else"""
 
     caught_by = ("mask-definition",)

@@ -22,7 +22,7 @@ def closed_form(subject: Subject) -> int:
     """Return the number of weights of one member by formula."""
     config, sizes = subject.config.model, subject.model.sizes
     width, bias = config.d_model, config.bias
-    rows = subject.model.rows
+    rows = subject.model.vocab_sizes
 
     def linear(inputs: int, outputs: int) -> int:
         return inputs * outputs + (outputs if bias else 0)

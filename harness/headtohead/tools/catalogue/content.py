@@ -15,7 +15,7 @@ from headtohead.model.geometry import find_geometry
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.masking import Masking
-from headtohead.plugins.positional import BuildContext, Part, Positional
+from headtohead.plugins.positional import BuildContext, Component, Positional
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import ROLES
 from headtohead.tools.catalogue.attention_pictures import attention_pictures
@@ -80,7 +80,7 @@ def sections(registry: Registry, entries: Sequence[Registered]) -> list[Section]
 def _section(one: Registered, registry: Registry, combinations: Combinations) -> Section:
     pictures, notes = _pictures(one, registry)
     roles = combinations.where((one.family, one.name)) if one.family != "dataset" else []
-    costs = describe_costs(one.entry, roles[0]) if issubclass(one.entry, Part) and roles else {}
+    costs = describe_costs(one.entry, roles[0]) if issubclass(one.entry, Component) and roles else {}
     return Section(
         one.family,
         one.name,

@@ -23,7 +23,7 @@ from headtohead.model.operations import Operations
 from headtohead.model.attention_context import AttentionContext
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.entry import Cost, Options
-from headtohead.plugins.positional import BuildContext, Part, Positional
+from headtohead.plugins.positional import BuildContext, Component, Positional
 from headtohead.plugins.registry import registered
 from headtohead.schema.config import ModelConfig
 
@@ -60,7 +60,7 @@ class Counts:
     flops: int | None
 
 
-def describe_costs(entry: type[Part], role: str) -> dict[str, str]:
+def describe_costs(entry: type[Component], role: str) -> dict[str, str]:
     """Return each quantity as text: the stated formula, or else the counts at fixed sizes.
 
     Raises:
@@ -80,7 +80,7 @@ def describe_costs(entry: type[Part], role: str) -> dict[str, str]:
     return shown
 
 
-def verify(entry: type[Part], role: str) -> int:
+def verify(entry: type[Component], role: str) -> int:
     """Compare the formulas of an entry with counts, and return the number of comparisons, 0 without formulas.
 
     Raises:
@@ -112,7 +112,7 @@ def verify(entry: type[Part], role: str) -> int:
     return sum(compared.values())
 
 
-def _evaluate(entry: type[Part], quantity: str, variables: Sizes) -> float:
+def _evaluate(entry: type[Component], quantity: str, variables: Sizes) -> float:
     formula: str = getattr(entry.cost, quantity)
     try:
         return float(eval(formula, {"__builtins__": {}}, dict(variables)))
@@ -140,7 +140,7 @@ def pretty(formula: str) -> str:
 # -- counting ------------------------------------------------------------------------------------
 
 
-def count(entry: type[Part], options: Options, sizes: Sizes, role: str) -> Counts | None:
+def count(entry: type[Component], options: Options, sizes: Sizes, role: str) -> Counts | None:
     """Count the cost of an entry; None where its options do not fit the sizes."""
     try:
         if issubclass(entry, Attention):
@@ -159,7 +159,7 @@ def count(entry: type[Part], options: Options, sizes: Sizes, role: str) -> Count
     return Counts(_weights(part), 0, with_part + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role))
 
 
-def _samples(entry: type[Part], cost: Cost) -> Iterator[tuple[Sizes, Options]]:
+def _samples(entry: type[Component], cost: Cost) -> Iterator[tuple[Sizes, Options]]:
     """Yield sizes with default options, and with several values of the options in the formulas."""
     used = re.findall(r"[A-Za-z_]\w*", " ".join((cost.parameters, cost.biases, cost.flops)))
     names = sorted(set(used) & set(entry.Options.model_fields))
@@ -236,7 +236,7 @@ def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:
     return _flops(lambda: part.embed(positions, role))
 
 
-def _too_long(tokens: int, part: Part) -> bool:
+def _too_long(tokens: int, part: Component) -> bool:
     limit = type(part).limit(part.options)
     return limit is not None and limit < tokens
 

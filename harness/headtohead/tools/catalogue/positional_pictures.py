@@ -49,7 +49,7 @@ def kernel(part: Positional, role: str) -> Tensor | None:
     """
     positions = torch.arange(TIME).unsqueeze(0)
     found: Tensor | None = None
-    mechanisms = type(part).acts(part.options)
+    mechanisms = type(part).mechanisms_of(part.options)
     if "embed" in mechanisms and role != "cross":
         added = part.embed(positions, role)
         if added is not None:
@@ -91,7 +91,7 @@ def _content_score(part: Positional, positions: Tensor, role: str) -> Tensor:
 
 
 def _pictures(part: Positional, role: str) -> Iterator[Shown]:
-    mechanisms = type(part).acts(part.options)
+    mechanisms = type(part).mechanisms_of(part.options)
     positions = torch.arange(TIME).unsqueeze(0)
     if not set(mechanisms) & {"embed", "rotate", "bias", "score"}:
         yield Note("", "Adds nothing: scores depend on the tokens, not on their positions.")

@@ -100,7 +100,7 @@ def read_ids(model: Transformer, source: str, target: str | None) -> Sentences:
             "the run works on ids alone and has no translation of its own; give the ids that the "
             "decoder reads, for example --target '1 5 7'"
         )
-    sides = _ids(source, model.rows.source), _ids(target, model.rows.target)
+    sides = _ids(source, model.vocab_sizes.source), _ids(target, model.vocab_sizes.target)
     source_tokens, target_tokens = (tuple(f"id {index}" for index in ids) for ids in sides)
     return Sentences(*sides, source_tokens, target_tokens, ())
 

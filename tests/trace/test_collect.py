@@ -91,7 +91,7 @@ def test_every_variant_is_told_and_ends_in_the_models_own_logits(names, sentence
             if not overrides(part.positional, Positional, "values"):
                 np.testing.assert_allclose(weights @ values, out, rtol=1e-12, atol=1e-12)
             heads += 1
-        assert heads == part.context.geometry.reading_heads
+        assert heads == part.context.geometry.output_heads
 
 
 def test_steps_come_in_the_order_of_the_notebooks(told):

@@ -81,7 +81,7 @@ class MultiHeadAttention(nn.Module):
         self.self_attention = self_attention
         geometry = context.geometry
         self._groups = geometry.heads // geometry.kv_heads
-        self._joined = geometry.reading_heads * geometry.value_width
+        self._joined = geometry.output_heads * geometry.value_width
         self._projects = style.projects
         if style.projects:
             self._build_projections(bias, init)

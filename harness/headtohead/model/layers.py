@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.model.dropout import Dropout
-from headtohead.plugins.positional import Draw, draw, normal, uniform
+from headtohead.plugins.positional import Initializer, init_per_member, normal, uniform
 
 Generators = Sequence[torch.Generator | None]
 
@@ -25,12 +25,12 @@ Record = Callable[[str, Tensor], None]
 """Receives the name and the value of an intermediate tensor."""
 
 
-def glorot(fan_in: int, fan_out: int) -> Draw:
+def glorot(fan_in: int, fan_out: int) -> Initializer:
     """Uniform draw of Glorot & Bengio 2010 (AISTATS), section 4.2.1."""
     return uniform(math.sqrt(6.0 / (fan_in + fan_out)))
 
 
-def _by_init(init: Init, torch_draw: Draw, xavier: Draw) -> Draw | list[Draw]:
+def _by_init(init: Init, torch_draw: Initializer, xavier: Initializer) -> Initializer | list[Initializer]:
     """Return how weights are drawn, by all members or by each."""
     if isinstance(init, str):
         return torch_draw if init == "torch" else xavier
@@ -48,11 +48,11 @@ class StackedLinear(nn.Module):
         super().__init__()
         # torch.nn.Linear draws weight and bias from U(-1/sqrt(in), 1/sqrt(in)).
         plain = uniform(width**-0.5)
-        weights = [draw(generators, (width, out), _by_init(init, plain, glorot(width, out))) for out in outputs]
+        weights = [init_per_member(generators, (width, out), _by_init(init, plain, glorot(width, out))) for out in outputs]
         self.weight = nn.Parameter(torch.cat(weights, dim=-1))
         self.bias: nn.Parameter | None = None
         if bias:
-            start = draw(generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0)))
+            start = init_per_member(generators, (1, sum(outputs)), _by_init(init, plain, uniform(0.0)))
             self.bias = nn.Parameter(start)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class StackedEmbedding(nn.Module):
     def __init__(self, generators: Generators, words: int, width: int, init: Init) -> None:
         super().__init__()
         fill = _by_init(init, normal(1.0), normal(width**-0.5))
-        self.weight = nn.Parameter(draw(generators, (words, width), fill))
+        self.weight = nn.Parameter(init_per_member(generators, (words, width), fill))
         self.alone = len(generators) == 1
         offsets = torch.arange(len(generators), device=self.weight.device) * words
         self.register_buffer("offsets", offsets.view(-1, 1, 1), persistent=False)

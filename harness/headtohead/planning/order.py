@@ -20,7 +20,7 @@ def _tells_nothing(config: RunConfig, role: str, registry: Registry) -> bool:
     masking = registry.masking(chosen.name)
     role_properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role) or frozenset()
     return (
-        "order-blind" in registry.positional(config.positional.role(role).name).properties
+        "order-invariant" in registry.positional(config.positional.role(role).name).properties
         and not registry.attention(config.attention.role(role).name).position_dependent
         and "shows-the-rest" in role_properties
         and "hides-future" not in role_properties

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from headtohead.plugins.positional import BuildContext, draw
+from headtohead.plugins.positional import BuildContext, init_per_member
 
 Sample = Callable[[torch.Generator], Tensor]
 
@@ -21,7 +21,7 @@ class PerMemberRNG(nn.Module):
 
     def __init__(self, context: BuildContext) -> None:
         super().__init__()
-        start = draw(context.generators, (2,), _seed)
+        start = init_per_member(context.generators, (2,), _seed)
         self.register_buffer("state", start.long())
 
     def forward(self, sample: Sample) -> Tensor:

@@ -32,20 +32,20 @@ class Geometry:
     mixed_heads: int | None = None
 
     @property
-    def reading_heads(self) -> int:
+    def output_heads(self) -> int:
         """Heads that read values: all, or those that ``mix`` leaves."""
         return self.heads if self.mixed_heads is None else self.mixed_heads
 
     @property
     def value_heads(self) -> int:
         """Heads of values."""
-        return self.kv_heads * self.reading_heads // self.heads
+        return self.kv_heads * self.output_heads // self.heads
 
     def parameters(self, d_model: int, bias: bool) -> int:
         """Number of weights of the four projections of one attention, biases counted if present."""
         keys, values = self.kv_heads * self.key_width, self.value_heads * self.value_width
         outputs = self.heads * self.key_width + keys + values
-        weights = d_model * (outputs + self.reading_heads * self.value_width)
+        weights = d_model * (outputs + self.output_heads * self.value_width)
         return weights + (outputs + d_model if bias else 0)
 
 
@@ -70,20 +70,20 @@ class BuildContext:
         return len(self.generators)
 
 
-Draw = Callable[[Tensor, torch.Generator], Tensor]
+Initializer = Callable[[Tensor, torch.Generator], Tensor]
 
 
-def normal(std: float, mean: float = 0.0) -> Draw:
+def normal(std: float, mean: float = 0.0) -> Initializer:
     """Return a draw from a normal distribution."""
     return lambda out, generator: out.normal_(mean, std, generator=generator)
 
 
-def uniform(bound: float) -> Draw:
+def uniform(bound: float) -> Initializer:
     """Return a draw from a uniform distribution on ``[-bound, bound]``."""
     return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
 
 
-def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Draw | Sequence[Draw]) -> Tensor:
+def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Initializer | Sequence[Initializer]) -> Tensor:
     """Return ``[member, *shape]``, each member filled from its own generator, in its own way."""
     if generators[0] is None:
         return torch.empty(len(generators), *shape, device="meta")
@@ -157,10 +157,10 @@ class Positional(Component):
     properties: ClassVar[frozenset[str]] = frozenset()
     """What the encoding means to be, for the invariants to hold it to.
 
-    ``order-blind``: an encoder that sees everything is a bag of words; ``relative``: moving all
-    positions alike changes nothing; ``mirror-blind``: distances count and directions do not, so an
+    ``order-invariant``: an encoder that sees everything is a bag of words; ``relative``: moving all
+    positions alike changes nothing; ``mirror-invariant``: distances count and directions do not, so an
     encoder cannot tell a sentence from its mirror image; ``falls-with-distance``: on equal tokens,
-    weights fall with distance. One that is not order-blind must hear the order of words.
+    weights fall with distance. One that is not order-invariant must hear the order of words.
     """
 
     @classmethod

@@ -106,7 +106,7 @@ def head_effects(model: Transformer, data: PreparedData, write: Write | None) ->
                 "the attention style has no output projection to mask heads in; its heads are "
                 "parts of the embedding itself"
             )
-        heads = range(attention.context.geometry.reading_heads)
+        heads = range(attention.context.geometry.output_heads)
         for head in heads:
             others = tuple(other for other in heads if other != head)
             asked += [(number, (head,)), (number, others)]

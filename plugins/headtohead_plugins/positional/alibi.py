@@ -37,7 +37,7 @@ def biases(query_positions: Tensor, key_positions: Tensor, heads: int) -> Tensor
 class Alibi(Positional):
     """A linear penalty on distance, added to the scores."""
 
-    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def formula(self) -> str:
         """Return the penalty."""

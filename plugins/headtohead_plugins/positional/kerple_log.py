@@ -33,7 +33,7 @@ class KerpleLog(Positional):
 
     Options = KerpleOptions
     cost = Cost(parameters="2*h")
-    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:
         """Draw r1 and r2, each stored as what softplus turns into it."""

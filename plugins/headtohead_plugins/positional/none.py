@@ -11,7 +11,7 @@ from headtohead import Positional, hookimpl
 class NoPositional(Positional):
     """Nothing is added anywhere (NoPE)."""
 
-    properties = frozenset({"order-blind", "relative"})
+    properties = frozenset({"order-invariant", "relative"})
 
 
 @hookimpl

@@ -37,7 +37,7 @@ class Sandwich(Positional):
 
     Options = SandwichOptions
     options: SandwichOptions
-    properties = frozenset({"relative", "mirror-blind"})
+    properties = frozenset({"relative", "mirror-invariant"})
 
     def formula(self) -> str:
         """Return the similarity, compressed by head."""

@@ -95,5 +95,5 @@ def _shapes(options, context) -> tuple[tuple[int, ...], ...]:  # type: ignore[no
     """Return the shapes of the tables on keys and on values, ``()`` for one that is not there."""
     g, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
     keys = (context.layers, g.heads if own else 1, rows, g.key_width)
-    values = (context.layers, g.reading_heads if own else 1, rows, g.value_width)
+    values = (context.layers, g.output_heads if own else 1, rows, g.value_width)
     return () if options.on == "values" else keys, () if options.on == "keys" else values

@@ -329,17 +329,17 @@ class FallsClaim(T5Relative):
 
 
 class MirrorClaim(Rotary):
-    """promise claimed and not kept: mirror-blind"""
+    """promise claimed and not kept: mirror-invariant"""
 
     caught_by = ("source-mirror",)
-    properties = frozenset({"relative", "mirror-blind"})
+    properties = frozenset({"relative", "mirror-invariant"})
 
 
 class OrderClaim(Sinusoidal):
-    """promise claimed and not kept: order-blind"""
+    """promise claimed and not kept: order-invariant"""
 
     caught_by = ("source-order", "places-act")
-    properties = frozenset({"order-blind"})
+    properties = frozenset({"order-invariant"})
 
 
 class UnclaimedRelative(Rotary):

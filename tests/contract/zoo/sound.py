@@ -111,7 +111,7 @@ class Capped(SplitHeads):
 class LearnedSlopes(Positional):
     """a trained slope per head"""
 
-    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self):
         self.raw = self.parameter(self.context.geometry.heads)

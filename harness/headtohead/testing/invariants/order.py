@@ -28,7 +28,7 @@ def order_of_the_source_is_heard_unless_nothing_tells_it(subject: Subject) -> Ve
         return does_not_apply("the source is too short to have an order")
     places[:2] = places[:2].flip(0)
     asked = _Asked(subject, places.expand_as(subject.sentences.source), "exchanging words 0 and 1")
-    blind = asked.blind("order-blind")
+    blind = asked.blind("order-invariant")
     return _judge(
         asked,
         blind,
@@ -49,8 +49,8 @@ def mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric(subject: Su
     lengths = subject.sentences.source_lengths.unsqueeze(-1)
     places = torch.where(places < lengths, lengths - 1 - places, places)
     asked = _Asked(subject, places, "reversing the source")
-    order_blind = asked.blind("order-blind")
-    blind = asked.blind("mirror-blind") | order_blind
+    order_blind = asked.blind("order-invariant")
+    blind = asked.blind("mirror-invariant") | order_blind
     if bool((blind & ~order_blind).any()) and not subject.hides("padding", "encoder"):
         what = "reversing the words, and not the padding, changes live logits"
         return outside("the encoder sees padding", asked.most(blind), what)
@@ -89,10 +89,10 @@ class _Asked:
         ``[member, batch]``. An encoding that tells nothing tells no directions either.
         """
         subject = self.subject
-        encoding = subject.properties("encoder", promise) or subject.properties("encoder", "order-blind")
+        encoding = subject.properties("encoder", promise) or subject.properties("encoder", "order-invariant")
         silent = (
             encoding
-            and subject.properties("cross", "order-blind")
+            and subject.properties("cross", "order-invariant")
             and not (subject.position_dependent("encoder") or subject.position_dependent("cross"))
         )
         if not silent:

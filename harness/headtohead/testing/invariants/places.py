@@ -32,7 +32,7 @@ def _check(subject: Subject, role: str) -> Verdict:
         return does_not_apply(f"{role}: the style has no scores")
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
-    blind = subject.properties(role, "order-blind") and not subject.position_dependent(role)
+    blind = subject.properties(role, "order-invariant") and not subject.position_dependent(role)
     moved, asked = _exchanged(subject, role)
     told = _told(subject, role)
     if blind:
@@ -105,6 +105,6 @@ def _told(subject: Subject, role: str) -> float:
         return 0.0
     rows = table.expand(-1, -1, min(PLACES, limit), -1).double().flatten(0, 1)
     apart = torch.cdist(rows, rows) + torch.eye(rows.shape[1]) * 1e9
-    if subject.properties(role, "order-blind"):
+    if subject.properties(role, "order-invariant"):
         return float(rows.abs().max())
     return float(apart.min())

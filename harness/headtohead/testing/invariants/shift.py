@@ -17,7 +17,7 @@ SHIFTS = (3, 1000)
 @invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
     """Moving the positions of queries and keys alike changes nothing under relative encodings."""
-    telling = [role for role in ROLES if not subject.properties(role, "order-blind")]
+    telling = [role for role in ROLES if not subject.properties(role, "order-invariant")]
     return worst(*(_check(subject, role) for role in telling or ROLES))
 
 

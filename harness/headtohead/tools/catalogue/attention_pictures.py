@@ -107,8 +107,8 @@ def _heads(geometry: Geometry, projects: bool, d_model: int) -> Heads:
     queries = [(float(geometry.key_width), head // per_group) for head in range(geometry.heads)]
     keys = [(float(geometry.key_width), group) for group in range(geometry.kv_heads)]
     values = [(float(geometry.value_width), group) for group in range(geometry.value_heads)]
-    ratio = geometry.value_heads / geometry.reading_heads
-    outputs = [(float(geometry.value_width), int(head * ratio)) for head in range(geometry.reading_heads)]
+    ratio = geometry.value_heads / geometry.output_heads
+    outputs = [(float(geometry.value_width), int(head * ratio)) for head in range(geometry.output_heads)]
     sizes = f"d_k = {geometry.key_width}, d_v = {geometry.value_width}"
     if not geometry.key_width:
         queries, keys = [], []
@@ -119,7 +119,7 @@ def _heads(geometry: Geometry, projects: bool, d_model: int) -> Heads:
             f"Widths to scale, with d = {d_model}: {sizes}. "
             f"Key and value heads: {geometry.kv_heads} of {geometry.heads}{shared}."
         )
-        if geometry.reading_heads != geometry.heads:
-            note += f" {geometry.heads} maps are mixed into {geometry.reading_heads}."
+        if geometry.output_heads != geometry.heads:
+            note += f" {geometry.heads} maps are mixed into {geometry.output_heads}."
     rows = [("queries", queries), ("keys", keys), ("values", values), ("outputs", outputs)]
     return Heads("heads", rows, note, float(d_model))

@@ -12,9 +12,9 @@ from headtohead.schema.roles import ROLES
 from headtohead.tools.catalogue.small import THE_ROLE
 
 SENTENCES = {
-    "order-blind": "an encoder without mask is a bag of words",
+    "order-invariant": "an encoder without mask is a bag of words",
     "relative": "shifting all positions changes nothing",
-    "mirror-blind": "reversing the source changes nothing in the encoder",
+    "mirror-invariant": "reversing the source changes nothing in the encoder",
     "falls-with-distance": "on equal tokens, weights fall with distance",
     "hides-future": "no key after the query is attended to",
     "hides-padding": "no padding is attended to",

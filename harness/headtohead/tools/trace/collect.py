@@ -209,14 +209,14 @@ class _Collector:
     def _heads(self, path: str, role: str, attention_formulas: AttentionFormulas) -> None:
         """Add the steps inside an attention, head by head."""
         geometry = attention_formulas.part.context.geometry
-        if geometry.reading_heads == geometry.heads:
+        if geometry.output_heads == geometry.heads:
             for head in range(geometry.heads):
                 self._head(f"{path}.head.{head}", role, attention_formulas, head, HEAD_STEPS)
         else:
             maps = tuple(name for name in HEAD_STEPS if name not in READING)
             for head in range(geometry.heads):
                 self._head(f"{path}.map.{head}", role, attention_formulas, head, maps)
-            for head in range(geometry.reading_heads):
+            for head in range(geometry.output_heads):
                 self._head(f"{path}.head.{head}", role, attention_formulas, head, READING)
         if "joined" in self.inside:
             joined = _array(self.inside["joined"])

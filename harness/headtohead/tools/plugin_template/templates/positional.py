@@ -25,7 +25,7 @@ class MyIdea(Positional):
     Options = MyIdeaOptions
     options: MyIdeaOptions
     cost = Cost(parameters="L*h")
-    properties = frozenset({"relative", "mirror-blind", "falls-with-distance"})
+    properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:
         """Draw one number per layer and head, ``[member, layer, head]``."""

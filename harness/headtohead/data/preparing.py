@@ -61,12 +61,12 @@ def _prepared(config: DataConfig, cache: Path, registry: Registry) -> tuple[Prep
     source = registry.find("dataset", config.dataset).source_sha256
     store = PreparedStore(cache / "prepared", resolved, source)
     split = loaded_split(dataset, str(resolved.split))
-    known = dataset.stamp(options, split, downloads)
+    known = dataset.cache_key(options, split, downloads)
     ready = store.load(known) if known else None
     if known and ready is not None:
         return ready, store.path(known)
     corpus = dataset.load(options, split, downloads)
-    mark = dataset.stamp(options, split, downloads) or corpus.data_hash
+    mark = dataset.cache_key(options, split, downloads) or corpus.data_hash
     ready = store.load(mark) if mark != known else None
     if ready is None:
         ready = prepare_corpus(corpus, resolved)

@@ -1,4 +1,4 @@
-"""Attention styles: the geometry of the heads and, if it is not plain softmax, the mathematics."""
+"""Attention styles: the head geometry and, where it is not softmax attention, the mathematics."""
 
 from __future__ import annotations
 
@@ -10,72 +10,86 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.entry import Options
-from headtohead.plugins.positional import Geometry, Component
+from headtohead.plugins.positional import Component, Geometry
 
 if TYPE_CHECKING:
     from headtohead.schema.config import ModelConfig
 
 
 MaskPattern = Literal["same", "prefix", "other"]
-"""What a mask comes to: all queries see the same keys, each those up to its own place, or else.
-
-Keys that no query sees, padding for one, do not count.
+"""The structure of a mask: all queries attend to the same keys, each query attends to the keys up
+to its own position, or neither. Keys that no query attends to, such as padding, are ignored.
 """
 
 
 class Attention(Component):
-    """An attention style, set per role; one object per layer and role.
+    """An attention style; the base class is softmax attention with split heads.
 
-    One that says nothing is split heads. A style that overrides ``scores``, ``mix_scores``,
-    ``normalise``, ``mix`` or ``read`` trains on the explicit path, unless it has a ``fast_path``;
-    ``transform`` and ``finish`` keep the fused one.
+    An experiment sets a style per role. The core builds one object per layer and role, and calls
+    the hooks of a layer in this order:
+
+    1. ``transform(q, k)``, then the encoding's ``rotate``
+    2. ``scores(q, k, ...)``, then the encoding's ``score`` and ``bias`` are added
+    3. ``mix_scores(scores)``, then masked entries are set to the mask value
+    4. ``normalise(scores, mask)``
+    5. ``mix(weights)``, then dropout, the product with the values, and the encoding's ``values``
+    6. ``post_heads(heads)``, then the output projection
+
+    Training uses torch's fused kernel as long as a style overrides at most ``geometry``,
+    ``transform`` and ``post_heads``. A style that overrides ``scores``, ``mix_scores``,
+    ``normalise``, ``mix`` or ``read`` trains on the explicit path, which computes the weights as a
+    matrix, unless it also defines ``fast_path``. Attention maps always use the explicit path; the
+    invariants verify that both paths agree.
     """
 
     weights: ClassVar[Literal["distribution", "positive", "signed"]] = "distribution"
-    """What a row of weights is: positive and of sum one, positive, or of either sign.
+    """What a row of weights is: a distribution, positive numbers, or numbers of either sign.
 
-    The invariants hold a style to it, and maps of signed weights get a scale with two colours.
+    The invariants verify it. Maps of signed weights are drawn with a diverging colour scale.
     """
 
     position_dependent: ClassVar[bool] = False
     """Whether scores depend on positions without any encoding."""
 
     map_note: ClassVar[str] = ""
-    """How its maps are made, of a style that trains without a matrix of weights; a few words."""
+    """A few words on how maps are computed, for a style that trains without a weight matrix."""
 
     projects: ClassVar[bool] = True
-    """Whether queries, keys, values and what the heads read are projected.
+    """Whether queries, keys, values and the concatenated heads are projected.
 
-    A style that says no has none of these weights and defines ``read`` in their place; its heads,
-    one after another, are as wide as the model. It has no cached decoding, and encodings cannot
-    turn its queries or add to its scores.
+    A style without projections defines ``read`` instead of ``scores``. The widths of its heads add
+    up to d_model. It has no cached decoding, and encodings cannot act on its queries or scores.
     """
 
     temperature: ClassVar[float | None] = 1.0
     """Standard deviation of the scores of random queries and keys with unit variance.
 
-    The invariants hold styles to it whose scores are products; None for one that drops the scale.
+    The invariants verify it for styles whose scores are dot products. None for a style without a
+    defined scale.
     """
 
     unsupported: ClassVar[Mapping[str, str]] = {}
-    """Ways of encodings to act (``MECHANISMS``) that mean nothing here, each with the reason.
+    """Mechanisms of encodings (``MECHANISMS``) that the style cannot use, each with the reason.
 
-    A reason continues the name of the encoding: "acts on ..., which ... never makes". What follows
-    from ``projects``, ``position_dependent`` and a geometry without keys is refused without being named.
+    A reason continues a sentence that starts with the encoding's name: "acts on ..., which ...
+    never makes". Do not list what follows from ``projects``, ``position_dependent`` or a key width
+    of 0.
     """
 
     known_violations: ClassVar[frozenset[str]] = frozenset()
-    """Names of invariants that the style breaks, and is kept all the same: their verdicts name it.
+    """Invariants that the style violates by design, because it was published or taught that way.
 
-    For styles that somebody has published or taught; an honest mistake has none.
+    Their verdicts are then "known violation" and do not fail a check.
     """
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads and widths: if nothing else is said, heads of width d_model / heads.
+        """Return the numbers and widths of heads; by default heads of width d_model / heads.
+
+        Called during planning and when the model is built.
 
         Raises:
-            HeadToHeadError: If the numbers do not fit, naming them.
+            HeadToHeadError: If the sizes are inconsistent. The message contains them.
         """
         if model.d_model % model.heads:
             raise HeadToHeadError(
@@ -86,65 +100,85 @@ class Attention(Component):
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int | None:
-        """Return the one number of tokens that a decoder of this style reads, None if any."""
+        """Return the only number of target tokens that the style supports, or None for any."""
         return None
 
     def read(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return scores, already masked, and values, of a style that projects nothing.
+        """Return masked scores and values of a style without projections.
 
         Args:
-            x: What asks, ``[member, batch, query, d_model]``.
-            memory: What is asked, ``[member, batch, key, d_model]``; ``x`` in self-attention.
-            keep: ``[member, batch or 1, 1, query, key]``, or None where nothing is masked.
+            x: Inputs at the queries, ``[member, batch, query, d_model]``.
+            memory: Inputs at the keys, ``[member, batch, key, d_model]``; ``x`` in self-attention.
+            mask: ``[member, batch or 1, 1, query, key]``, or None where nothing is masked.
 
         Returns:
-            ``[member, batch, head, query, key]`` and ``[member, batch, head, key, width]``.
+            Scores ``[member, batch, head, query, key]`` and values
+            ``[member, batch, head, key, value width]``.
         """
         raise NotImplementedError
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Return scores ``[member, batch or 1, head, query, key]``, before positions add to them.
+        """Return scaled scores ``[member, batch or 1, head, query, key]``.
 
-        Positions are as those of an encoding, ``[1, time]``.
+        Args:
+            q: Queries, ``[member, batch, head, query, key width]``.
+            k: Keys, ``[member, batch, head, key, key width]``, repeated for grouped queries.
+            query_positions: ``[1, query]``, as an encoding receives them.
+            key_positions: ``[1, key]``.
         """
         return q @ k.transpose(-2, -1) * self.context.geometry.scale
 
     def mix_scores(self, scores: Tensor) -> Tensor:
-        """Change scores after positions acted and before masking, for example across heads."""
+        """Return changed scores of equal shape; called after encodings acted, before masking."""
         return scores
 
     def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
-        """Return what the heads read, ``[member, batch, head, query, width]``, without any weights.
+        """Return the output of the heads without computing a weight matrix.
 
-        For a style whose weights need not be computed to train. It must equal the explicit path,
-        which still gives the maps; where attention weights are dropped out, or an encoding acts on
-        scores or values, that path is taken. ``keep`` is None where nothing is masked, and
-        ``shows`` says what it comes to.
+        It must equal the explicit path. The core uses the explicit path instead for maps, for
+        dropout of attention weights, and for encodings that act on scores or values.
+
+        Args:
+            q: Queries, ``[member, batch, head, query, key width]``.
+            k: Keys, ``[member, batch, head, key, key width]``.
+            v: Values, ``[member, batch, head, key, value width]``.
+            mask: ``[member, batch or 1, 1, query, key]``, or None where nothing is masked.
+            pattern: The structure of ``mask``.
+
+        Returns:
+            ``[member, batch, head, query, value width]``.
         """
         raise NotImplementedError
 
     def post_heads(self, heads: Tensor) -> Tensor:
-        """Change what the heads read, ``[member, batch, head, query, width]``, before output."""
+        """Return changed head outputs ``[member, batch, head, query, value width]``.
+
+        Called before the heads are concatenated and projected.
+        """
         return heads
 
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Change queries and keys, ``[member, batch, head, time, width]``, before positions act."""
+        """Return changed queries and keys, ``[member, batch, head, time, key width]``.
+
+        Called after the projections and before the encoding's ``rotate``.
+        """
         return q, k
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Turn filled scores ``[member, batch, head, query, key]`` into weights of equal shape.
+        """Return weights of the shape of ``scores``, ``[member, batch, head, query, key]``.
 
-        A row whose scores are all -inf gives weights of zero, as the fused path does.
+        ``scores`` already contain the mask value. A row in which every score is -inf must give
+        weights of 0, as the fused kernel does.
         """
         if mask is None:
             return torch.softmax(scores, dim=-1)
-        # softmax of such a row is NaN, and so is its gradient even where nothing flows back.
+        # The softmax of such a row is NaN, and so is its gradient even where none flows back.
         dead = (scores == -torch.inf).all(dim=-1, keepdim=True)
         return torch.softmax(scores.masked_fill(dead, 0.0), dim=-1).masked_fill(dead, 0.0)
 
     def mix(self, weights: Tensor) -> Tensor:
-        """Change the weights after normalisation, for example across heads.
+        """Return changed weights, for example mixed across heads; called after ``normalise``.
 
-        May leave fewer heads, as many as ``mixed_heads`` of the geometry.
+        The head axis may shrink to ``mixed_heads`` of the geometry.
         """
         return weights

@@ -1,4 +1,4 @@
-"""Datasets: options in, sentence pairs with a group key out."""
+"""Datasets: base class, and the sentence pairs that a dataset returns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from headtohead.plugins.entry import Entry, Options
 
 @dataclass(frozen=True)
 class Pair:
-    """One source sentence and one translation of it, as raw text.
+    """A source sentence and a translation of it, as raw text.
 
-    Pairs that share ``group`` never end up on both sides of a grouped split. ``split`` is set by a
-    dataset that offers named splits of its own: ``"train"``, ``"valid"`` or ``"test"``.
+    Args:
+        source: The sentence.
+        target: Its translation.
+        group: Pairs with the same group are assigned to the same part by a grouped split.
+        split: ``"train"``, ``"valid"`` or ``"test"`` for a dataset with predefined splits, else
+            None.
     """
 
     source: str
@@ -26,14 +30,20 @@ class Pair:
 
 @dataclass(frozen=True)
 class Corpus:
-    """What a dataset returns: pairs in a fixed order, and where they came from.
+    """Sentence pairs in a fixed order, with their origin.
 
-    ``data_hash`` is a sha256 over the pairs (text, group and split, in order). ``notes`` are
-    facts for the report, one sentence each (rows skipped, ceiling of a bag-of-words encoder).
-    ``vocabularies`` are fixed tables of word to id, source and target, for those who ask for
-    ``data.vocabulary.ids: printed``; each numbers its words, special tokens included, from 0.
-    ``targets_join`` is False where different sources rightly share a target (a sum, a looked-up
-    value): a shared target then makes no group.
+    Args:
+        pairs: The sentence pairs.
+        data_hash: sha256 of the pairs: text, group and split, in order.
+        licence: Licence of the data.
+        citation: Where the data was published.
+        languages: Names of the source and the target language.
+        notes: Facts for the report, a sentence each, such as the number of skipped rows or the
+            upper bound of a bag-of-words encoder.
+        vocabularies: Fixed ids by word, for source and target, used with
+            ``data.vocabulary.ids: printed``. The ids of each, special tokens included, start at 0.
+        targets_join: Whether a shared target joins the groups of its pairs. False for tasks in
+            which different sources have the same target, such as sums.
     """
 
     pairs: Sequence[Pair]
@@ -47,41 +57,48 @@ class Corpus:
 
 
 class Dataset(Entry):
-    """A source of sentence pairs, looked up by ``data.dataset``; its options stand beside it."""
+    """A source of sentence pairs, selected by ``data.dataset`` in an experiment file.
+
+    Override ``load``, and ``cache_key`` where loading is slow. ``load`` is called when an
+    experiment is planned or run and its prepared data is not cached. Normalisation, splitting,
+    vocabularies and batches are done by the harness.
+    """
 
     splits: ClassVar[tuple[str, ...]] = ("grouped", "row")
-    """Names that ``data.split`` may take with this dataset; the first one is the default.
+    """Values of ``data.split`` for this dataset, the default first.
 
-    ``nothing-held-out`` is allowed beside them everywhere: the corpus of the first one, all of it
-    in train, and the other parts taken from it.
+    Every dataset also allows ``nothing-held-out``: the corpus of the default split is the training
+    part, and validation and test pairs are taken from it.
     """
 
     normalise: ClassVar[str] = "unicode"
-    """The value of ``data.normalise`` when the file does not name one."""
+    """Default of ``data.normalise`` for this dataset."""
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Read or generate the corpus.
+        """Return the corpus, read from files or generated.
 
-        Pairs without a ``split`` of their own are divided by the harness; a part that the dataset
-        fills itself is not drawn from.
+        The same arguments must always give the same pairs in the same order. The harness divides
+        pairs without a predefined ``split`` among the parts that have no predefined pairs.
 
         Args:
             options: A validated instance of ``cls.Options``.
-            split: One of ``cls.splits``; those other than grouped, row and nothing-held-out set
+            split: A value of ``cls.splits``. For values other than grouped and row, set
                 ``Pair.split``.
-            cache: Folder for downloads, shared by all experiments; it may not exist yet.
+            cache: Folder for downloads, shared by all experiments. It may not exist yet.
 
         Raises:
-            HeadToHeadError: For every fault of file, network or content, in one line.
+            HeadToHeadError: If a file or the network fails, or the content is invalid. The message
+                is a single line.
         """
         raise NotImplementedError
 
     @classmethod
-    def stamp(cls, options: Options, split: str, cache: Path) -> str | None:
-        """Return a cheap mark of what ``load`` would return, or None to always load it.
+    def cache_key(cls, options: Options, split: str, cache: Path) -> str | None:
+        """Return a key that changes whenever the result of ``load`` would change, at low cost.
 
-        Prepared data is taken from the cache while its mark stays the same: a file's size and
-        time, or the checksum of a download.
+        Prepared data is read from the cache as long as the key is the same. Examples: size and
+        modification time of a file, checksum of a download, version of a generator. None, the
+        default, calls ``load`` every time.
         """
         return None

@@ -1,4 +1,4 @@
-"""What every registered entry has in common: options, a summary and a say in what is undefined."""
+"""Base class of all plugin entries: options, name, summary, and compatibility with a configuration."""
 
 from __future__ import annotations
 
@@ -14,21 +14,27 @@ if TYPE_CHECKING:
 
 
 class Options(BaseModel):
-    """The settings of one entry; subclass it with one annotated, defaulted field per option."""
+    """Options of an entry: a pydantic model, subclassed with one annotated field per option.
+
+    Every field needs a default and a description. Unknown options are errors.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 BaseOptions = Options
-"""The same under a name that the attribute ``Options`` of an entry does not hide."""
+"""``Options`` under a name that the class attribute ``Options`` of an entry does not shadow."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The place in a configuration where an entry is asked whether it is defined.
+    """The use of an entry in a variant, for checks of compatibility.
 
-    ``longest`` counts tokens, boundary tokens included, per side (``"source"``, ``"target"``); a
-    side is absent while the data has not been read.
+    Args:
+        config: The variant.
+        role: The role of the entry: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        longest: Length of the longest sentence per side (``"source"``, ``"target"``) in tokens,
+            boundary tokens included. A side is missing before its data has been prepared.
     """
 
     config: RunConfig
@@ -38,16 +44,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Cost:
-    """Formulas of what an entry costs, as Python expressions such as ``"4*d**2 + 2*h**2"``.
+    """Cost formulas of an entry, as Python expressions such as ``"4*d**2 + 2*h**2"``.
 
-    Variables: ``d`` (model width), ``h`` (heads), ``L`` (layers of the role), ``n`` (tokens), and the
-    entry's integer options by name. An attention states the cost of one attention. An encoding states
-    its parameters for all layers of a role, and the FLOPs it adds to one attention.
+    Variables: ``d`` (d_model), ``h`` (heads), ``L`` (layers of the role), ``n`` (tokens), and the
+    integer options of the entry. An attention style states the cost of a single attention. An
+    encoding states its parameters in all layers of a role, and the FLOPs that it adds to a single
+    attention.
 
     Args:
         parameters: Number of weights without biases.
-        biases: Number of biases added by ``model.bias``.
-        flops: FLOPs of matrix products over n tokens, two for each multiply-add.
+        biases: Number of biases with ``model.bias``.
+        flops: FLOPs of matrix products for n tokens; a multiply-add counts as two.
     """
 
     parameters: str = "0"
@@ -56,40 +63,52 @@ class Cost:
 
 
 class Entry:
-    """Base of everything a plugin registers. An entry is a class; the registry holds the class."""
+    """Base of everything that a plugin registers.
+
+    The registry holds classes, not objects. A plugin's hook returns them by name; users select an
+    entry by this name in an experiment file and write its options beside it.
+    """
 
     Options: ClassVar[type[BaseOptions]] = Options
-    """Options of the entry, validated before anything runs."""
+    """Options of the entry. They are validated when an experiment file is read."""
 
     entry_name: ClassVar[str] = "unnamed"
-    """The name that experiments use, for messages; given when the entry is registered."""
+    """Name of the entry in experiment files, for messages. The registry sets it."""
 
     role_defaults: ClassVar[Mapping[str, str]] = {}
-    """Which entry a bare name means in the roles where it does not mean itself."""
+    """Entries that replace this one in other roles when a user gives a name without roles.
+
+    For example ``{"cross": "none"}``: the name applies to encoder and decoder only.
+    """
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Return the reason why this entry has no meaning in ``setting``, or None."""
+        """Return why the entry cannot be used in ``setting``, or None if it can.
+
+        Called for every variant and role during planning. A plan excludes an incompatible variant
+        and prints the reason, so the reason should name the setting to change.
+        """
         return None
 
     @classmethod
     def violations_by_option(cls, options: BaseOptions) -> Mapping[str, str]:
-        """Return the invariants that options are known to break, each with the option's name.
+        """Return the invariants that these options violate by design, each with the option.
 
-        For choices that are kept because somebody made them; what they break is no fault.
+        For example ``{"precision": "arithmetic: single"}``. Their verdicts are then "known
+        violation" and do not fail a check.
         """
         return {}
 
     @classmethod
     def depends_on(cls, options: BaseOptions) -> tuple[str, ...]:
-        """Return the names of the entries of the same family that this one calls.
+        """Return the names of the entries of the same family that this entry calls.
 
-        A run counts as stale when one of them has changed, as when the entry itself has.
+        A run is stale if the source of this entry, or of one of these, has changed.
         """
         return ()
 
     @classmethod
     def summary(cls) -> str:
-        """Return the first line of the entry's module or class docstring."""
+        """Return the first line of the docstring of the class, else of its module."""
         text = cls.__dict__.get("__doc__") or inspect.getdoc(inspect.getmodule(cls)) or ""
         return text.strip().splitlines()[0] if text.strip() else ""

@@ -1,9 +1,12 @@
-"""Every hook that headtohead calls. A plugin implements any of them with ``@headtohead.hookimpl``.
+"""All hooks that headtohead calls. A plugin implements any of them with ``@headtohead.hookimpl``.
 
-The ``register_*`` hooks are called once, when plugins are loaded; each returns a mapping from the
-name users type to the class that carries it out. The ``on_*`` hooks are events: they are called in
-the process where the event happens, in registration order, and what they return is ignored. An
-event that raises retires only the run it was called for.
+- ``register_*`` hooks are called once per process, when plugins are loaded. Each returns a mapping
+  from the name that users type to the class that implements it.
+- ``on_*`` hooks are events. They are called in registration order, in the process in which the
+  event happens. Return values are ignored. An exception in ``on_run_start`` or ``on_evaluation``
+  ends that run as FAILED; the other runs of its stack continue.
+
+A hook may leave out arguments that it does not need.
 """
 
 from __future__ import annotations
@@ -59,24 +62,24 @@ def register_launchers() -> Mapping[str, type[Launcher]]:
 
 @hookspec
 def on_experiment_start(experiment: Path) -> None:
-    """Called in the parent before the first stack starts, with the experiment's run folder."""
+    """Called in the parent process before the first stack starts, with the study's folder."""
 
 
 @hookspec
 def on_run_start(run: Path) -> None:
-    """Called in the worker when a run starts or resumes, with its run directory."""
+    """Called in the worker when a run starts or resumes, with the run directory."""
 
 
 @hookspec
 def on_evaluation(run: Path, step: int, metrics: Mapping[str, float]) -> None:
-    """Called in the worker after each evaluation of a run."""
+    """Called in the worker after each evaluation of a run, with the run directory."""
 
 
 @hookspec
 def on_run_end(run: Path, state: str) -> None:
-    """Called in the worker when a run has reached a final state."""
+    """Called in the worker when a run has reached a final state, with the run directory."""
 
 
 @hookspec
 def on_experiment_end(experiment: Path) -> None:
-    """Called in the parent after the last stack has ended."""
+    """Called in the parent process after the last stack has ended, with the study's folder."""

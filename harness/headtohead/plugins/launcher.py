@@ -1,4 +1,7 @@
-"""Launchers: where stacks run. The run directory is the contract between parent and worker."""
+"""Launchers: base class of what starts worker processes, locally or on other machines.
+
+Parent and workers communicate through run directories alone.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,19 @@ from pathlib import Path
 from headtohead.plugins.entry import BaseOptions, Entry
 
 SMALL_GPU = 16 * 2**30
-"""Bytes of a GPU that is in another machine."""
+"""Assumed memory in bytes of a GPU of another machine."""
 
 
 @dataclass(frozen=True)
 class WorkerPlugins:
     """Plugins that a worker loads besides built-ins and entry points.
 
-    A launcher hands them to its workers by a channel of its own: an argument, a pipe, a queue. They
-    are code, so they are never written into a study's folder and never read from one.
+    A launcher passes them to its workers directly: as an argument, through a pipe or a queue. They
+    are code, so they are never written to a study's folder and never read from it.
 
-    ``files`` are paths and sources of plugin files; ``objects`` is the pickle of the plugins that
-    were registered in Python, empty where there are none.
+    Args:
+        files: Path and source of each plugin file.
+        objects: Pickle of the plugins registered in Python; empty if there are none.
     """
 
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
@@ -32,10 +36,13 @@ class WorkerPlugins:
 
 @dataclass(frozen=True)
 class Job:
-    """One stack to train: its folder holds ``stack.json``, which names everything but code.
+    """A stack to train.
 
-    ``device`` is a torch device type; a launcher with several GPUs picks one. ``threads`` is how
-    many CPU threads the stack uses. ``plugins`` is what its worker loads.
+    Args:
+        stack: Folder of the stack. Its ``stack.json`` contains all that a worker needs except code.
+        device: A torch device type. A launcher with several GPUs selects a GPU.
+        threads: CPU threads of the worker.
+        plugins: Plugins that the worker loads.
     """
 
     stack: Path
@@ -46,38 +53,42 @@ class Job:
 
 @dataclass(frozen=True)
 class Exit:
-    """How a worker process ended: its exit code, negative for a signal, as subprocess has it."""
+    """The end of a worker process: its exit code, negative for a signal as in ``subprocess``."""
 
     job: Job
     code: int
 
 
 class Launcher(Entry):
-    """Starts workers for jobs and reports their ends.
+    """Starts workers for jobs and reports their exits.
 
-    What is said of cores, GPUs and memory here is true of this machine; a launcher for other
-    machines overrides ``gpus``, ``share`` and ``memory``.
+    Override ``launch``. The other methods describe this machine; a launcher for other machines
+    overrides ``gpus``, ``share`` and ``memory`` too. Calls in order:
+
+    1. ``warm``, while the study is planned
+    2. ``gpus``, ``share`` and ``memory``, when stacks are formed
+    3. ``launch``, once per command if there are runs to train
     """
 
     def __init__(self, options: BaseOptions | None = None) -> None:
         self.options = options if options is not None else self.Options()
 
     def warm(self) -> None:
-        """Get ready while the study is planned, if that makes the first start quicker.
+        """Prepare workers while the study is planned, to shorten the first start.
 
-        Called once the experiment file is known to be sound; perhaps nothing will be launched.
+        Called after the experiment file was validated. ``launch`` may not follow.
         """
 
     def gpus(self) -> int:
-        """Return how many GPUs there are for stacks; with none they train on CPUs."""
+        """Return the number of GPUs; with 0, stacks train on CPUs."""
         import torch
 
         return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
     def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
-        """Return how many stacks run at once and how many CPU threads each has.
+        """Return the number of concurrent stacks and the CPU threads of each.
 
-        ``workers`` and ``threads`` are what the user asked for, if anything.
+        ``workers`` and ``threads`` are the user's ``--workers`` and ``--threads``, or None.
         """
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         gpus = self.gpus() if device == "cuda" else 0
@@ -85,44 +96,45 @@ class Launcher(Entry):
 
     @staticmethod
     def divide(cores: int, gpus: int, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
-        """Divide cores and GPUs among stacks: how many at once, and CPU threads of each.
+        """Return the number of concurrent stacks and the CPU threads of each, for given hardware.
 
-        On a CPU, one thread in each of as many processes as there are cores serves small models
-        best (docs/internals/performance.md); fewer stacks than cores share the cores.
-        On GPUs, one process each.
+        On a CPU, small models train fastest with a single-threaded process per core
+        (docs/internals/performance.md). Fewer stacks than cores divide the cores among themselves.
+        Every GPU has a single process.
         """
         workers = workers or gpus or max(1, min(cores, stacks))
         return workers, threads or max(1, cores // max(1, min(workers, max(stacks, 1))))
 
     def memory(self, device: str, workers: int) -> int:
-        """Return the bytes that each of ``workers`` stacks at once may use, of the GPU on one.
+        """Return the bytes that each of ``workers`` concurrent stacks may use.
 
-        Stacks are made no larger than fits; one that runs out of memory all the same is halved.
+        On ``device`` "cuda" this is GPU memory. The planner limits stacks to this size. A stack
+        that still runs out of memory is halved.
         """
         if device == "cuda":
             return gpu_memory() // math.ceil(workers / max(1, self.gpus()))
         return machine_memory() // max(1, workers)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Run every job, at most ``workers`` at once, yielding each exit as it happens.
+        """Run every job, at most ``workers`` concurrently, and yield each exit when it happens.
 
-        Between exits None is yielded a few times a second, so that the caller can show progress.
-        Closing the iterator ends the workers that still run.
+        Between exits, yield None a few times per second, so that the caller can show progress.
+        Closing the iterator must end all running workers.
         """
         raise NotImplementedError
 
 
 def gpu_memory() -> int:
-    """Return the bytes of this machine's smallest GPU, or of a small one where it has none."""
+    """Return the memory in bytes of this machine's smallest GPU, or ``SMALL_GPU`` without a GPU."""
     import torch
 
     gpus = range(torch.cuda.device_count())
-    found = [torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus]
-    return min(found, default=SMALL_GPU)
+    sizes = [torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus]
+    return min(sizes, default=SMALL_GPU)
 
 
 def machine_memory() -> int:
-    """Return the bytes of this machine, or of the container that this process is confined to."""
+    """Return the memory in bytes of this machine, or of the container of this process."""
     import psutil
 
     limits = [int(psutil.virtual_memory().total)]

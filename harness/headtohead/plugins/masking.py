@@ -11,44 +11,59 @@ from headtohead.plugins.entry import Entry, Options
 
 
 class Masking(Entry):
-    """A masking scheme, set per role. Stateless: built from its options alone."""
+    """A masking scheme, set per role; override ``mask``, and ``may_attend`` where it is possible.
+
+    One object serves all layers of a role. It has options and no other state: ``mask`` depends on
+    its arguments alone. It is called once per forward pass, and once per step of cached decoding.
+    """
 
     properties: ClassVar[frozenset[str] | None] = None
-    """What the scheme means to do, for the invariants to hold it to.
+    """Declared properties, which the invariants verify.
 
-    ``hides-future``: no key after the query; ``hides-padding``: no key beyond the length;
-    ``shows-the-rest``: every other key. None promises nothing: its mask is taken at its word.
-    A scheme whose promises depend on role or options answers ``promised`` instead.
+    - ``hides-future``: no key after the query is attended to.
+    - ``hides-padding``: no padding is attended to.
+    - ``shows-the-rest``: every other key is attended to.
+
+    None declares nothing. Override ``role_properties`` where they depend on role or options.
     """
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     def role_properties(self, role: str) -> frozenset[str] | None:
-        """Return what the scheme means to do in a role."""
+        """Return the declared properties in a role; by default those of the class."""
         return self.properties
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
-        """Return True where a query may see a key, ``[batch or 1, query, key]``; None keeps all.
+        """Return a boolean mask, True where a query may attend to a key.
 
         Args:
             role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
-            query_positions: Integers ``[query]``; a cached decoding step passes only the new ones.
+            query_positions: Integers ``[query]``. A step of cached decoding passes the position of
+                the new token alone.
             key_positions: Integers ``[key]``.
-            lengths: Live tokens on the key side, ``[batch]``; padding stands on the right.
+            lengths: Tokens of each key sequence without padding, ``[batch]``. Padding follows the
+                tokens.
+
+        Returns:
+            ``[batch or 1, query, key]``, or None if every query attends to every key.
         """
         raise NotImplementedError
 
     def hides_later(self, role: str) -> bool:
-        """Tell whether no query sees a key that stands behind it, as ``keep`` shows."""
-        places = torch.arange(8)
-        mask = self.mask(role, places, places, torch.tensor([8]))
+        """Return whether no query attends to a later key, by computing ``mask`` for 8 tokens.
+
+        Cached decoding is exact under such a mask, so the core uses it there.
+        """
+        positions = torch.arange(8)
+        mask = self.mask(role, positions, positions, torch.tensor([8]))
         return mask is not None and not bool(mask.triu(1).any())
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool | None:
-        """Return whether one query may see one key, in plain numbers: the scheme's definition.
+        """Return whether the query at one position may attend to the key at another.
 
-        The invariants hold ``keep`` to it, entry by entry. None where the scheme does not say; then
-        its promises alone count, which know no width of a window.
+        This is the definition of the scheme in plain integers; the invariants compare ``mask``
+        with it entry by entry. With None, the default, they verify only the declared properties,
+        which do not determine, for example, the width of a window.
         """
         return None

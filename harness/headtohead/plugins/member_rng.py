@@ -1,4 +1,4 @@
-"""Random numbers that belong to a member: the same alone, in a stack and after a resume."""
+"""Random numbers per member: the same in any stack, and continued by a resumed training."""
 
 from __future__ import annotations
 
@@ -13,48 +13,51 @@ Sample = Callable[[torch.Generator], Tensor]
 
 
 class PerMemberRNG(nn.Module):
-    """PerMemberRNG for every member from its own stream; how far it has come is saved with the weights.
+    """A stream of random numbers for each member, whose state is saved with the weights.
+
+    Create it in ``build`` and call it in a hook. Creating it consumes one number of each member's
+    initialisation generator.
 
     Args:
-        context: Of the entry that draws; it costs one number of each member's generator.
+        context: Of the entry that samples.
     """
 
     def __init__(self, context: BuildContext) -> None:
         super().__init__()
-        start = init_per_member(context.generators, (2,), _seed)
+        start = init_per_member(context.generators, (2,), _seed_and_count)
         self.register_buffer("state", start.long())
 
     def forward(self, sample: Sample) -> Tensor:
-        """Return ``[member, ...]``: what ``sample`` gives for the next generator of each member.
+        """Return ``[member, ...]``: the result of ``sample`` for each member's next generator.
 
-        Generators are on the CPU; the result is on the device of the model.
+        Generators are on the CPU. The result is on the model's device.
         """
         state = self.get_buffer("state")
-        drawn = []
+        samples = []
         for seed, count in state.tolist():
             generator = torch.Generator().manual_seed(int(seed) * 2**24 + int(count))
-            drawn.append(sample(generator))
+            samples.append(sample(generator))
         state[:, 1] += 1
-        return torch.stack(drawn).to(state.device)
+        return torch.stack(samples).to(state.device)
 
 
 def sorted_subset(most: int, count: int, batch: int, generator: torch.Generator) -> Tensor:
-    """Return sorted numbers of ``1..most``, every subset of a row as likely, ``[batch, count]``.
+    """Return ``count`` distinct numbers of ``1..most`` in ascending order, ``[batch, count]``.
 
-    By R. Floyd's method (J. Bentley, "Programming Pearls", CACM 1987): the largest number so far
-    allowed takes the place of one that is drawn twice.
+    All subsets are equally likely. This is R. Floyd's method (J. Bentley, "Programming Pearls",
+    CACM 1987): a number that was sampled before is replaced by the largest number allowed so far.
     """
     largest = torch.arange(most - count + 1, most + 1)
     share = torch.rand(batch, count, dtype=torch.float64, generator=generator)
-    drawn = (share * largest).long() + 1
-    for place in range(1, count):
-        taken = (drawn[:, :place] == drawn[:, place : place + 1]).any(dim=-1)
-        drawn[:, place] = torch.where(taken, largest[place], drawn[:, place])
-    return drawn.sort(dim=-1).values
+    numbers = (share * largest).long() + 1
+    for index in range(1, count):
+        taken = (numbers[:, :index] == numbers[:, index : index + 1]).any(dim=-1)
+        numbers[:, index] = torch.where(taken, largest[index], numbers[:, index])
+    return numbers.sort(dim=-1).values
 
 
-def _seed(out: Tensor, generator: torch.Generator) -> Tensor:
-    """Fill ``[2]`` with a seed below 2^24, exact in float32, and a count of none."""
+def _seed_and_count(out: Tensor, generator: torch.Generator) -> Tensor:
+    # Below 2^24, so that the seed is exact in float32.
     out[0] = float(torch.randint(2**24, (), generator=generator))
     out[1] = 0.0
     return out

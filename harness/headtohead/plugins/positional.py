@@ -1,4 +1,4 @@
-"""Positional encodings: how a token's place reaches the model."""
+"""Positional encodings: base class, and what the core passes to a component when it builds it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Shape of one multi-head attention: numbers of heads and widths of one head.
+    """Numbers of heads and head widths of one multi-head attention.
 
-    ``kv_heads`` divides ``heads``; query head i reads key/value head ``i // (heads // kv_heads)``.
-    ``scale`` multiplies the dot products, usually ``key_width ** -0.5``. A ``key_width`` of 0 means
-    that content has no say in the scores. ``mixed_heads`` is how many heads are left where ``mix``
-    makes fewer of them, a divisor of ``heads``; value heads are fewer by the same factor.
+    Args:
+        heads: Query heads.
+        kv_heads: Key and value heads; divides ``heads``. Query head i attends with key/value head
+            ``i // (heads // kv_heads)``.
+        key_width: Width of one query or key. With 0 there are no queries and no keys, so scores do
+            not depend on the tokens.
+        value_width: Width of one value.
+        scale: Factor of the dot products, usually ``key_width ** -0.5``.
+        mixed_heads: Number of heads after ``Attention.mix``, a divisor of ``heads``, where ``mix``
+            reduces it. The number of value heads is reduced by the same factor.
     """
 
     heads: int
@@ -33,16 +39,19 @@ class Geometry:
 
     @property
     def output_heads(self) -> int:
-        """Heads that read values: all, or those that ``mix`` leaves."""
+        """Heads that are concatenated and projected: ``mixed_heads``, by default ``heads``."""
         return self.heads if self.mixed_heads is None else self.mixed_heads
 
     @property
     def value_heads(self) -> int:
-        """Heads of values."""
+        """Value heads: ``kv_heads``, reduced as ``mix`` reduces the heads."""
         return self.kv_heads * self.output_heads // self.heads
 
     def parameters(self, d_model: int, bias: bool) -> int:
-        """Number of weights of the four projections of one attention, biases counted if present."""
+        """Return the number of weights of the four projections of one attention.
+
+        ``bias`` adds their biases.
+        """
         keys, values = self.kv_heads * self.key_width, self.value_heads * self.value_width
         outputs = self.heads * self.key_width + keys + values
         weights = d_model * (outputs + self.output_heads * self.value_width)
@@ -51,11 +60,17 @@ class Geometry:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What an entry may know when it is built: sizes, its role, and one generator per member.
+    """What a component may depend on when it is built.
 
-    ``layer`` is None for what all layers of a role share. Parameters are drawn on the CPU, member
-    by member, so that a member of a stack starts where the same run alone starts. A generator that
-    is None stands for the meta device: shapes without numbers.
+    Args:
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        layers: Number of layers of the role.
+        d_model: Width of the model.
+        geometry: Heads of the role's attention.
+        generators: One random generator per member, on the CPU. Sampling member by member gives
+            each member of a stack the initial weights of the same run trained alone. A generator
+            is None on torch's device ``meta``, where tensors have shapes but no data.
+        layer: Index of the layer, from 0; None for a component that all layers of a role share.
     """
 
     role: str
@@ -67,39 +82,57 @@ class BuildContext:
 
     @property
     def members(self) -> int:
+        """Number of runs in the stack, the size of the ``member`` axis."""
         return len(self.generators)
 
 
 Initializer = Callable[[Tensor, torch.Generator], Tensor]
+"""Fills a tensor in place with random numbers from a generator, and returns it."""
 
 
 def normal(std: float, mean: float = 0.0) -> Initializer:
-    """Return a draw from a normal distribution."""
+    """Return an initialiser that samples from a normal distribution."""
     return lambda out, generator: out.normal_(mean, std, generator=generator)
 
 
 def uniform(bound: float) -> Initializer:
-    """Return a draw from a uniform distribution on ``[-bound, bound]``."""
+    """Return an initialiser that samples uniformly from ``[-bound, bound]``."""
     return lambda out, generator: out.uniform_(-bound, bound, generator=generator)
 
 
-def draw(generators: Sequence[torch.Generator | None], shape: Sequence[int], fill: Initializer | Sequence[Initializer]) -> Tensor:
-    """Return ``[member, *shape]``, each member filled from its own generator, in its own way."""
+def init_per_member(
+    generators: Sequence[torch.Generator | None], shape: Sequence[int], init: Initializer | Sequence[Initializer]
+) -> Tensor:
+    """Return ``[member, *shape]``, each member sampled from its own generator.
+
+    ``init`` is a single initialiser for all members, or one per member.
+    """
     if generators[0] is None:
         return torch.empty(len(generators), *shape, device="meta")
     out = torch.empty(len(generators), *shape)
-    fills = [fill] * len(generators) if callable(fill) else fill
-    for member, generator, draw_one in zip(out, generators, fills, strict=True):
+    inits = [init] * len(generators) if callable(init) else init
+    for member, generator, init_member in zip(out, generators, inits, strict=True):
         assert generator is not None
-        draw_one(member, generator)
+        init_member(member, generator)
     return out
 
 
 class Component(nn.Module, Entry):
-    """A registered entry that is part of the model: a module with a leading member axis."""
+    """Base of encodings and attention styles: a ``torch.nn.Module`` with a leading member axis.
+
+    Life cycle:
+
+    1. A plan calls the class methods ``incompatible_with``, ``limit`` and ``parameter_count``. No
+       object exists yet.
+    2. The model is built: ``__init__`` stores ``options`` and ``context`` and calls ``build``.
+    3. Training and evaluation call the hooks of the family in every forward pass.
+    4. Parameters and persistent buffers are saved in checkpoints and loaded from them.
+
+    Override ``build`` instead of ``__init__``.
+    """
 
     cost: ClassVar[Cost | None] = None
-    """Optional formulas of the cost, which the catalogue compares with counts and prints."""
+    """Optional cost formulas. The catalogue prints them and verifies them against counted costs."""
 
     def __init__(self, options: Options, context: BuildContext) -> None:
         super().__init__()
@@ -108,133 +141,187 @@ class Component(nn.Module, Entry):
         self.build()
 
     def build(self) -> None:
-        """Create parameters and buffers; the default entry has none."""
+        """Create parameters and buffers. Called once per object; by default there are none.
+
+        Create parameters with ``self.parameter``. Register a buffer whose values a resumed
+        training needs as persistent.
+        """
 
     def formula(self) -> str:
-        """Return how the entry acts in one line of symbols, for a reader of its numbers.
+        """Return the mathematics as one line of symbols, for traces and the catalogue.
 
-        ``_`` stands before what is written below the line, ``^`` before what is above; several
-        letters of these are put in braces.
+        ``_`` precedes a subscript and ``^`` a superscript; braces group several characters, as in
+        ``w_{ij}``. An empty text prints no formula.
         """
         return ""
 
     def parameter(self, *shape: int, std: float = 1.0, mean: float = 0.0) -> nn.Parameter:
-        """Return a parameter ``[member, *shape]``, drawn from a normal for each member."""
-        return nn.Parameter(draw(self.context.generators, shape, normal(std, mean)))
+        """Return a parameter ``[member, *shape]``, sampled from a normal for each member."""
+        return nn.Parameter(init_per_member(self.context.generators, shape, normal(std, mean)))
 
     @classmethod
     def parameter_count(cls, options: Options, context: BuildContext) -> int:
-        """Closed-form number of weights per member, beyond the four projections of attention."""
+        """Return the number of weights per member, in closed form, without building the object.
+
+        The four projections of an attention are not counted here. The invariant ``parameters``
+        compares this number with the object.
+        """
         return 0
 
     @classmethod
     def limit(cls, options: Options) -> int | None:
-        """Return the largest number of places that the entry is defined for, or None if any.
+        """Return the largest number of positions that the entry supports, or None for any number.
 
-        If nothing else is said, its option ``max_length``. The core keeps longer sentences away,
-        when a study is planned and when a model runs. With ``index`` "row", places are rows.
+        The default is the option ``max_length``, if there is one. Longer sentences are excluded by
+        the plan, and raise in a forward pass. With ``index`` "row" the limit counts batch rows.
         """
         limit: int | None = getattr(options, "max_length", None)
         return limit
 
 
 MECHANISMS = ("embed", "rotate", "bias", "score", "values", "draw")
-"""The methods by which a positional encoding may act."""
+"""Hooks by which a positional encoding can act."""
 
 
 class Positional(Component):
-    """A positional encoding, set per role; override only the ways in which it acts.
+    """A positional encoding; override the hooks that it needs and no others.
 
-    Positions are integer tensors ``[batch or 1, time]``, increasing along time. One object serves
-    all layers of its role. With ``index`` "row", ``embed`` is given the rows of the batch instead,
-    ``[batch, 1]``, and what it returns is added to every token of a row. An encoding that draws
-    positions is told, while it trains, those of the sentences of all members, member after member
-    along the batch axis; its member axis is then 1.
+    The core computes ``softmax(scale · q kᵀ + score + bias) v + values``. An encoding acts by at
+    least one of these hooks (its *mechanisms*); the base class leaves each of them inactive:
+
+    ==========  =====================  ==============================================
+    hook        called                 effect
+    ==========  =====================  ==============================================
+    ``embed``   before layer 0         added to the embeddings
+    ``rotate``  in every layer, for    transforms queries and keys (training uses the
+                queries, then keys     fused kernel)
+    ``bias``    in every layer         added to the scores (fused kernel)
+    ``score``   in every layer         added to the scores, depends on queries
+                                       (explicit path)
+    ``values``  in every layer         added to the weighted values (explicit path)
+    ``draw``    in every training      replaces the positions by sampled ones
+                pass, first
+    ==========  =====================  ==============================================
+
+    An experiment sets an encoding per role (encoder, decoder, cross). One object serves all layers
+    of its role; hooks that act in a layer receive its index.
+
+    Positions are integer tensors ``[batch or 1, time]``, increasing along time and starting at 0.
+    A cached decoding step passes the position of the new token alone as query position, and those
+    of all tokens so far as key positions, so return values may depend on positions only, never on
+    their number. In cross-attention, queries are target positions and keys source positions.
+
+    Two exceptions:
+
+    - With ``index`` "row", ``embed`` receives batch rows ``[batch, 1]`` instead of positions. Its
+      result is added to every token of a row.
+    - With ``draw``, members have different positions in training: ``[member · batch, time]``,
+      member after member. The argument of ``rotate`` and all results then have a member axis of 1
+      and a batch axis of ``member · batch``.
     """
 
     role_defaults: ClassVar[dict[str, str]] = {"cross": "none"}
 
     properties: ClassVar[frozenset[str]] = frozenset()
-    """What the encoding means to be, for the invariants to hold it to.
+    """Declared properties, which the invariants verify.
 
-    ``order-invariant``: an encoder that sees everything is a bag of words; ``relative``: moving all
-    positions alike changes nothing; ``mirror-invariant``: distances count and directions do not, so an
-    encoder cannot tell a sentence from its mirror image; ``falls-with-distance``: on equal tokens,
-    weights fall with distance. One that is not order-invariant must hear the order of words.
+    - ``order-invariant``: an encoder without a mask is a bag of words.
+    - ``relative``: shifting all positions by the same number changes nothing.
+    - ``mirror-invariant``: the encoding depends on distance and not on direction, so an encoder
+      cannot distinguish a sentence from its mirror image.
+    - ``falls-with-distance``: on equal tokens, attention weights fall with distance.
+
+    An encoding without ``order-invariant`` must make the output depend on word order.
     """
 
     @classmethod
     def mechanisms_of(cls, options: Options) -> frozenset[str]:
-        """Return the ways in which the encoding acts: those of ``MECHANISMS`` that it overrides.
+        """Return the names of the hooks by which the encoding acts, a subset of ``MECHANISMS``.
 
-        One that is made of another asks that one.
+        The default is the set of overridden hooks. Override it where options disable a hook, or
+        where hooks delegate to another encoding.
         """
         return frozenset(name for name in MECHANISMS if getattr(cls, name) is not getattr(Positional, name))
 
     @property
     def mechanisms(self) -> frozenset[str]:
-        """The ways in which this object acts."""
+        """Names of the hooks by which this object acts."""
         return type(self).mechanisms_of(self.options)
 
     @property
     def parts(self) -> Sequence[Positional]:
-        """The encodings that it is: itself, or those of a stack whose members differ in it."""
+        """This encoding, or the encodings of the members where they differ within a stack."""
         return [self]
 
     @classmethod
     def index(cls, options: Options) -> Literal["time", "row"]:
-        """Return what ``embed`` is given: places in the sentence, or rows of the batch."""
+        """Return what ``embed`` receives: positions in the sentence, or rows of the batch."""
         return "time"
 
     def draw(self, batch: int, time: int) -> Tensor | None:
-        """Return the positions that training tells for the places of a batch, or None for these.
+        """Return sampled positions ``[member, batch, time]`` for a training pass, or None.
 
-        ``[member, batch, time]``, in the roles encoder and decoder, once in every training pass;
-        ``PerMemberRNG`` has the numbers. It goes with ``embed``, ``rotate`` and ``bias``. Evaluation tells
-        the places themselves.
+        Called once per training pass in the roles encoder and decoder, before the other hooks. Use
+        ``PerMemberRNG`` for random numbers. Evaluation does not call it and uses the positions
+        0, 1, 2, ... It can be combined with ``embed``, ``rotate`` and ``bias``.
         """
         return None
 
     def cached(self, compute: Callable[..., Result], *arguments: Any) -> Result:
         """Return ``compute(*arguments)``, computed once for the same tensor objects.
 
-        For tables without parameters: the core passes the same position tensors in every step.
-        Positions that were drawn never come again, and nothing of them is kept.
+        Use it for tables that do not depend on parameters: the core passes the same position
+        tensors in every step. Sampled positions do not recur, so their tables are not cached.
         """
-        if any(isinstance(one, Tensor) and one.dim() == 2 and min(one.shape) > 1 for one in arguments):
+        if any(isinstance(value, Tensor) and value.dim() == 2 and min(value.shape) > 1 for value in arguments):
             return compute(*arguments)
-        memory: dict[Any, Any] = self.__dict__.setdefault("_remembered", {})
-        key = (compute, *(id(a) if isinstance(a, Tensor) else a for a in arguments))
+        memory: dict[Any, Any] = self.__dict__.setdefault("_cache", {})
+        key = (compute, *(id(value) if isinstance(value, Tensor) else value for value in arguments))
         if key not in memory:
             if len(memory) >= 512:
                 memory.clear()
-            # The arguments are kept beside the result: an id is only unique among living objects.
+            # The arguments are stored with the result: an id is unique among living objects only.
             memory[key] = (arguments, compute(*arguments))
         result: Result = memory[key][1]
         return result
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
-        """Return what is added to the embeddings, ``[member or 1, batch or 1, time, d_model]``."""
+        """Return the term added to the embeddings, ``[member or 1, batch or 1, time, d_model]``."""
         return None
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Transform queries or keys, ``[member, batch, head, time, width]``, by their positions."""
+        """Return transformed queries or keys, ``[member, batch, head, time, key width]``.
+
+        Called twice per layer, for queries with query positions and for keys with key positions.
+        """
         return x
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Return what is added to scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
+        """Return the term added to scaled scores, ``[member|1, batch|1, head|1, query, key]``."""
         return None
 
     def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Return scores that depend on (rotated) queries, ``[member, batch, head, query, key]``.
+        """Return the term added to scaled scores that depends on the queries.
 
-        They are added after ``scale · qkᵀ``, so apply ``context.geometry.scale`` to them where the
-        paper does. An encoding that has them trains on the explicit path.
+        The core does not scale it: multiply by ``context.geometry.scale`` where the paper does.
+
+        Args:
+            q: Queries after ``rotate``, ``[member, batch, head, query, key width]``.
+            query_positions: ``[batch or 1, query]``.
+            key_positions: ``[batch or 1, key]``.
+            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            layer: Index of the layer, from 0.
+
+        Returns:
+            ``[member, batch, head, query, key]``.
         """
         return None
 
     def values(
         self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        """Return what is added to ``weights · v``, ``[member, batch, head, query, width]``."""
+        """Return the term added to ``weights · v``, ``[member, batch, head, query, value width]``.
+
+        ``weights`` are ``[member, batch, head, query, key]``, after masking and dropout.
+        """
         return None

@@ -1,4 +1,4 @@
-"""Recipes: named starting configurations, such as a notebook's, and how to read its checkpoints."""
+"""Recipes: named configurations, such as a notebook's, and descriptions of its checkpoints."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ SUFFIXES: Mapping[str, tuple[str, ...]] = {
     "table": ("",),
     "fixed": ("",),
 }
-"""The tensors of a module of each kind, by what its name is continued with."""
+"""Suffixes of the tensor names of a module, by kind."""
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """One module of a state dict, and the part of the model that it becomes.
+    """Maps a module of a notebook's state dict to a part of the model.
 
-    ``theirs`` is its name in the state dict; ``{layer}`` and ``{head}`` stand for numbers from 0.
-
-    ``ours`` is one of ``source_embedding``, ``target_embedding``, ``embedding`` (of both sides),
-    ``positions``, ``words`` (the projection to them), ``encoder.norm``, ``decoder.norm``, and
-    inside of ``encoder.{layer}`` and ``decoder.{layer}``: ``attention.query``, ``.key``,
-    ``.value``, ``.output`` and ``.norm``, in the decoder the same of ``cross``, and
-    ``feed_forward.inner``, ``.outer`` and ``.norm``.
-
-    ``kind`` says how: ``linear`` (as ``torch.nn.Linear``: weight ``[out, in]`` and bias),
-    ``norm`` (weight and bias), ``embedding`` (weight), ``table`` (a tensor without a module: the
-    trained positions) or ``fixed`` (a buffer: the table that the positional encoding must compute
-    too; nothing is copied).
-
-    ``shape`` is that of the weight, in words. The same word is the same size everywhere:
-    ``d_model``, ``d_ff``, ``source_words``, ``target_words``, ``words`` (of both sides),
-    ``positions``; the counts ``heads``, ``encoder_layers`` and ``decoder_layers`` come from the
-    numbers in the names. A product is written ``heads*d_model``.
+    Args:
+        theirs: Name of the module in the state dict. ``{layer}`` and ``{head}`` stand for numbers
+            from 0.
+        ours: ``source_embedding``, ``target_embedding``, ``embedding`` (shared by both sides),
+            ``positions``, ``lm_head``, ``encoder.norm``, ``decoder.norm``; or, after
+            ``encoder.{layer}`` or ``decoder.{layer}``: ``attention.query``, ``.key``, ``.value``,
+            ``.output``, ``.norm``, the same of ``cross`` in the decoder, ``feed_forward.inner``,
+            ``.outer`` and ``.norm``.
+        kind: How the module stores its tensors. ``linear``: as ``torch.nn.Linear``, weight
+            ``[out, in]`` and bias. ``norm``: weight and bias. ``embedding``: weight. ``table``: a
+            parameter without a module, such as trained positions. ``fixed``: a buffer that is not
+            copied but must equal the table that the positional encoding computes.
+        shape: Sizes of the weight by name; a name stands for the same size everywhere:
+            ``d_model``, ``d_ff``, ``source_words`` and ``target_words`` (vocabulary sizes),
+            ``words`` (of a shared vocabulary), ``positions``. The counts ``heads``,
+            ``encoder_layers`` and ``decoder_layers`` are derived from the numbers in names. A
+            product is written ``heads*d_model``.
     """
 
     theirs: str
@@ -54,8 +54,8 @@ class Tensors:
 
         Args:
             theirs: Name of the attention in the state dict.
-            ours: ``encoder.{layer}.attention`` and so on.
-            names: Of ``query``, ``key``, ``value`` and ``output`` in the state dict.
+            ours: Name in our model, such as ``encoder.{layer}.attention``.
+            names: Names of ``query``, ``key``, ``value`` and ``output`` in the state dict.
         """
         return tuple(
             cls(f"{theirs}.{name}", f"{ours}.{part}", "linear", "d_model d_model") for part, name in names.items()
@@ -63,7 +63,10 @@ class Tensors:
 
     @classmethod
     def feed_forward(cls, theirs: str, ours: str, inner: str, outer: str) -> tuple[Tensors, ...]:
-        """Return the two maps of a feed-forward, ``inner`` and ``outer`` in the state dict."""
+        """Return the two linear maps of a feed-forward.
+
+        ``inner`` and ``outer`` are their names in the state dict.
+        """
         return (
             cls(f"{theirs}.{inner}", f"{ours}.inner", "linear", "d_ff d_model"),
             cls(f"{theirs}.{outer}", f"{ours}.outer", "linear", "d_model d_ff"),
@@ -71,17 +74,21 @@ class Tensors:
 
     @classmethod
     def norms(cls, theirs: str, ours: str, names: Mapping[str, str]) -> tuple[Tensors, ...]:
-        """Return the LayerNorms of a layer, named by the part of ours that each belongs to."""
+        """Return the LayerNorms of a layer; ``names`` maps our parts to names in the state dict."""
         return tuple(cls(f"{theirs}.{name}", f"{ours}.{part}.norm", "norm", "d_model") for part, name in names.items())
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One form in which a notebook saves its weights.
+    """A form in which a notebook saves its weights.
 
-    ``sets`` are fields of the configuration that this form decides. ``sizes`` are fields that take
-    a size of the state dict, beside those of the model section. ``tables`` are fields with the
-    values that they may have: the one under which a ``fixed`` table comes out best is taken.
+    Args:
+        name: Name of the form, for messages.
+        tensors: All modules of the state dict.
+        sets: Configuration fields that this form determines, with their values.
+        sizes: Configuration fields outside the model section that are read from a tensor's size.
+        tables: Configuration fields with candidate values. The candidate whose computed table is
+            closest to the ``fixed`` table of the checkpoint is chosen.
     """
 
     name: str
@@ -92,36 +99,42 @@ class Checkpoint:
 
 
 class Recipe(Entry):
-    """A partial configuration, in the words of an experiment file's ``base``."""
+    """A partial configuration that an experiment file can select as ``base.recipe``.
+
+    Set ``config``; a recipe whose notebook saves weights also sets ``checkpoints``.
+    """
 
     config: ClassVar[Mapping[str, Any]] = {}
+    """Configuration fields in nested sections, as in an experiment file."""
 
     checkpoints: ClassVar[tuple[Checkpoint, ...]] = ()
-    """The forms in which weights of this recipe are saved; the one that fits is taken."""
+    """Forms in which weights of this recipe are saved. The form that fits a state dict is used."""
 
-    no_checkpoint: ClassVar[str] = "it does not say how its weights are named"
-    """Why none can be imported, where ``checkpoints`` is empty."""
+    no_checkpoint: ClassVar[str] = "it declares no checkpoint format"
+    """Why checkpoints cannot be imported, for a recipe without ``checkpoints``."""
 
     needs_file: ClassVar[bool] = False
-    """Whether the vocabularies are rebuilt from a file of sentence pairs.
+    """Whether importing a checkpoint requires the file of sentence pairs it was trained on.
 
-    Otherwise they are those of the recipe's dataset, which brings its sentences with it.
+    Vocabularies are rebuilt from that file. Otherwise they come from the recipe's dataset.
     """
 
     @classmethod
     def values(cls) -> dict[str, Any]:
-        """Return its fields and their values, by dotted path."""
+        """Return the values of ``config`` by dotted path."""
         return dict(_flat("", cls.config))
 
     @classmethod
     def read(cls, lines: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the raw sentence pairs of such a file, as the notebook reads it.
+        """Return the sentence pairs of the training file, parsed as in the notebook.
+
+        Called only with ``needs_file``.
 
         Args:
-            lines: Without line ends.
+            lines: Lines of the file without line ends.
 
         Raises:
-            HeadToHeadError: If a line cannot be read, with its number and what is wrong with it.
+            HeadToHeadError: If a line is invalid. The message contains its number and the reason.
         """
         raise NotImplementedError
 

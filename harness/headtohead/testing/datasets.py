@@ -101,7 +101,7 @@ class DatasetContract:
     def test_the_mark_of_prepared_data_stays(self, dataset: type[Dataset], options: Options, tmp_path: Path) -> None:
         """What ``stamp`` says does not change while nothing else does."""
         for split in dataset.splits:
-            marks = [dataset.stamp(options, split, tmp_path) for _ in range(2)]
+            marks = [dataset.cache_key(options, split, tmp_path) for _ in range(2)]
             assert marks[0] == marks[1], split
 
     @staticmethod

@@ -100,7 +100,7 @@ class Tatoeba(Dataset):
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod
-    def stamp(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
         """Return a sum over the files' own sums, or None while one is not here yet."""
         assert isinstance(options, Options)
         sums = [

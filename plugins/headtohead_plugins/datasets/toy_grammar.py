@@ -41,7 +41,7 @@ class ToyGrammar(Dataset):
     normalise: ClassVar[str] = "none"
 
     @classmethod
-    def stamp(cls, options: BaseOptions, split: str, cache: Path) -> str:
+    def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
         """Return a mark of the words and rules, so that prepared data need no generating."""
         files = [Path(str(module.__file__)) for module in (lexicon, grammar, sampling)]
         return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

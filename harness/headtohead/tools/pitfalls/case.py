@@ -61,11 +61,11 @@ class Case:
         """Raise NotMeasuredError unless the dataset's files are available."""
         config = self.config.data
         dataset = self.registry.dataset(config.dataset)
-        if dataset.stamp.__func__ is Dataset.stamp.__func__:  # type: ignore[attr-defined]
+        if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
             return  # without a stamp, the dataset is generated or ships with its plugin
         options = dataset_options(config.dataset, dataset, config.options)
         split = loaded_split(dataset, split_name(config.dataset, dataset, config.split))
-        if dataset.stamp(options, split, self.cache / "downloads") is None:
+        if dataset.cache_key(options, split, self.cache / "downloads") is None:
             raise NotMeasuredError(
                 f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "
                 f"with h2h data fetch {config.dataset}"

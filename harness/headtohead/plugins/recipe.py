@@ -99,7 +99,7 @@ class Checkpoint:
 
 
 class Recipe(Entry):
-    """A partial configuration that an experiment file can select as ``base.recipe``.
+    """A partial configuration that experiment files select by name.
 
     Set ``config``; a recipe whose notebook saves weights also sets ``checkpoints``.
     """

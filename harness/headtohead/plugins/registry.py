@@ -1,7 +1,8 @@
-"""Loading plugins and looking entries up by name.
+"""The registry: loads plugins and finds their entries by family and name.
 
-Built-ins are the literal tuple below and are registered like anyone's; outsiders come by the
-entry-point group ``headtohead``, by ``--plugin file.py`` or by ``headtohead.register``.
+Plugins come from the literal tuple ``BUILT_IN``, from installed entry points of the group
+``headtohead``, from ``--plugin file.py`` and from ``headtohead.register``. All are registered the
+same way.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ ENTRY_POINT_GROUP = "headtohead"
 
 @dataclass(frozen=True)
 class Registered:
-    """One entry and where it comes from; ``source_sha256`` hashes the file that defines it."""
+    """An entry and its origin; ``source_sha256`` is the hash of the file that defines it."""
 
     family: str
     name: str
@@ -120,7 +121,7 @@ class Registered:
 
 @dataclass
 class Registry:
-    """All entries of one process, by family and name."""
+    """All entries of a process, by family and name."""
 
     manager: pluggy.PluginManager
     entries: dict[str, dict[str, Registered]] = field(default_factory=dict)
@@ -131,25 +132,29 @@ class Registry:
     """The entries of each plugin, by the plugin's name in ``manager``."""
 
     def describe(self, error: BaseException) -> str:
-        """Return an error in one line, with its location in the plugin that caused it.
+        """Return an error as a single line, with its location in the plugin that raised it.
 
-        A frame in a plugin from outside is preferred to one in a built-in plugin.
+        A frame in an external plugin takes precedence over a frame in a built-in plugin.
         """
-        modules = {one.entry.__module__ for one in self.all()}
+        modules = {entry.entry.__module__ for entry in self.all()}
         modules |= {_module_of(plugin) for plugin in self.manager.get_plugins()}
         packages = {name.partition(".")[0] for name in modules}
         built_in = {name.partition(".")[0] for name in BUILT_IN}
         return describe(error, packages - built_in, built_in)
 
     def find(self, family: str, name: str) -> Registered:
-        """Return the entry, or raise HeadToHeadError with the nearest name of that family."""
+        """Return an entry.
+
+        Raises:
+            HeadToHeadError: If the name is unknown. The message suggests the nearest name.
+        """
         known = self.entries[family]
         if name not in known:
             raise HeadToHeadError(f"unknown {family} '{name}'{nearest(name, known)}")
         return known[name]
 
     def all(self) -> Iterator[Registered]:
-        """Yield every entry, family by family, names in alphabetical order."""
+        """Yield every entry, family by family, in alphabetical order of names."""
         for family in FAMILIES:
             for name in sorted(self.entries[family]):
                 yield self.entries[family][name]
@@ -173,11 +178,11 @@ class Registry:
         return cast("type[Launcher]", self.find("launcher", name).entry)
 
     def add(self, plugin: object, label: str, distribution: str, version: str) -> None:
-        """Register a module or object that implements hooks, with its entries, or change nothing.
+        """Register a module or object that implements hooks, and its entries.
 
         Raises:
             HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is
-                taken.
+                taken. The registry is then unchanged.
         """
         self._add(plugin, label, label, distribution, version)
 
@@ -187,53 +192,51 @@ class Registry:
         self.files[path.resolve()] = source
 
     def add_object(self, plugin: object) -> None:
-        """Register a module or object from Python; it replaces the one of the same name.
+        """Register a module or object from Python, replacing a plugin of the same name.
 
-        Two objects have the same name if their class, or their ``__name__``, and the module that
-        defines it have the same name: a notebook cell that runs again defines such a class anew.
+        The name is the module and the ``__name__`` of the object, or of its class. A notebook cell
+        that is executed again defines a class of the same name.
 
         Raises:
-            HeadToHeadError: As ``add``; the earlier object then stays registered.
+            HeadToHeadError: As in ``add``. The earlier object then stays registered.
         """
         label = getattr(plugin, "__name__", type(plugin).__qualname__)
         name = f"{_module_of(plugin)}:{label}"
         replaced = self.manager.get_plugin(name)
         self._add(plugin, name, label, "python", "-")
-        self.objects[:] = [one for one in self.objects if one is not replaced] + [plugin]
+        self.objects[:] = [registered for registered in self.objects if registered is not replaced] + [plugin]
 
     def _add(self, plugin: object, name: str, label: str, distribution: str, version: str) -> None:
         where = f"plugin '{label}' ({distribution})"
         _check_hooks(plugin, where)
-        found = list(_entries_of(plugin, label, distribution, version, where))
-        own = self.contents.get(name, ())
-        for one in found:
-            other = self.entries[one.family].get(one.name)
-            if other is not None and other not in own:
+        new = list(_entries_of(plugin, label, distribution, version, where))
+        old = self.contents.get(name, ())
+        for entry in new:
+            other = self.entries[entry.family].get(entry.name)
+            if other is not None and other not in old:
                 raise HeadToHeadError(
-                    f"two plugins register {one.family} '{one.name}': {other.module} "
+                    f"two plugins register {entry.family} '{entry.name}': {other.module} "
                     f"({other.distribution}) and {label} ({distribution}); rename one of them"
                 )
         if self.manager.has_plugin(name):
             self.manager.unregister(name=name)
-        for one in own:
-            self.entries[one.family].pop(one.name, None)
+        for entry in old:
+            self.entries[entry.family].pop(entry.name, None)
         self.manager.register(plugin, name=name)
-        self.contents[name] = found
-        for one in found:
-            if "entry_name" not in vars(one.entry):  # of two names of one class, the first
-                one.entry.entry_name = one.name
-            self.entries[one.family][one.name] = one
+        self.contents[name] = new
+        for entry in new:
+            if "entry_name" not in vars(entry.entry):  # a class registered twice keeps its first name
+                entry.entry.entry_name = entry.name
+            self.entries[entry.family][entry.name] = entry
 
 
 def _module_of(plugin: object) -> str:
-    """Return the name of the module that defines a plugin."""
     if isinstance(plugin, ModuleType):
         return plugin.__name__
     return str(getattr(plugin, "__module__", type(plugin).__module__))
 
 
 def _check_hooks(plugin: object, where: str) -> None:
-    """Raise for a hook that does not exist, or that has an argument that does not exist."""
     known = {name: hook for name, hook in vars(hookspecs).items() if name.startswith(("register_", "on_"))}
     for name in dir(plugin):
         implementation = getattr(plugin, name, None)
@@ -250,7 +253,6 @@ def _check_hooks(plugin: object, where: str) -> None:
 
 
 def _entries_of(plugin: object, label: str, distribution: str, version: str, where: str) -> Iterator[Registered]:
-    """Yield what the hooks of a plugin return."""
     for family, hook in FAMILIES.items():
         implementation = getattr(plugin, hook, None)
         if not hasattr(implementation, "headtohead_impl"):
@@ -268,8 +270,8 @@ def _entries_of(plugin: object, label: str, distribution: str, version: str, whe
 
 def _imported(name: str) -> type:
     module, _, attribute = name.rpartition(".")
-    found: type = getattr(importlib.import_module(module), attribute)
-    return found
+    imported: type = getattr(importlib.import_module(module), attribute)
+    return imported
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -287,7 +289,7 @@ def source_hash(entry: type) -> str:
 
 
 def _cell(entry: type) -> str:
-    """Return the text of the notebook cell that defines a class, as far as Python keeps it."""
+    """Return the source of the notebook cell that defines a class, or an empty text."""
     for value in vars(entry).values():
         code = getattr(inspect.unwrap(getattr(value, "__func__", value)), "__code__", None)
         if code is not None:
@@ -296,10 +298,10 @@ def _cell(entry: type) -> str:
 
 
 def load_registry(files: Iterable[Path] = (), objects: Iterable[object] = ()) -> Registry:
-    """Build a fresh registry: built-ins, installed entry points, then files and objects.
+    """Return a new registry of built-ins, installed entry points, files and objects.
 
     Raises:
-        HeadToHeadError: If a plugin cannot be imported, misspells a hook, or takes a taken name.
+        HeadToHeadError: If a plugin cannot be imported, misspells a hook, or uses a taken name.
     """
     manager = pluggy.PluginManager("headtohead")
     manager.add_hookspecs(hookspecs)
@@ -325,7 +327,7 @@ _current: Registry | None = None
 
 
 def current() -> Registry:
-    """Return the registry of this process, loading built-ins and entry points at first use."""
+    """Return the registry of this process; built-ins and entry points are loaded at first use."""
     global _current
     if _current is None:
         _current = load_registry()
@@ -349,21 +351,21 @@ def registered(family: str, name: str) -> type[Entry]: ...
 
 
 def registered(family: str, name: str) -> type[Entry]:
-    """Return a registered entry, for one that is made of another.
+    """Return a registered entry, for plugins that build on other entries.
 
     Raises:
-        HeadToHeadError: For an unknown name, with the nearest one.
+        HeadToHeadError: If the name is unknown. The message suggests the nearest name.
     """
     return current().find(family, name).entry
 
 
 def use_files(files: Iterable[Path]) -> Registry:
-    """Load the given plugin files into the registry of this process, on top of what is there."""
+    """Add plugin files to the registry of this process."""
     return use_sources((path, _read(path)) for path in files)
 
 
 def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
-    """Load plugin files that were read before, each with the path that it came from."""
+    """Add plugin files, given as path and source, to the registry of this process."""
     registry = current()
     for path, source in sources:
         if path.resolve() not in registry.files:
@@ -372,14 +374,14 @@ def use_sources(sources: Iterable[tuple[Path, bytes]]) -> Registry:
 
 
 def register(plugin: object) -> None:
-    """Register a module or object from Python, for this process and the workers it starts.
+    """Register a module or object as a plugin, for this process and the workers that it starts.
 
-    An object of the same class name replaces the earlier one, so that a notebook cell can run
-    again; an object's ``__name__`` stands for its class name.
+    It replaces an earlier plugin of the same class name (or ``__name__``), so that a notebook cell
+    can be executed again.
 
     Raises:
         HeadToHeadError: If a hook is misspelt, raises or returns no entries, or if a name is taken.
-            Nothing is registered then, and the earlier object stays.
+            The registry is then unchanged, and an earlier plugin stays registered.
     """
     current().add_object(plugin)
 
@@ -393,14 +395,14 @@ def _read(path: Path) -> bytes:
 
 
 def _load_source(path: Path, source: bytes) -> ModuleType:
-    """Execute the source of a plugin file; the file may have changed since, or lie elsewhere."""
+    """Execute the source of a plugin file. The file itself may have changed or be missing."""
     name = f"headtohead_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12]}"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)
-        # Tracebacks and inspect show what runs here, not what the file holds by then.
+        # Tracebacks and inspect then show the executed source, not the current content of the file.
         lines = importlib.util.decode_source(source).splitlines(keepends=True)
         linecache.cache[str(path)] = (len(source), None, lines, str(path))
     except Exception as error:
@@ -411,13 +413,15 @@ def _load_source(path: Path, source: bytes) -> ModuleType:
 
 def _call(plugin: object, where: str, hook: str) -> Mapping[str, Any]:
     try:
-        found = getattr(plugin, hook)()
+        entries = getattr(plugin, hook)()
     except Exception as error:
         package = _module_of(plugin).partition(".")[0]
         raise HeadToHeadError(f"{where}: {hook} raised {describe(error, [package])}") from error
-    if not isinstance(found, Mapping):
-        raise HeadToHeadError(f"{where}: {hook} returned {type(found).__name__}; expected a mapping from name to class")
-    return found
+    if not isinstance(entries, Mapping):
+        raise HeadToHeadError(
+            f"{where}: {hook} returned {type(entries).__name__}; expected a mapping from name to class"
+        )
+    return entries
 
 
 def _import_failure(label: str, distribution: str, error: Exception, module: str) -> HeadToHeadError:

@@ -1,1 +1,1 @@
-"""Built-in entries of the family attention: one file each."""
+"""Built-in attention styles, one file each."""

@@ -1,10 +1,10 @@
-"""No projections and no QKᵀ: weights are a softmax over the embedding's own coordinates.
+"""No projections and no QKᵀ: weights are a softmax over the coordinates of the embedding.
 
-Source: notebook 5, the decoder's masked self-attention: A = softmax(x + M), out = A · (x + M) with
-M = -1e9 where a key is masked and 0 elsewhere. Coordinate j of a token stands in the place of its
-score for token j, so there must be as many tokens as coordinates. The mask reaches the values, and
-drowns there what it should only hide.
-Departs from the notebook: M follows the masking that is chosen; causal is the notebook's.
+Source: notebook 5, masked self-attention of the decoder: A = softmax(x + M), out = A · (x + M) with
+M = -1e9 where a key is masked and 0 elsewhere. Coordinate j of a token is used as its score for
+token j, so there must be as many tokens as coordinates. The mask is also added to the values, where
+-1e9 dominates the outputs.
+Departs from the notebook: M depends on the chosen masking; the notebook's is causal.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ def masked_embeddings(x: Tensor, mask: Tensor | None) -> Tensor:
     >>> masked_embeddings(x, torch.ones(1, 1, 1, 2, 2).tril().bool()).tolist()
     [[[[[0.0, -1000000000.0], [0.0, 0.0]]]]]
     """
-    single = x.unsqueeze(2)
-    return single if mask is None else torch.where(mask, single, single - 1e9)
+    heads = x.unsqueeze(2)
+    return heads if mask is None else torch.where(mask, heads, heads - 1e9)
 
 
 class EmbeddingSoftmax(Attention):
-    """Softmax of the masked embeddings themselves, for as many tokens as the model is wide."""
+    """Softmax of the masked embeddings; requires as many target tokens as d_model."""
 
     cost = Cost(flops="2*d**3")
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
-    # The second line under pre-norm, where the -1e9 stay in the stream and drown the source too.
+    # Those from hears-source on are violated under pre-norm, where -1e9 stays in the residual stream.
     known_violations = frozenset(
         {
             "hears-target",
@@ -49,43 +49,44 @@ class EmbeddingSoftmax(Attention):
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return one head as wide as the model."""
+        """Return a single head of width d_model."""
         return Geometry(1, 1, model.d_model, model.d_model, 1.0)
 
     @classmethod
     def only_length(cls, options: Options, model: ModelConfig) -> int:
-        """Return the width of the model."""
+        """Return d_model."""
         return model.d_model
 
     @classmethod
     def incompatible_with(cls, options: Options, setting: Setting) -> str | None:
-        """Refuse other roles, other lengths, and decoding that reads fewer tokens."""
+        """Require the decoder role, d_model target tokens, and decoding of whole targets."""
         if setting.role != "decoder":
-            return f"embedding-softmax is the decoder's own attention, got role '{setting.role}'"
+            return (
+                f"embedding-softmax is defined for the decoder only, got role '{setting.role}'; use another attention"
+            )
         config = setting.config
         if config.evaluate.decode not in ("teacher-forced", "none"):
             return (
-                f"embedding-softmax reads exactly {config.model.d_model} tokens at once, which "
-                f"decode '{config.evaluate.decode}' does not; set evaluate.decode: teacher-forced"
+                f"embedding-softmax requires exactly {config.model.d_model} target tokens, which "
+                f"decode '{config.evaluate.decode}' does not provide; set evaluate.decode: teacher-forced"
             )
-        for read in _tokens_read(setting):
-            if read != config.model.d_model:
+        for tokens in _target_tokens(setting):
+            if tokens != config.model.d_model:
                 return (
-                    f"embedding-softmax needs as many target tokens as d_model, got {read} and "
-                    f"{config.model.d_model}; set model.d_model: {read}"
+                    f"embedding-softmax needs as many target tokens as d_model, got {tokens} and "
+                    f"{config.model.d_model}; set model.d_model: {tokens}"
                 )
         return None
 
     def formula(self) -> str:
-        """Return what stands in the place of scores and of values."""
         return "X + M, M = −10^9 where masked"
 
     def read(self, x: Tensor, memory: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the masked embeddings twice: as scores and as values."""
+        """Return the masked embeddings as scores and as values."""
         if x.shape[-2] != x.shape[-1]:
             raise HeadToHeadError(
                 f"embedding-softmax needs as many target tokens as d_model, got {x.shape[-2]} and "
-                f"{x.shape[-1]}; take targets of {x.shape[-1]} tokens, or change model.d_model"
+                f"{x.shape[-1]}; use targets of {x.shape[-1]} tokens, or change model.d_model"
             )
         masked = masked_embeddings(x, mask)
         return masked, masked
@@ -97,8 +98,8 @@ def register_attentions() -> dict[str, type[Attention]]:
     return {"embedding-softmax": EmbeddingSoftmax}
 
 
-def _tokens_read(setting: Setting) -> list[int]:
-    """Return how many tokens the decoder reads of the longest target, padded and not."""
+def _target_tokens(setting: Setting) -> list[int]:
+    """Return the numbers of decoder inputs for the longest target, unpadded and padded."""
     train, longest = setting.config.train, setting.longest
     lengths = [longest["target"]] if "target" in longest else []
     if train.batch_size is not None and isinstance(quirks.pad_to, int):

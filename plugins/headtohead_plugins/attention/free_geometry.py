@@ -1,8 +1,8 @@
-"""Numbers of heads and head widths as free choices.
+"""Freely chosen numbers of heads and head widths.
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, table 3,
-rows A and B, where d_k and d_v vary apart from d_model / heads. Every other geometry is a point in
-this one.
+rows A and B, where d_k and d_v are independent of d_model / heads. All other head geometries are
+special cases.
 """
 
 from pydantic import Field
@@ -12,17 +12,17 @@ from headtohead import Options as BaseOptions
 
 
 class FreeGeometryOptions(BaseOptions):
-    """Head counts and widths."""
+    """Widths and key/value heads."""
 
-    key_width: int = Field(32, ge=1, description="d_k, width of one query or key")
-    value_width: int = Field(32, ge=1, description="d_v, width of one value")
+    key_width: int = Field(32, ge=1, description="d_k, width of a query or key")
+    value_width: int = Field(32, ge=1, description="d_v, width of a value")
     kv_heads: int | None = Field(
         None, ge=1, description="key/value heads; must divide model.heads; default: model.heads"
     )
 
 
 class FreeGeometry(Attention):
-    """``model.heads`` heads of any key and value width, scores scaled by d_k ** -0.5."""
+    """``model.heads`` heads of any key and value width; scores are scaled by d_k ** -0.5."""
 
     Options = FreeGeometryOptions
     cost = Cost(
@@ -33,7 +33,7 @@ class FreeGeometry(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return the geometry as asked."""
+        """Return the geometry of the options."""
         assert isinstance(options, FreeGeometryOptions)
         kv_heads = options.kv_heads or model.heads
         if model.heads % kv_heads:

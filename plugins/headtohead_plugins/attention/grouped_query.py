@@ -1,4 +1,4 @@
-"""Query heads in groups that share one key head and one value head.
+"""Groups of query heads that share a key head and a value head.
 
 Paper: J. Ainslie et al. "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head
 Checkpoints". EMNLP 2023, arXiv:2305.13245, section 2.2. ``kv_heads: 1`` is the multi-query
@@ -29,7 +29,7 @@ class GroupedQuery(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads over fewer key/value heads."""
+        """Return heads of width d_model / heads with fewer key/value heads."""
         assert isinstance(options, GroupedQueryOptions)
         if model.d_model % model.heads or model.heads % options.kv_heads:
             raise HeadToHeadError(

@@ -1,11 +1,11 @@
-"""A product of feature maps in the place of the softmax: linear in time, no score matrix.
+"""A product of feature maps instead of the softmax: linear in time, without a score matrix.
 
 Paper: A. Katharopoulos et al. "Transformers are RNNs: Fast Autoregressive Transformers with Linear
 Attention". ICML 2020, arXiv:2006.16236, sections 3.2 and 3.3, equations 4 to 9:
-Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) over the keys that query i may see, φ(x) = elu(x) + 1.
-Where all queries see the same keys, both sums are made once; where each sees those up to its own
-place, they are sums over blocks of ``BLOCK`` keys, added up along time; under any other mask the
-scores are computed after all. A masked key weighs 0 under every fill.
+Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) over the keys that query i attends to, φ(x) = elu(x) + 1.
+If all queries attend to the same keys, both sums are computed once. If each query attends to the
+keys up to its own position, they are cumulative sums over blocks of ``BLOCK`` keys. Under any other
+mask, the scores are computed. A masked key has weight 0 under every mask value.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, MaskPattern, hookimpl
+from headtohead import Attention, Cost, Geometry, MaskPattern, ModelConfig, Options, hookimpl
 
 BLOCK = 32
-"""Keys within which a causal sum is computed by scores: as many as a head is wide, or so."""
+"""Keys of a block, within which a causal sum is computed by scores; about the width of a head."""
 
-LEAST = 1e-30
-"""What a row without any key is divided by; φ is positive, so every other row has more."""
+EPS = 1e-30
+"""Smallest denominator, for rows without keys. φ is positive, so other rows are not affected."""
 
 
 def feature(x: Tensor) -> Tensor:
@@ -35,41 +35,39 @@ def feature(x: Tensor) -> Tensor:
 
 
 class Linear(Attention):
-    """Split heads whose weights are φ(q)·φ(k), divided by their sum."""
+    """Split heads with weights φ(q)·φ(k), divided by their sum."""
 
     cost = Cost(parameters="4*d**2", biases="4*d", flops="8*n*d**2 + 4*n*d**2/h + 4*n*d")
-    map_note = "φ(q)·φ(k) over its sum, computed for the map alone: training makes no such matrix"
+    map_note = "φ(q)·φ(k) over its sum, computed for the map only: training computes no such matrix"
     unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never makes"
-    ) | {"rotate": "turns queries and keys, and φ of what was turned is no longer relative"}
+        ("bias", "score", "values"), "acts on the matrix of scores, which linear attention never computes"
+    ) | {"rotate": "rotates queries and keys, and φ of rotated vectors is not relative"}
 
     @classmethod
     def geometry(cls, options: Options, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads, products unscaled."""
+        """Return heads of width d_model / heads with unscaled products."""
         return replace(super().geometry(options, model), scale=1.0)
 
     def formula(self) -> str:
-        """Return a weight."""
-        return "A = S / Σ_j S, S = φ(Q) φ(K)^T where seen, φ(x) = elu(x) + 1"
+        return "A = S / Σ_j S, S = φ(Q) φ(K)^T where not masked, φ(x) = elu(x) + 1"
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Return φ(q)·φ(k)."""
         return feature(q) @ feature(k).transpose(-2, -1)
 
     def normalise(self, scores: Tensor, mask: Tensor | None) -> Tensor:
-        """Divide by the sum over what is kept."""
-        kept = scores if mask is None else torch.where(mask, scores, 0.0)
-        return kept / kept.sum(-1, keepdim=True).clamp(min=LEAST)
+        """Divide by the sum over unmasked keys."""
+        unmasked = scores if mask is None else torch.where(mask, scores, 0.0)
+        return unmasked / unmasked.sum(-1, keepdim=True).clamp(min=EPS)
 
     def fast_path(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, pattern: MaskPattern) -> Tensor:
-        """Return the same without the weights, where the mask allows."""
+        """Return the outputs, without weights where the structure of the mask allows it."""
         q, k, v = feature(q), feature(k), pad(v, (0, 1), value=1.0)
         if mask is not None and pattern == "other":
-            read = torch.where(mask, q @ k.transpose(-2, -1), 0.0) @ v
+            sums = torch.where(mask, q @ k.transpose(-2, -1), 0.0) @ v
         else:
             k = k if mask is None else k * mask.any(-2).unsqueeze(-1).to(k.dtype)
-            read = prefix_sums(q, k, v) if pattern == "prefix" else q @ (k.transpose(-2, -1) @ v)
-        return read[..., :-1] / read[..., -1:].clamp(min=LEAST)
+            sums = prefix_sums(q, k, v) if pattern == "prefix" else q @ (k.transpose(-2, -1) @ v)
+        return sums[..., :-1] / sums[..., -1:].clamp(min=EPS)
 
 
 def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -78,10 +76,10 @@ def prefix_sums(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     blocks = -(-time // BLOCK)
     size = -(-time // blocks)
     q, k, v = (pad(x, (0, 0, 0, blocks * size - time)).unflatten(-2, (blocks, size)) for x in (q, k, v))
-    own = k.transpose(-2, -1) @ v
-    before = pad(own.cumsum(-3), (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
-    read = (q @ k.transpose(-2, -1)).tril() @ v + q @ before
-    return read.flatten(-3, -2)[..., :time, :]
+    block_sums = k.transpose(-2, -1) @ v
+    before = pad(block_sums.cumsum(-3), (0, 0, 0, 0, 1, 0))[..., :-1, :, :]
+    sums = (q @ k.transpose(-2, -1)).tril() @ v + q @ before
+    return sums.flatten(-3, -2)[..., :time, :]
 
 
 @hookimpl

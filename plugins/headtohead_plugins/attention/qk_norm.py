@@ -1,11 +1,11 @@
-"""Queries and keys of fixed length: scores are cosines times a learned scale per head.
+"""Normalised queries and keys: scores are cosines times a trained scale per head.
 
 Paper: A. Henry et al. "Query-Key Normalization for Transformers". Findings of EMNLP 2020,
-arXiv:2010.04245, section 3: softmax(g · q̂ k̂ᵀ), g learned from log2(L² - L), with L the length of a
-long sentence. With ``norm: rms``: M. Dehghani et al. "Scaling Vision Transformers to 22 Billion
-Parameters". ICML 2023, arXiv:2302.05442, section 2: softmax(norm(q) norm(k)ᵀ / √d_k).
-Departs from the papers: one g for each head of each layer, where the first has one for a layer and
-the second a gain for each coordinate; L is an option, not measured.
+arXiv:2010.04245, section 3: softmax(g · q̂ k̂ᵀ), where g is trained and starts at log2(L² - L), with L
+the length of a long sentence. With ``norm: rms``: M. Dehghani et al. "Scaling Vision Transformers to
+22 Billion Parameters". ICML 2023, arXiv:2302.05442, section 2: softmax(norm(q) norm(k)ᵀ / √d_k).
+Departs from the papers: g is per head and layer; the first paper has g per layer, the second a gain
+per coordinate. L is an option and not measured.
 """
 
 import math
@@ -21,12 +21,12 @@ from headtohead import Options as BaseOptions
 
 
 class QkNormOptions(BaseOptions):
-    """The norm, and where the learned scale starts."""
+    """Norm, and initial value of the scale."""
 
     norm: Literal["unit", "rms"] = Field(
-        "unit", description="unit: length 1, no other scale; rms: root mean square 1, over √d_k"
+        "unit", description="unit: length 1, scores not scaled further; rms: root mean square 1, scores over √d_k"
     )
-    length: int = Field(16, ge=3, description="L of the start log2(L² - L) under norm: unit; rms starts at 1")
+    length: int = Field(16, ge=3, description="L: with norm unit, g starts at log2(L² - L); with rms, at 1")
 
 
 def unit(x: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ def unit(x: Tensor) -> Tensor:
 
 
 class QkNorm(Attention):
-    """Split heads whose scores depend on the directions of queries and keys alone."""
+    """Split heads with scores that depend on the directions of queries and keys only."""
 
     Options = QkNormOptions
     options: QkNormOptions
@@ -47,13 +47,12 @@ class QkNorm(Attention):
 
     @classmethod
     def geometry(cls, options: BaseOptions, model: ModelConfig) -> Geometry:
-        """Return heads of width d_model / heads; unit vectors are not scaled by their width."""
+        """Return heads of width d_model / heads, with unscaled scores for unit vectors."""
         assert isinstance(options, QkNormOptions)
-        found = super().geometry(options, model)
-        return replace(found, scale=1.0) if options.norm == "unit" else found
+        geometry = super().geometry(options, model)
+        return replace(geometry, scale=1.0) if options.norm == "unit" else geometry
 
     def build(self) -> None:
-        """Make the scale of each head."""
         start = math.log2(self.options.length**2 - self.options.length)
         self.is_unit = self.options.norm == "unit"
         mean = start if self.is_unit else 1.0
@@ -61,16 +60,14 @@ class QkNorm(Attention):
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return one per head."""
         return int(context.geometry.heads)
 
     def formula(self) -> str:
-        """Return what queries and keys become."""
         norm = "|x|" if self.is_unit else "rms(x)"
         return f"x / {norm} for x = q, k; queries times g_h"
 
     def transform(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalise both; the scale goes with the queries."""
+        """Normalise queries and keys; g multiplies the queries."""
         root = 1.0 if self.is_unit else q.shape[-1] ** 0.5
         return unit(q) * root * self.gain[:, None, :, None, None], unit(k) * root
 

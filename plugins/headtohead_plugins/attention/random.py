@@ -1,9 +1,9 @@
-"""A matrix of scores for each head, drawn once, by place alone: content has no say.
+"""A random matrix of scores per head: scores depend on positions and not on tokens.
 
 Paper: Y. Tay et al. "Synthesizer: Rethinking Self-Attention for Transformer Models". ICML 2021,
-arXiv:2005.00743, section 3.2: softmax(R) V with R random, trained or left as it is.
-A negative control. There are no queries and no keys; places beyond R are an error.
-Departs from the paper: used in the decoder and in cross-attention too, where the mask cuts R.
+arXiv:2005.00743, section 3.2: softmax(R) V with R random, trained or fixed.
+A negative control without queries and keys. Positions beyond R are an error.
+Departs from the paper: it is also defined in the decoder and in cross-attention, where R is masked.
 """
 
 from dataclasses import replace
@@ -16,15 +16,15 @@ from headtohead import Options as BaseOptions
 
 
 class RandomOptions(BaseOptions):
-    """Size and start of the matrix, and whether it learns."""
+    """Size and initialisation of the matrix, and whether it is trained."""
 
-    max_length: int = Field(64, ge=1, description="places in R, boundary tokens counted")
-    trained: bool = Field(True, description="whether R learns, or stays as it was drawn")
-    std: float = Field(1.0, gt=0, description="standard deviation of the drawn R")
+    max_length: int = Field(64, ge=1, description="rows of R: tokens of the longest sentence, with boundary tokens")
+    trained: bool = Field(True, description="whether R is trained or stays at initialisation")
+    std: float = Field(1.0, gt=0, description="standard deviation of R at initialisation")
 
 
 class Random(Attention):
-    """Heads of width d_model / heads whose scores are R[query place, key place]."""
+    """Heads of width d_model / heads with scores R[query position, key position]."""
 
     Options = RandomOptions
     options: RandomOptions
@@ -37,28 +37,26 @@ class Random(Attention):
         return replace(super().geometry(options, model), key_width=0, scale=1.0)
 
     def build(self) -> None:
-        """Draw R."""
+        """Initialise R, as a parameter or a buffer."""
         length = self.options.max_length
-        drawn = self.parameter(self.context.geometry.heads, length, length, std=self.options.std)
+        table = self.parameter(self.context.geometry.heads, length, length, std=self.options.std)
         if self.options.trained:
-            self.table = drawn
+            self.table = table
         else:
-            self.register_buffer("table", drawn.detach())
+            self.register_buffer("table", table.detach())
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return heads · max_length², or none where R does not learn."""
+        """Return heads · max_length², or 0 if R is not trained."""
         return int(context.geometry.heads * options.max_length**2) if options.trained else 0
 
     def formula(self) -> str:
-        """Return where scores come from."""
-        return "S = R_h[i, j], i and j: places of query and key"
+        return "S = R_h[i, j], i and j: positions of query and key"
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Look the pairs of places up."""
         table: Tensor = self.table
-        seen = table[:, :, query_positions[0]][..., key_positions[0]]
-        return seen.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
+        scores = table[:, :, query_positions[0]][..., key_positions[0]]
+        return scores.unsqueeze(1).expand(-1, q.shape[1], -1, -1, -1)
 
 
 @hookimpl

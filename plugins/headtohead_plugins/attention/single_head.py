@@ -1,4 +1,4 @@
-"""One head as wide as the model.
+"""A single head of the width of the model.
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, table 3 row A.
 """
@@ -7,7 +7,7 @@ from headtohead import Attention, Cost, Geometry, ModelConfig, Options, hookimpl
 
 
 class SingleHead(Attention):
-    """One head with d_k = d_v = d_model, whatever ``model.heads`` says."""
+    """A single head with d_k = d_v = d_model; ``model.heads`` is ignored."""
 
     cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 

@@ -1,4 +1,4 @@
-"""Heads that share the width of the model: d_k = d_v = d_model / heads.
+"""Heads that divide the width of the model: d_k = d_v = d_model / heads.
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.2.
 """
@@ -7,7 +7,7 @@ from headtohead import Attention, Cost, hookimpl
 
 
 class SplitHeads(Attention):
-    """Standard multi-head attention; the heads split d_model between them."""
+    """Standard multi-head attention."""
 
     cost = Cost(parameters="4*d**2", biases="4*d", flops="4*n**2*d + 8*n*d**2")
 

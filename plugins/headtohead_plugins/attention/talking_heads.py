@@ -1,10 +1,10 @@
-"""Heads that talk: scores, and then weights, are mixed across heads by learned matrices.
+"""Talking heads: scores and weights are mixed across heads by trained matrices.
 
 Paper: N. Shazeer et al. "Talking-Heads Attention", 2020, arXiv:2003.02436, section 5:
-J = Q Kᵀ, L = J P_l, W = softmax(L), U = W P_w, with P_l and P_w acting on the axis of heads.
-Positions add to scores behind P_l, as in the authors' code.
-Departs from the paper: as many heads before, between and behind the two; scores are scaled by
-d_k^(-1/2), which the authors put into the initial weights.
+J = Q Kᵀ, L = J P_l, W = softmax(L), U = W P_w, where P_l and P_w act on the head axis. Encodings add
+to the scores after P_l, as in the authors' code.
+Departs from the paper: the number of heads is the same before, between and after both matrices.
+Scores are scaled by d_k^(-1/2), which the authors include in the initial weights.
 """
 
 from typing import Literal
@@ -18,20 +18,20 @@ from headtohead import Options as BaseOptions
 
 
 class TalkingHeadsOptions(BaseOptions):
-    """Where the two matrices start."""
+    """Initialisation of the two matrices."""
 
     start: Literal["identity", "random"] = Field(
-        "identity", description="identity: as split heads; random: normal with variance 1/heads (the authors')"
+        "identity", description="identity: starts as split heads; random: normal with variance 1/heads, as the authors"
     )
 
 
-def across(x: Tensor, heads: Tensor) -> Tensor:
-    """Mix ``x [member, batch, from, query, key]`` by ``[member, from, to]``."""
-    return torch.einsum("mbfqk,mft->mbtqk", x, heads)
+def mix_heads(x: Tensor, matrix: Tensor) -> Tensor:
+    """Mix the heads of ``x [member, batch, from, query, key]`` by ``matrix [member, from, to]``."""
+    return torch.einsum("mbfqk,mft->mbtqk", x, matrix)
 
 
 class TalkingHeads(Attention):
-    """Split heads with a matrix ``[heads, heads]`` before the softmax, and one behind it."""
+    """Split heads with matrices ``[heads, heads]`` before and after the softmax."""
 
     Options = TalkingHeadsOptions
     options: TalkingHeadsOptions
@@ -39,30 +39,27 @@ class TalkingHeads(Attention):
     weights = "signed"
 
     def build(self) -> None:
-        """Make both matrices."""
         heads = self.context.geometry.heads
         random = self.options.start == "random"
-        self.before, self.behind = (self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2))
+        self.before, self.after = (self.parameter(heads, heads, std=heads**-0.5 if random else 0.0) for _ in range(2))
         if not random:
-            for matrix in (self.before, self.behind):
+            for matrix in (self.before, self.after):
                 matrix.data.diagonal(dim1=1, dim2=2).fill_(1.0)
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return two squares of heads."""
         return int(2 * context.geometry.heads**2)
 
     def formula(self) -> str:
-        """Return both mixtures."""
         return "L = (Q K^T / √d_k) P_l, A = softmax(L + B) P_w, across heads"
 
     def scores(self, q: Tensor, k: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        """Return scaled products, mixed."""
-        return across(q @ k.transpose(-2, -1) * self.context.geometry.scale, self.before)
+        """Return scaled products, mixed by P_l."""
+        return mix_heads(q @ k.transpose(-2, -1) * self.context.geometry.scale, self.before)
 
     def mix(self, weights: Tensor) -> Tensor:
-        """Return the mixed weights, which may be negative and need not sum to one."""
-        return across(weights, self.behind)
+        """Return weights mixed by P_w; they may be negative and need not sum to 1."""
+        return mix_heads(weights, self.after)
 
 
 @hookimpl

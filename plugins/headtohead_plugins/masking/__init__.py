@@ -1,1 +1,1 @@
-"""Built-in entries of the family masking: one file each."""
+"""Built-in masking schemes, one file each."""

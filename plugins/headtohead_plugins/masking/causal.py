@@ -1,7 +1,7 @@
-"""The future is masked, padding is not.
+"""Later keys are masked, padding is not.
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.2.3.
-As a bare name it means the decoder alone: encoder and cross-attention see the padding.
+Without roles, the name applies to the decoder; encoder and cross-attention then attend to padding.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from headtohead import Masking, hookimpl
 
 
 class Causal(Masking):
-    """Keeps key j for query i where j <= i."""
+    """Query i attends to key j where j <= i."""
 
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "none", "cross": "none"}
     properties = frozenset({"hides-future", "shows-the-rest"})

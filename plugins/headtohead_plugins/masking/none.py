@@ -1,7 +1,7 @@
-"""No mask: every query sees every key, padding and future included.
+"""No mask: every query attends to every key, padding and later tokens included.
 
-The negative control. In the decoder it shows each token the next one, so teacher-forced metrics
-mean nothing there.
+A negative control. In the decoder, each token attends to its own label, so teacher-forced metrics
+are invalid.
 """
 
 from torch import Tensor
@@ -10,15 +10,14 @@ from headtohead import Masking, hookimpl
 
 
 class NoMask(Masking):
-    """Keeps everything; teacher-forced decoder metrics are invalid under it."""
+    """Masks no key; teacher-forced metrics of a decoder are invalid."""
 
     properties = frozenset({"shows-the-rest"})
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> None:
-        """Return None: nothing is masked."""
+        return None
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return True: every pair."""
         return True
 
 

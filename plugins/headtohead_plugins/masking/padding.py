@@ -1,7 +1,7 @@
-"""Padding is masked, the future is not.
+"""Padding is masked, later keys are not.
 
-Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, leaves padding
-to the implementation; this is the source mask of notebooks 1, 2 and 3.
+Source: the source mask of notebooks 1, 2 and 3. A. Vaswani et al. "Attention Is All You Need".
+NeurIPS 2017, arXiv:1706.03762, does not specify a padding mask.
 """
 
 from torch import Tensor
@@ -10,14 +10,14 @@ from headtohead import Masking, hookimpl
 
 
 class PaddingMask(Masking):
-    """Keeps key j where j < length; in the decoder the future stays visible."""
+    """Every query attends to key j where j < length, in the decoder to later keys too."""
 
     properties = frozenset({"hides-padding", "shows-the-rest"})
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j < length``, ``[batch, query, key]``."""
-        live = key_positions[None, None, :] < lengths[:, None, None]
-        return live.expand(-1, query_positions.shape[0], -1)
+        is_token = key_positions[None, None, :] < lengths[:, None, None]
+        return is_token.expand(-1, query_positions.shape[0], -1)
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return ``j < length``."""

@@ -1,7 +1,7 @@
-"""Padding and the future are masked.
+"""Padding and later keys are masked.
 
-Source: the decoder mask of notebooks 1, 2 and 3. As a bare name it means padding in the encoder
-and in cross-attention, and both in the decoder.
+Source: the decoder mask of notebooks 1, 2 and 3. Without roles, the name applies to the decoder;
+encoder and cross-attention then have ``padding``.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from headtohead import Masking, hookimpl
 
 
 class PaddingCausal(Masking):
-    """Keeps key j for query i where j <= i and j < length."""
+    """Query i attends to key j where j <= i and j < length."""
 
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
     properties = frozenset({"hides-future", "hides-padding", "shows-the-rest"})
@@ -21,8 +21,8 @@ class PaddingCausal(Masking):
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``j <= i and j < length``, ``[batch, query, key]``."""
         causal = key_positions[None, :] <= query_positions[:, None]
-        live = key_positions[None, None, :] < lengths[:, None, None]
-        return causal.unsqueeze(0) & live
+        is_token = key_positions[None, None, :] < lengths[:, None, None]
+        return causal.unsqueeze(0) & is_token
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
         """Return ``j <= i and j < length``."""

@@ -1,11 +1,11 @@
-"""The first tokens are seen by all, the others by those that come after them.
+"""All queries attend to the first tokens; the rest of the mask is causal.
 
 Paper: C. Raffel et al. "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer". JMLR 2020, arXiv:1910.10683, section 3.2.1 (causal with prefix). Padding is masked
 too: a prefix of 0 or 1 is ``padding-causal``.
-In the decoder of a translator the prefix is no prompt but the first words of the answer: each is
-shown to those before it, which are to predict it, so teacher-forced metrics of these places mean
-nothing, and decoding cannot keep a cache.
+In the decoder of a translation model, the prefix is not a prompt but the first tokens of the
+translation. Earlier tokens attend to them and predict them, so teacher-forced metrics are invalid at
+these positions, and decoding cannot use a cache.
 """
 
 from collections.abc import Mapping
@@ -19,20 +19,20 @@ from headtohead import Options as BaseOptions
 
 
 class PrefixOptions(BaseOptions):
-    """How much is seen by all."""
+    """Length of the prefix."""
 
-    length: int = Field(4, ge=0, description="p: tokens that every query sees, <sos> counted")
+    length: int = Field(4, ge=0, description="p: tokens that every query attends to, <sos> included")
 
 
 class Prefix(Masking):
-    """Keeps key j < length for query i where j <= i or j < p."""
+    """Query i attends to key j < length where j <= i or j < p."""
 
     Options = PrefixOptions
     options: PrefixOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "padding", "cross": "padding"}
 
     def role_properties(self, role: str) -> frozenset[str]:
-        """Return that padding is hidden; the future too where the prefix is <sos> at most."""
+        """Declare ``hides-future`` only for a prefix of at most <sos>."""
         if self.options.length > 1:
             return frozenset({"hides-padding"})
         return frozenset({"hides-padding", "hides-future", "shows-the-rest"})
@@ -40,11 +40,10 @@ class Prefix(Masking):
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
         """Return ``(j <= i or j < p) and j < length``, ``[batch, query, key]``."""
         before = key_positions[None, :] <= query_positions[:, None]
-        seen = before | (key_positions < self.options.length)
-        return seen.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+        before_or_prefix = before | (key_positions < self.options.length)
+        return before_or_prefix.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return the same for one query and one key."""
         return (key <= query or key < self.options.length) and key < length
 
 

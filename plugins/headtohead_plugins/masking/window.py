@@ -1,10 +1,10 @@
-"""A window: a query sees keys that stand near it, in the decoder the latest ones.
+"""A sliding window: a query attends to the nearest keys, in the decoder to the nearest earlier ones.
 
 Paper: I. Beltagy, M. E. Peters, A. Cohan. "Longformer: The Long-Document Transformer", 2020,
 arXiv:2004.05150, section 3.1 (sliding window). Padding is masked too: a window as wide as the
 sentence is ``padding`` in the encoder and ``padding-causal`` in the decoder.
-Departs from the paper: w counts the keys of one side in the encoder (2w + 1 in all), and the query
-itself with those before it in the decoder (w in all).
+Departs from the paper: in the encoder, w is the number of keys on each side (2w + 1 in all); in the
+decoder, it is the number of keys including the query's own position (w in all).
 """
 
 from collections.abc import Mapping
@@ -18,39 +18,41 @@ from headtohead import Options as BaseOptions
 
 
 class WindowOptions(BaseOptions):
-    """How far a query sees."""
+    """Width of the window."""
 
     width: int = Field(8, ge=1, description="w: |i - j| <= w in the encoder, 0 <= i - j < w in the decoder")
 
 
 class Window(Masking):
-    """Keeps key j < length for query i where |i - j| <= w; in the decoder, where 0 <= i - j < w."""
+    """Query i attends to key j < length where |i - j| <= w; in the decoder, where 0 <= i - j < w."""
 
     Options = WindowOptions
     options: WindowOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
     def role_properties(self, role: str) -> frozenset[str]:
-        """Return that padding is hidden, in the decoder the future too."""
+        """Declare ``hides-padding``, and ``hides-future`` in the decoder."""
         hidden = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
         return frozenset(hidden)
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse cross-attention, whose queries and keys are places of two sentences."""
+        """Exclude cross-attention, where queries and keys are positions in different sentences."""
         if setting.role != "cross":
             return None
-        return "window measures distances within one sentence, and cross-attention has two; set masking.cross: padding"
+        return (
+            "window is defined for distances within a sentence, and cross-attention has two sentences; "
+            "set masking.cross: padding"
+        )
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
-        """Return what is near and no padding, ``[batch, query, key]``."""
+        """Return near keys without padding, ``[batch, query, key]``."""
         width = self.options.width
         behind = query_positions[:, None] - key_positions[None, :]
         near = (behind >= 0) & (behind < width) if role == "decoder" else behind.abs() <= width
         return near.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
     def may_attend(self, role: str, query: int, key: int, length: int) -> bool:
-        """Return the same for one query and one key."""
         width = self.options.width
         near = 0 <= query - key < width if role == "decoder" else abs(query - key) <= width
         return near and key < length

@@ -1,1 +1,1 @@
-"""Built-in entries of the family positional: one file each."""
+"""Built-in positional encodings, one file each."""

@@ -1,11 +1,11 @@
-"""Attention with linear biases: scores fall with distance, faster in some heads than in others.
+"""Attention with linear biases: scores fall linearly with distance, with a slope per head.
 
 Paper: O. Press, N. A. Smith, M. Lewis. "Train Short, Test Long: Attention with Linear Biases
-Enables Input Length Extrapolation". ICLR 2022, arXiv:2108.12409, section 3: -m_h · |i - j|, with
-m_h = 2^(-8n/h) for n = 1..h; for h that is no power of two, the slopes of the next smaller power
-and then every other one of twice that power (the authors' code).
-Departs from the paper: in the encoder the bias is symmetric, which the paper does not treat; such
-an encoder hears distances and no directions, so a sentence and its mirror image are one to it.
+Enables Input Length Extrapolation". ICLR 2022, arXiv:2108.12409, section 3: the bias is
+-m_h · |i - j| with m_h = 2^(-8n/h) for n = 1..h. If h is not a power of two, the slopes are those of
+the next smaller power, then every other slope of the next larger power (the authors' code).
+Departs from the paper: the paper does not treat encoders. Here an encoder's bias is symmetric; it
+depends on distance and not on direction, so a sentence and its mirror image are equivalent.
 """
 
 import torch
@@ -40,11 +40,10 @@ class Alibi(Positional):
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def formula(self) -> str:
-        """Return the penalty."""
         return "B[i, j] = −m_h · |i − j|"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
-        """Return the penalties, equal for every member and layer."""
+        """Return the penalties, which are equal for all members and layers."""
         heads = self.context.geometry.heads
         return self.cached(biases, query_positions, key_positions, heads)
 

@@ -1,12 +1,12 @@
-"""A penalty that grows with the logarithm of distance, learned by each head.
+"""A penalty that grows with the logarithm of distance, with trained parameters per head.
 
 Paper: T.-C. Chi, T.-H. Fan, P. J. Ramadge, A. I. Rudnicky. "KERPLE: Kernelized Relative Positional
 Embedding for Length Extrapolation". NeurIPS 2022, arXiv:2205.09921, section 4, "practical choice",
-logarithmic: -r1 · log(1 + r2 · |i - j|) with r1, r2 > 0. As in the authors' code, all layers share
-the numbers, which start uniformly in (0, 2) and (0, 1).
-Departs from the paper: equation 1 divides the bias by √d_k too, which r1 makes up for; softplus
-keeps r1 and r2 positive, where that code clamps them at 0.01; the encoder sees both sides and then
-hears distances and no directions, as with ``alibi``.
+logarithmic: -r1 · log(1 + r2 · |i - j|) with r1, r2 > 0. As in the authors' code, all layers share r1
+and r2, which are initialised uniformly in (0, 2) and (0, 1).
+Departs from the paper: equation 1 also divides the bias by √d_k, which r1 compensates. softplus
+keeps r1 and r2 positive, where the authors' code clamps them at 0.01. The bias of an encoder depends
+on distance and not on direction, as with ``alibi``.
 """
 
 from typing import Literal
@@ -21,38 +21,37 @@ from headtohead import Options as BaseOptions
 
 
 class KerpleOptions(BaseOptions):
-    """Who shares the numbers."""
+    """Sharing of parameters between layers."""
 
     layers: Literal["shared", "own"] = Field(
-        "shared", description="one pair of numbers a head, or one for each head of each layer"
+        "shared", description="shared: r1 and r2 per head; own: r1 and r2 per head and layer"
     )
 
 
 class KerpleLog(Positional):
-    """Two trained numbers per head: how much a distance costs, and how soon."""
+    """Trained r1 (largest slope) and r2 (inverse distance scale) per head."""
 
     Options = KerpleOptions
     cost = Cost(parameters="2*h")
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:
-        """Draw r1 and r2, each stored as what softplus turns into it."""
+        """Initialise r1 and r2, stored as the inverse of softplus."""
         self.r1, self.r2 = self._positive(2.0), self._positive(1.0)
 
     def _positive(self, most: float) -> nn.Parameter:
-        """Draw ``[member, layer or 1, head]`` uniformly from (0, most)."""
+        """Sample ``[member, layer or 1, head]`` uniformly from (0, most)."""
         shape = (_sets(self.options, self.context), self.context.geometry.heads)
         share = torch.special.ndtr(self.parameter(*shape).detach())
         return nn.Parameter((most * share).clamp(min=0.01).expm1().log())
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return 2 · heads, times layers if each has its own."""
+        """Return 2 · heads · (layers or 1)."""
         return int(2 * _sets(options, context) * context.geometry.heads)
 
     def formula(self) -> str:
-        """Return the penalty."""
-        return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained by each head"
+        return "B[i, j] = −r_1 · log(1 + r_2 · |i − j|), r_1, r_2 > 0: trained, per head"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
         """Return the penalties, ``[member, batch or 1, head, query, key]``."""

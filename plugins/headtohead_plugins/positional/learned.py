@@ -1,8 +1,8 @@
 """A trained vector per position, added to the embeddings.
 
 Paper: J. Gehring et al. "Convolutional Sequence to Sequence Learning". ICML 2017,
-arXiv:1705.03122, section 3.1; compared with sinusoids in Vaswani et al. 2017, table 3 row E.
-Departs from the paper: a position beyond the table is an error, never a clamp.
+arXiv:1705.03122, section 3.1. A. Vaswani et al. 2017, table 3 row E, compare it with sinusoids.
+Departs from the paper: a position beyond the table is an error and is not clamped.
 """
 
 from pydantic import Field
@@ -13,21 +13,23 @@ from headtohead import Options as BaseOptions
 
 
 class LearnedOptions(BaseOptions):
-    """Size and start of the table."""
+    """Size and initialisation of the table."""
 
-    max_length: int = Field(128, ge=1, description="positions in the table, boundary tokens counted")
+    max_length: int = Field(
+        128, ge=1, description="rows of the table: tokens of the longest sentence, with boundary tokens"
+    )
     std: float = Field(0.02, gt=0, description="standard deviation of the initial table")
 
 
 class Learned(Positional):
-    """A trained table ``[max_length, d_model]`` for each of encoder and decoder."""
+    """A trained table ``[max_length, d_model]`` for each role."""
 
     Options = LearnedOptions
     options: LearnedOptions
     cost = Cost(parameters="d*max_length")
 
     def build(self) -> None:
-        """Draw the table."""
+        """Initialise the table from a normal distribution."""
         shape = (self.options.max_length, self.context.d_model)
         self.table = self.parameter(*shape, std=self.options.std)
 
@@ -37,11 +39,10 @@ class Learned(Positional):
         return int(options.max_length * context.d_model)
 
     def formula(self) -> str:
-        """Return where the numbers come from."""
-        return "P[p]: row p of a trained table, p: place in the sentence"
+        return "P[p]: row p of a trained table, p: position in the sentence"
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
-        """Look the positions up, ``[member, batch or 1, time, d_model]``."""
+        """Return the rows of the positions, ``[member, batch or 1, time, d_model]``."""
         return self.table[:, positions]
 
 

@@ -1,15 +1,15 @@
-"""No positional encoding: order reaches the model only through the causal mask.
+"""No positional encoding: only a causal mask makes the model depend on word order.
 
 Paper: A. Haviv, O. Ram, O. Press, P. Izsak, O. Levy. "Transformer Language Models without
 Positional Encodings Still Learn Positional Information". Findings of EMNLP 2022, arXiv:2203.16634.
-An encoder without positions is exactly a bag of words, which that paper does not treat.
+The paper does not treat encoders: an encoder without positions is exactly a bag of words.
 """
 
 from headtohead import Positional, hookimpl
 
 
 class NoPositional(Positional):
-    """Nothing is added anywhere (NoPE)."""
+    """NoPE: all mechanisms of the base class stay inactive."""
 
     properties = frozenset({"order-invariant", "relative"})
 

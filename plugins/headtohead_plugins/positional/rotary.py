@@ -1,7 +1,8 @@
-"""Rotary embedding: queries and keys are turned by angles that grow with position.
+"""Rotary embedding: queries and keys are rotated by angles proportional to their positions.
 
 Paper: J. Su et al. "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021,
-arXiv:2104.09864, section 3.2.2: the pair (2i, 2i+1) turns by p · theta^(-2i/d_k). Values stay.
+arXiv:2104.09864, section 3.2.2: components 2i and 2i+1 are rotated by p · theta^(-2i/d_k).
+Values are not rotated.
 """
 
 import torch
@@ -26,18 +27,18 @@ def angles(positions: Tensor, width: int, theta: float, dtype: torch.dtype) -> t
 
 
 def rotate_pairs(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn neighbouring pairs of the last axis of ``x [member, batch, head, time, width]``.
+    """Rotate neighbouring pairs of the last axis of ``x [member, batch, head, time, width]``.
 
     >>> rotate_pairs(torch.tensor([1.0, 0.0]), torch.tensor([0.0]), torch.tensor([1.0]))
     tensor([0., 1.])
     """
     first, second = x[..., 0::2], x[..., 1::2]
-    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
-    return turned.flatten(-2)
+    rotated = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    return rotated.flatten(-2)
 
 
 class Rotary(Positional):
-    """Relative positions by rotation of queries and keys (RoPE)."""
+    """RoPE: scores depend on relative positions by rotation of queries and keys."""
 
     Options = RotaryOptions
     options: RotaryOptions
@@ -45,16 +46,17 @@ class Rotary(Positional):
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse keys of an odd width, which has no pairs."""
+        """Require an even key width, as components are rotated in pairs."""
         width = find_geometry(setting.config, setting.role).key_width
-        return f"rotary needs an even key width, got {width}" if width % 2 else None
+        if width % 2:
+            return f"rotary requires an even key width, got {width}; change model.d_model or model.heads"
+        return None
 
     def formula(self) -> str:
-        """Return the angle of a pair."""
-        return f"(x_{{2i}}, x_{{2i+1}}) turned by p · {self.options.theta:g}^{{−2i/d_k}}"
+        return f"(x_{{2i}}, x_{{2i+1}}) rotated by p · {self.options.theta:g}^{{−2i/d_k}}"
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Turn queries or keys by their positions."""
+        """Rotate queries or keys by their positions."""
         return rotate_pairs(x, *self.cached(angles, positions, x.shape[-1], self.options.theta, x.dtype))
 
 

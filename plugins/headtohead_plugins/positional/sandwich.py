@@ -1,12 +1,12 @@
-"""The similarity of two sinusoids, added to the scores: it falls with the logarithm of distance.
+"""Inner products of sinusoids, added to the scores; they fall with the logarithm of distance.
 
 Paper: T.-C. Chi, T.-H. Fan, A. I. Rudnicky, P. J. Ramadge. "Dissecting Transformer Length
 Extrapolation via the Lens of Receptive Field Analysis". ACL 2023, arXiv:2212.10356, section on
-Sandwich: sum_k cos((i - j) / 10000^(2k/w)), k = 0..w/2 - 1, which is the inner product of rows i
-and j of the sinusoidal table of width w, divided by 8(n + 1)/h in head n of h; w = 128 in every
-model.
-Departs from the paper: w/2 is subtracted, so that the bias is 0 at distance 0, which a softmax does
-not see; the encoder sees both sides, and then hears distances and no directions.
+Sandwich: sum_k cos((i - j) / 10000^(2k/w)), k = 0..w/2 - 1, divided by 8(n + 1)/h in head n of h.
+The sum is the inner product of rows i and j of the sinusoidal table of width w; w = 128 in all
+models.
+Departs from the paper: w/2 is subtracted, so that the bias is 0 at distance 0; a softmax is
+invariant to this. The bias of an encoder depends on distance and not on direction.
 """
 
 import torch
@@ -25,28 +25,27 @@ class SandwichOptions(BaseOptions):
 
 def similarities(query_positions: Tensor, key_positions: Tensor, heads: int, width: int) -> Tensor:
     """Return the biases, ``[1, batch or 1, head, query, key]``, in float64."""
-    apart = (query_positions[:, :, None] - key_positions[:, None, :]).double()
-    even = torch.arange(0, width, 2, dtype=torch.float64, device=apart.device)
-    falls = (apart.unsqueeze(-1) * 10000.0 ** (-even / width)).cos().sum(-1) - width / 2
-    ratios = torch.arange(1, heads + 1, dtype=torch.float64, device=apart.device) * 8 / heads
+    distance = (query_positions[:, :, None] - key_positions[:, None, :]).double()
+    even = torch.arange(0, width, 2, dtype=torch.float64, device=distance.device)
+    falls = (distance.unsqueeze(-1) * 10000.0 ** (-even / width)).cos().sum(-1) - width / 2
+    ratios = torch.arange(1, heads + 1, dtype=torch.float64, device=distance.device) * 8 / heads
     return (falls[:, None] / ratios[:, None, None]).unsqueeze(0)
 
 
 class Sandwich(Positional):
-    """Inner products of sinusoids: they fall with distance, though not at every step."""
+    """Inner products of sinusoids, which fall with distance, but not monotonically."""
 
     Options = SandwichOptions
     options: SandwichOptions
     properties = frozenset({"relative", "mirror-invariant"})
 
     def formula(self) -> str:
-        """Return the similarity, compressed by head."""
         width = self.options.width
         waves = f"Σ_k cos((i − j) / 10000^{{2k/{width}}}) − {width // 2}"
         return f"B[i, j] = ({waves}) / (8(n + 1)/h) in head n of h"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
-        """Return the biases, equal for every member and layer."""
+        """Return the biases, which are equal for all members and layers."""
         sizes = (self.context.geometry.heads, self.options.width)
         return self.cached(similarities, query_positions, key_positions, *sizes)
 

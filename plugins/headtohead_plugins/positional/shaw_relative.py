@@ -1,10 +1,10 @@
-"""A trained vector per clipped distance, added to keys and to values.
+"""Trained vectors per clipped relative position, added to keys and values.
 
 Paper: P. Shaw, J. Uszkoreit, A. Vaswani. "Self-Attention with Relative Position Representations".
 NAACL 2018, arXiv:1803.02155, sections 3.1 to 3.3: with c = clip(j - i, -k, k), scores are
-q_i · (k_j + a^K_c) / sqrt(d_k) and outputs sum_j w_ij (v_j + a^V_c). The heads of a layer share the
-vectors (section 3.3); each having its own is the base model of section 4.1, with k = 16.
-Departs from the paper: defined in cross-attention too, where the paper has no positions.
+q_i · (k_j + a^K_c) / sqrt(d_k) and outputs are sum_j w_ij (v_j + a^V_c). The heads of a layer share
+the vectors (section 3.3). The base model of section 4.1 has vectors per head and k = 16.
+Departs from the paper: it is also defined in cross-attention, where the paper has no positions.
 """
 
 from math import prod
@@ -16,21 +16,23 @@ from torch import Tensor
 from headtohead import Cost, Positional, hookimpl
 from headtohead import Options as BaseOptions
 
-ACTS = frozenset({"score", "values"})
+BOTH = frozenset({"score", "values"})
 
 
 class ShawOptions(BaseOptions):
-    """Reach and place of the vectors."""
+    """Range and use of the vectors."""
 
-    clip: int = Field(16, ge=1, description="distance in tokens from which on all are one")
-    on: Literal["both", "keys", "values"] = Field("both", description="what the vectors join")
-    heads: Literal["shared", "own"] = Field("shared", description="one set a layer, or one a head")
+    clip: int = Field(16, ge=1, description="k: larger distances, in tokens, are clipped to k")
+    on: Literal["both", "keys", "values"] = Field("both", description="what the vectors are added to")
+    heads: Literal["shared", "own"] = Field(
+        "shared", description="shared: vectors per layer; own: vectors per layer and head"
+    )
 
 
-def find_rows(query_positions: Tensor, key_positions: Tensor, clip: int) -> Tensor:
+def relative_index(query_positions: Tensor, key_positions: Tensor, clip: int) -> Tensor:
     """Return ``clip(j - i, -k, k) + k``, ``[1, batch or 1, 1, query, key]``."""
-    apart = key_positions[:, None, :] - query_positions[:, :, None]
-    return (apart.clamp(-clip, clip) + clip)[None, :, None]
+    difference = key_positions[:, None, :] - query_positions[:, :, None]
+    return (difference.clamp(-clip, clip) + clip)[None, :, None]
 
 
 class ShawRelative(Positional):
@@ -42,47 +44,46 @@ class ShawRelative(Positional):
     properties = frozenset({"relative"})
 
     def build(self) -> None:
-        """Draw the tables that the options ask for, each with a variance of 1 / width."""
+        """Initialise the tables, normally with variance 1 / width."""
         keys, values = _shapes(self.options, self.context)
         self.on_keys = self.parameter(*keys, std=keys[-1] ** -0.5) if keys else None
         self.on_values = self.parameter(*values, std=values[-1] ** -0.5) if values else None
 
     @classmethod
     def parameter_count(cls, options, context) -> int:  # type: ignore[no-untyped-def]
-        """Return layers · heads or 1 · (2k + 1) · width, of keys and values together."""
+        """Return layers · (heads or 1) · (2k + 1) · width, summed over keys and values."""
         return sum(prod(shape) for shape in _shapes(options, context) if shape)
 
     @classmethod
     def mechanisms_of(cls, options) -> frozenset[str]:  # type: ignore[no-untyped-def]
-        """Return where the options put the vectors."""
-        return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, ACTS))
+        """Return ``score`` for vectors on keys and ``values`` for vectors on values."""
+        return frozenset({"keys": {"score"}, "values": {"values"}}.get(options.on, BOTH))
 
     def formula(self) -> str:
-        """Return both sums, or the one that the options ask for."""
         keys = "S[i, j] = scale · q_i · (k_j + a^K_c)"
         values = "out_i = Σ_j w_{ij} · (v_j + a^V_c)"
         shown = {"both": f"{keys}, {values}", "keys": keys, "values": values}[self.options.on]
         return f"{shown}, c = clip(j − i, ±{self.options.clip})"
 
     def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Return scaled products of queries with the vectors on keys."""
+        """Return scaled products of queries and the vectors on keys."""
         if self.on_keys is None:
             return None
         table = self.on_keys[:, None, layer]
         products = q @ table.transpose(-2, -1) * self.context.geometry.scale
-        rows = self.cached(find_rows, query_positions, key_positions, self.options.clip)
-        return products.gather(-1, rows.expand(*products.shape[:3], -1, -1))
+        index = self.cached(relative_index, query_positions, key_positions, self.options.clip)
+        return products.gather(-1, index.expand(*products.shape[:3], -1, -1))
 
     def values(
         self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        """Return the weighted sum of the vectors on values."""
+        """Return the weighted sums of the vectors on values."""
         if self.on_values is None:
             return None
-        rows = self.cached(find_rows, query_positions, key_positions, self.options.clip)
+        index = self.cached(relative_index, query_positions, key_positions, self.options.clip)
         table = self.on_values[:, None, layer]
-        received = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
-        return received.scatter_add(-1, rows.expand_as(weights), weights) @ table
+        sums = weights.new_zeros(*weights.shape[:-1], table.shape[-2])
+        return sums.scatter_add(-1, index.expand_as(weights), weights) @ table
 
 
 @hookimpl
@@ -92,7 +93,7 @@ def register_positionals() -> dict[str, type[Positional]]:
 
 
 def _shapes(options, context) -> tuple[tuple[int, ...], ...]:  # type: ignore[no-untyped-def]
-    """Return the shapes of the tables on keys and on values, ``()`` for one that is not there."""
+    """Return the shapes of the tables on keys and on values, ``()`` for a missing table."""
     g, rows, own = context.geometry, 2 * options.clip + 1, options.heads == "own"
     keys = (context.layers, g.heads if own else 1, rows, g.key_width)
     values = (context.layers, g.output_heads if own else 1, rows, g.value_width)

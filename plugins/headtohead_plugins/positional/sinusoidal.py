@@ -2,8 +2,8 @@
 
 Paper: A. Vaswani et al. "Attention Is All You Need". NeurIPS 2017, arXiv:1706.03762, section 3.5:
 P[p, 2i] = sin(p / 10000^(2i/d)), P[p, 2i+1] = cos(p / 10000^(2i/d)).
-Departs from the paper: with ``index: row``, p is the sentence's row in its batch, as notebook 3
-has it by mistake; its encoder then is a bag of words.
+Departs from the paper: with ``index: row``, p is the row of the sentence in its batch, as in
+notebook 3 by mistake. The encoder is then a bag of words.
 """
 
 import math
@@ -20,22 +20,22 @@ Arithmetic = Literal["exact", "single", "single-log"]
 
 
 class SinusoidalOptions(BaseOptions):
-    """How the table is computed."""
+    """Precision and index of the table."""
 
     arithmetic: Arithmetic = Field(
         "exact",
-        description="exact: in double precision; single: angles in single precision, as notebooks "
-        "1 to 3 compute them, off by 1e-5 at position 128; single-log: log 10000 too, as notebook "
-        "4 does",
+        description="exact: double precision; single: angles in single precision as in notebooks 1 "
+        "to 3, with an error of 1e-5 at position 128; single-log: log 10000 in single precision too, "
+        "as in notebook 4",
     )
     index: Literal["time", "row"] = Field(
-        "time", description="what p counts: places in the sentence, or rows of the batch, as in notebook 3"
+        "time", description="p: position in the sentence (time) or row of the batch (row), as in notebook 3"
     )
-    max_len: int = Field(128, ge=1, description="with index row: rows in the table; a larger batch is refused")
+    max_len: int = Field(128, ge=1, description="with index row: rows of the table, the largest batch in sentences")
 
 
 def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -> Tensor:
-    """Return the table rows of ``positions``, ``[*positions.shape, width]``, in that precision.
+    """Return the table rows of ``positions``, ``[*positions.shape, width]``.
 
     >>> sinusoids(torch.tensor([0, 1]), 4)[1, 0].item() == math.sin(1)
     True
@@ -49,35 +49,34 @@ def sinusoids(positions: Tensor, width: int, arithmetic: Arithmetic = "exact") -
 
 
 class Sinusoidal(Positional):
-    """Fixed sinusoids added to the embeddings; an odd width drops the last cosine."""
+    """Fixed sinusoids added to the embeddings; an odd width omits the last cosine."""
 
     Options = SinusoidalOptions
     options: SinusoidalOptions
 
     @classmethod
     def index(cls, options) -> Literal["time", "row"]:  # type: ignore[no-untyped-def]
-        """Return what the options say."""
+        """Return the option ``index``."""
         return "row" if options.index == "row" else "time"
 
     @classmethod
     def limit(cls, options) -> int | None:  # type: ignore[no-untyped-def]
-        """Return the rows in the table, if p counts rows."""
+        """Return the rows of the table if p is a batch row."""
         return int(options.max_len) if options.index == "row" else None
 
     @classmethod
     def violations_by_option(cls, options) -> dict[str, str]:  # type: ignore[no-untyped-def]
-        """Return that single precision is no double precision."""
+        """Return ``precision`` for the options in single precision."""
         single = options.arithmetic != "exact"
         return {"precision": f"arithmetic: {options.arithmetic}"} if single else {}
 
     def formula(self) -> str:
-        """Return the sinusoids, and what p counts."""
-        counted = "place in the sentence" if self.options.index == "time" else "row of the batch"
+        p = "position in the sentence" if self.options.index == "time" else "row of the batch"
         waves = "P[p, 2i] = sin(p / 10000^{2i/d}), P[p, 2i+1] = cos(p / 10000^{2i/d})"
-        return f"{waves}, p: {counted}"
+        return f"{waves}, p: {p}"
 
     def embed(self, positions: Tensor, role: str) -> Tensor:
-        """Return the sinusoids of the positions, equal for every member."""
+        """Return the sinusoids of the positions, which are equal for all members."""
         return self.cached(_stacked, positions, self.context.d_model, self.options.arithmetic)
 
 

@@ -1,12 +1,13 @@
-"""One trained number per head for each range of distances, added to the scores.
+"""A trained bias per head and distance bucket, added to the scores.
 
 Paper: C. Raffel et al. "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer". JMLR 2020, arXiv:1910.10683, section 2.1: r[h, bucket(j - i)], one table for all
-layers of a role; half of the buckets hold one distance each, half grow logarithmically up to
-``max_distance``. Encoder: half of the buckets for either direction. Decoder: all of them for what
-is behind the query; later keys, where a mask shows them, count as distance 0.
-Departs from the paper: T5 drops the scale 1/sqrt(d_k), which here is as the attention says; in
-cross-attention, where T5 has no positions, buckets are as in the encoder.
+Transformer". JMLR 2020, arXiv:1910.10683, section 2.1: the bias is r[h, bucket(j - i)], with a table
+for all layers of a role. Half of the buckets hold a single distance each, the others grow
+logarithmically up to ``max_distance``. In the encoder, each direction has half of the buckets. In
+the decoder, all buckets are for keys before the query; later keys, if the mask shows them, have
+distance 0.
+Departs from the paper: T5 drops the scale 1/sqrt(d_k); here the attention style determines it. In
+cross-attention, where T5 has no positions, buckets are those of the encoder.
 """
 
 import torch
@@ -18,40 +19,43 @@ from headtohead import Options as BaseOptions
 
 
 class T5Options(BaseOptions):
-    """How distances are sorted into buckets."""
+    """Number and range of the buckets."""
 
-    buckets: int = Field(32, ge=4, multiple_of=4, description="numbers trained for each head")
+    buckets: int = Field(32, ge=4, multiple_of=4, description="trained biases per head")
     max_distance: int = Field(128, ge=2, description="distance in tokens from which on all share the last bucket")
 
 
 def first_distances(buckets: int, max_distance: int) -> list[int]:
-    """Return the smallest distance of each bucket of one direction, in whole numbers throughout.
+    """Return the smallest distance of each bucket of a direction, in exact integer arithmetic.
 
     >>> first_distances(16, 128)
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
     """
     exact = buckets // 2
-    found, distance = list(range(exact)), exact
+    distances, distance = list(range(exact)), exact
     for step in range(exact):
-        # The bucket begins where distance >= exact · (max_distance / exact)^(step / exact).
+        # The bucket starts where distance >= exact · (max_distance / exact)^(step / exact).
         while distance**exact * exact**step < max_distance**step * exact**exact:
             distance += 1
-        found.append(distance)
-    return found
+        distances.append(distance)
+    return distances
 
 
 def find_buckets(query_positions: Tensor, key_positions: Tensor, buckets: int, max_distance: int, both: bool) -> Tensor:
-    """Return the bucket of each pair, ``[batch or 1, query, key]``, for one or both directions."""
-    apart = key_positions[:, None, :] - query_positions[:, :, None]
-    distance = apart.abs() if both else (-apart).clamp(min=0)
+    """Return the bucket of each pair, ``[batch or 1, query, key]``.
+
+    ``both`` uses separate buckets for both directions; otherwise later keys have distance 0.
+    """
+    difference = key_positions[:, None, :] - query_positions[:, :, None]
+    distance = difference.abs() if both else (-difference).clamp(min=0)
     side = buckets // 2 if both else buckets
-    edges = torch.tensor(first_distances(side, max_distance), device=apart.device)
-    found = torch.bucketize(distance, edges, right=True) - 1
-    return found + side * (apart > 0) if both else found
+    edges = torch.tensor(first_distances(side, max_distance), device=difference.device)
+    index = torch.bucketize(distance, edges, right=True) - 1
+    return index + side * (difference > 0) if both else index
 
 
 class T5Relative(Positional):
-    """A trained table ``[head, bucket]`` for each role."""
+    """A trained table ``[head, bucket]`` per role."""
 
     Options = T5Options
     options: T5Options
@@ -59,7 +63,7 @@ class T5Relative(Positional):
     properties = frozenset({"relative"})
 
     def build(self) -> None:
-        """Draw the table as the authors' code does, with a variance of 1 / d_model."""
+        """Initialise the table as the authors' code does, normally with variance 1 / d_model."""
         shape = (self.context.geometry.heads, self.options.buckets)
         self.table = self.parameter(*shape, std=self.context.d_model**-0.5)
 
@@ -70,25 +74,24 @@ class T5Relative(Positional):
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse a largest distance below the distances that have a bucket of their own."""
+        """Require a largest distance beyond the distances with a bucket of their own."""
         assert isinstance(options, T5Options)
-        alone = options.buckets // (2 if setting.role == "decoder" else 4)
-        if options.max_distance > alone:
+        single = options.buckets // (2 if setting.role == "decoder" else 4)
+        if options.max_distance > single:
             return None
         return (
-            f"t5-relative with {options.buckets} buckets has {alone} for single distances in the "
-            f"{setting.role}; set positional.{setting.role}.max_distance to more than {alone}"
+            f"t5-relative with {options.buckets} buckets has {single} for single distances in the "
+            f"{setting.role}; set positional.{setting.role}.max_distance to more than {single}"
         )
 
     def formula(self) -> str:
-        """Return where the numbers come from."""
         return "B[i, j] = r[h, bucket(j − i)], r: a trained table for all layers"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
-        """Look the buckets up, ``[member, batch or 1, head, query, key]``."""
-        numbers = (self.options.buckets, self.options.max_distance, role != "decoder")
-        found = self.cached(find_buckets, query_positions, key_positions, *numbers)
-        return self.table[:, :, found].transpose(1, 2)
+        """Return the biases of the buckets, ``[member, batch or 1, head, query, key]``."""
+        settings = (self.options.buckets, self.options.max_distance, role != "decoder")
+        index = self.cached(find_buckets, query_positions, key_positions, *settings)
+        return self.table[:, :, index].transpose(1, 2)
 
 
 @hookimpl

@@ -159,7 +159,7 @@ class Loops:
     def TalkingHeads(self, q, k):
         plain = [products(q[head], k[head], SIZE**-0.5) for head in range(HEADS)]
         logits = mixed(plain, self.weights["style.before"])
-        return mixed([self.softmax(one) for one in logits], self.weights["style.behind"])
+        return mixed([self.softmax(one) for one in logits], self.weights["style.after"])
 
     def Differential(self, q, k):
         first, second = (

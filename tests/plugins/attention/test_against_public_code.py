@@ -67,7 +67,7 @@ def with_heads(before, behind, **choices):
         with torch.no_grad():
             for conv, matrix in (
                 (module.attend.pre_softmax_talking_heads, before(style.before[member])),
-                (module.attend.post_softmax_talking_heads, behind(style.behind[member])),
+                (module.attend.post_softmax_talking_heads, behind(style.after[member])),
             ):
                 conv.weight.copy_(matrix.T[:, :, None, None])
         return module

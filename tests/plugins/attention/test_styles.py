@@ -78,7 +78,7 @@ def test_learned_scale_starts_where_the_paper_starts_it():
 def test_talking_heads_start_as_split_heads_or_as_the_authors_draw_them():
     still = style("talking-heads")
     assert still.before.eq(torch.eye(4)).all()
-    assert still.behind.eq(torch.eye(4)).all()
+    assert still.after.eq(torch.eye(4)).all()
     drawn = style({"name": "talking-heads", "start": "random"}, d_model=128, heads=64)
     assert abs(float(drawn.before.detach().std()) - 64**-0.5) < 0.005
     assert not drawn.before[0].eq(drawn.before[1]).any()
@@ -87,8 +87,8 @@ def test_talking_heads_start_as_split_heads_or_as_the_authors_draw_them():
 @pytest.mark.parametrize(("layer", "share"), [(0, 0.2), (1, 0.8 - 0.6 * math.exp(-0.3))])
 def test_share_of_the_second_map_starts_at_what_the_layer_says(layer, share):
     found = style("differential", "decoder", layer)
-    assert found.start == pytest.approx(share, abs=1e-12)
-    assert (found.share() - share).abs().max() < 0.25
+    assert found.lambda_init == pytest.approx(share, abs=1e-12)
+    assert (found.lambda_() - share).abs().max() < 0.25
     assert found.gain.eq(1).all()
 
 
@@ -97,7 +97,7 @@ def test_weights_of_a_differential_head_sum_to_one_less_its_share():
     attention, seen = subject.attention("encoder"), {}
     x, _ = subject.activations("encoder")
     attention(x, None, subject.view("encoder"), None, seen.__setitem__)
-    expected = (1 - attention.style.share())[:, None, None, None].expand(2, 3, 2, 6)
+    expected = (1 - attention.style.lambda_())[:, None, None, None].expand(2, 3, 2, 6)
     torch.testing.assert_close(seen["weights"].sum(-1), expected, rtol=0, atol=1e-12)
     assert seen["weights"].shape == (2, 3, 2, 6, 6)
     assert bool((seen["weights"] < 0).any())

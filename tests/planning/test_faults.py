@@ -26,15 +26,15 @@ def test_a_sound_configuration_has_none():
         ({"data": {"normalise": "ascii-fold"}}, "letters destroyed"),
         ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
         ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no start, no stop"),
-        ({"model": {"cross": "decoder"}, "masking": {"cross": "padding-causal"}}, "deaf decoder"),
-        ({"model": {"tied": "embeddings"}}, "one table, two vocabularies"),
+        ({"quirks": {"cross_attention_memory": "decoder"}, "masking": {"cross": "padding-causal"}}, "deaf decoder"),
+        ({"model": {"tie_embeddings": "embeddings"}}, "one table, two vocabularies"),
         ({"masking": {"decoder": "padding"}}, "future visible"),
         ({"masking": {"encoder": "none"}}, "padding visible"),
         ({"masking": {"cross": "none"}}, "padding visible"),
         ({"train": {"epochs": 0}}, "never trained"),
-        ({"train": {"epochs": 1, "target": "same"}}, "answer given"),
-        ({"train": {"epochs": 1, "parts": ["words"]}}, "parts untrained"),
-        ({"train": {"epochs": 1, "batch_size": 4, "pad_to": 100}}, "fixed padding"),
+        ({"quirks": {"shift_targets": False}}, "answer given"),
+        ({"quirks": {"trainable": ["words"]}}, "parts untrained"),
+        ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
         ({"evaluate": {"decode": "teacher-forced"}}, "reference given"),
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
@@ -45,7 +45,7 @@ def test_each_faulty_choice_is_named_and_no_other(raw, name):
 
 
 def test_a_second_attention_that_reads_the_decoder_unmasked_sees_the_future():
-    assert names({"model": {"cross": "decoder"}}) == ["future visible", "deaf decoder"]
+    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future visible", "deaf decoder"]
 
 
 def test_a_fault_says_which_field_makes_it():

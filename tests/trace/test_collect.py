@@ -55,10 +55,10 @@ CHOICES = {
     "feed-forward after each": {"decoder_feed_forward": "after-each"},
     "shared parts": {"shared": ["norm", "feed-forward"], "norm": "post"},
     "gelu": {"activation": "gelu"},
-    "no biases, output tied": {"bias": False, "tied": "output"},
+    "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
     "nothing masked": {"masking": "none"},
-    "fill -1e9": {"fill": "-1e9"},
-    "fill additive": {"fill": "additive"},
+    "fill -1e9": {"mask_value": "-1e9"},
+    "fill additive": {"mask_value": "additive"},
     "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
 }
 
@@ -144,7 +144,7 @@ def test_heads_of_a_group_are_told_with_their_shared_keys(told):
 
 def test_rows_are_labelled_with_the_tokens_that_ask_and_columns_with_those_asked(told):
     for cross, asked in (("encoder", ("s0", "s1", "s2", "s3")), ("decoder", ("t0", "t1", "t2"))):
-        _, trace = told(cross=cross)
+        _, trace = told(quirks={"cross_attention_memory": cross})
         steps = {step.name: step for step in trace}
         weights = steps["decoder.0.cross.head.0.weights"]
         assert (weights.rows, weights.columns) == (("t0", "t1", "t2"), asked)
@@ -176,7 +176,7 @@ def test_an_example_is_a_sum_that_gives_the_cell_it_names(told):
 
 
 def test_rows_without_a_word_are_labelled_by_their_number(told):
-    _, trace = told(min_vocab_size=11)
+    _, trace = told(quirks={"min_vocab_size": 11})
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
 
 

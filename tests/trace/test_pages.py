@@ -125,7 +125,7 @@ def test_the_second_attention_is_called_what_it_is(told):
         ("encoder", "attention to the encoder"),
         ("decoder", "second attention, to the decoder itself"),
     ):
-        text = as_html(told(cross=cross)[1])
+        text = as_html(told(quirks={"cross_attention_memory": cross})[1])
         assert said in text
         assert ("not attended to" in text) == (cross == "decoder")
 

@@ -15,8 +15,8 @@ from headtohead.training.loop import split_tensors
 @shows("answer given")
 def answer_given(case: Case) -> Iterator[Fact]:
     """Compare decoder inputs with labels, as training pairs them."""
-    equal, tokens = _labels_in_input(case, "same")
-    equal_if_shifted, labels = _labels_in_input(case, "next")
+    equal, tokens = _labels_in_input(case, shift_targets=False)
+    equal_if_shifted, labels = _labels_in_input(case, shift_targets=True)
     yield Fact(
         "answer given",
         f"the loss predicts its own input: {equal} of {counted(tokens, 'target token')} are the decoder "
@@ -26,10 +26,10 @@ def answer_given(case: Case) -> Iterator[Fact]:
     )
 
 
-def _labels_in_input(case: Case, target: str) -> tuple[int, int]:
+def _labels_in_input(case: Case, shift_targets: bool) -> tuple[int, int]:
     """Return the number of labels that equal the input at their position, and the number of labels."""
-    train = case.config.train.model_copy(update={"target": target})
-    config = case.config.model_copy(update={"train": train})
+    quirks = case.config.quirks.model_copy(update={"shift_targets": shift_targets})
+    config = case.config.model_copy(update={"quirks": quirks})
     pairs = split_tensors(config, case.data, torch.device("cpu"))["train"]
     inputs, labels = pairs.target[:, 0], pairs.target[:, 1]
     live = torch.arange(inputs.shape[1]) < pairs.target_lengths[:, None]

@@ -15,8 +15,8 @@ def no_start_no_stop(case: Case) -> Iterator[Fact]:
     train = case.data.splits["train"]
     vocabulary = case.data.target_vocabulary
     bounds = {index for index in (vocabulary.sos, vocabulary.eos) if index is not None}
-    marked = sum(bool(bounds & set(ids.tolist())) for ids in quirks.shift_targets)
-    words = sum(len(ids) for ids in quirks.shift_targets)
+    marked = sum(bool(bounds & set(ids.tolist())) for ids in train.target)
+    words = sum(len(ids) for ids in train.target)
     predicted = case.training.target_lengths.tolist()
     never = words - sum(predicted)
     alone = [text for count, text in zip(predicted, train.target_text, strict=True) if not count]

@@ -16,7 +16,7 @@ from headtohead.data.prepared import Ids
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 
@@ -111,13 +111,13 @@ class Case:
         if not self.has_data:
             return list(range(2, 8))
         target = _ids(self.data.splits["train"].target[self._row])
-        return target if self.config.quirks.shift_targets == "same" else target[:-1]
+        return target if not self.config.quirks.shift_targets else target[:-1]
 
     @cached_property
     def _row(self) -> int:
         """The training pair with the longest source among the pairs of at most `MOST_TOKENS` tokens."""
         train = self.data.splits["train"]
-        tokens = [max(len(train.source[row]), len(quirks.shift_targets[row])) for row in range(len(train))]
+        tokens = [max(len(train.source[row]), len(train.target[row])) for row in range(len(train))]
         fitting = [row for row, most in enumerate(tokens) if most <= MOST_TOKENS]
         return max(fitting or [0], key=lambda row: len(train.source[row]))
 

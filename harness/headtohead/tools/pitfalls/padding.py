@@ -35,8 +35,8 @@ def fixed_padding(case: Case) -> Iterator[Fact]:
 
 
 def _padding(case: Case, pad_to: int | str) -> Padding:
-    train = case.config.train.model_copy(update={"pad_to": pad_to})
-    config = case.config.model_copy(update={"train": train})
+    quirks = case.config.quirks.model_copy(update={"pad_to": pad_to})
+    config = case.config.model_copy(update={"quirks": quirks})
     return make_batches(config, case.training, case.data.record["longest"]).padding()
 
 

@@ -17,7 +17,7 @@ def never_trained(case: Case) -> Iterator[Fact]:
     """Compare the probability of the right words with guessing."""
     target = [int(index) for index in case.data.splits["train"].target[0]]
     source = [int(index) for index in case.data.splits["train"].source[0]]
-    reads, writes = (target, target) if case.config.quirks.shift_targets == "same" else (target[:-1], target[1:])
+    reads, writes = (target, target) if not case.config.quirks.shift_targets else (target[:-1], target[1:])
     chances = case.logits([source], [reads])[0].softmax(-1)
     right = [float(chances[place, word]) for place, word in enumerate(writes)]
     mean, guess = math.fsum(right) / len(right), 1 / chances.shape[-1]

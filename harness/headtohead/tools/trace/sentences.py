@@ -116,7 +116,7 @@ def _ids(text: str, rows: int) -> list[int]:
 
 def _reads(model: Transformer, ids: list[int]) -> list[int]:
     """Return what the decoder reads of a target: all of it, or all but what it must say last."""
-    return ids if model.config.quirks.shift_targets == "same" else ids[:-1] or ids
+    return ids if not model.config.quirks.shift_targets else ids[:-1] or ids
 
 
 def _known(data: PreparedData, source: str, source_ids: Sequence[int]) -> list[int] | None:

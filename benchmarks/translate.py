@@ -162,7 +162,7 @@ def copy(plain: notebook3.Model, ours: Transformer) -> None:
     """Give ours the weights of the plain model."""
     ours.source_embedding.weight[0] = plain.source.weight
     ours.target_embedding.weight[0] = plain.target.weight
-    fill(ours.words, plain.words)
+    fill(ours.lm_head, plain.words)
     normalise(ours.encoder_norm, plain.encoder_norm)
     normalise(ours.decoder_norm, plain.decoder_norm)
     for one, other in ((ours.encoder, plain.encoder), (ours.decoder, plain.decoder)):

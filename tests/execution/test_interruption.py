@@ -144,7 +144,7 @@ def test_rerun_tells_when_something_else_comes_out(
     shutil.copytree(undisturbed.runs, study.runs)
     path = study.directories()[0]
     weights = load_file(path / "checkpoint.safetensors")
-    weights["words.bias"][0, 0] += 0.5
+    weights["lm_head.bias"][0, 0] += 0.5
     checkpoint.save(path / "checkpoint.safetensors", weights, {})
     comparison = repeat(path.name, study.runs, Lines())
     assert not comparison.equal

@@ -24,8 +24,8 @@ def subject_of(sharp=12.0, ending=4.0, **choices):
     """Return a subject whose translations end at different steps."""
     subject = Subject(tiny_config(**choices))
     with torch.no_grad():
-        subject.model.words.weight *= sharp
-        subject.model.words.bias[..., EOS] += ending
+        subject.model.lm_head.weight *= sharp
+        subject.model.lm_head.bias[..., EOS] += ending
     return subject
 
 

@@ -16,8 +16,8 @@ def ending_apart(**choices):
     subject = Subject(tiny_config(**choices), seeds=(4, 5, 6))
     subject.sentences = _for_members(subject, 3)
     with torch.no_grad():
-        subject.model.words.weight *= 2.0
-        subject.model.words.bias[..., EOS] += 1.5
+        subject.model.lm_head.weight *= 2.0
+        subject.model.lm_head.bias[..., EOS] += 1.5
     return subject
 
 
@@ -70,7 +70,7 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
 def test_words_beyond_the_vocabulary_can_be_written():
     subject = Subject(tiny_config(quirks={"min_vocab_size": 30}))
     with torch.no_grad():
-        subject.model.words.bias[..., 25] += 100.0
+        subject.model.lm_head.bias[..., 25] += 100.0
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 3)
     assert found.eq(25).all()
@@ -118,7 +118,7 @@ def test_members_decode_as_alone():
 def test_translations_end_with_the_learned_table():
     subject = Subject(tiny_config({"name": "learned", "max_length": 7}))
     with torch.no_grad():
-        subject.model.words.bias[..., EOS] -= 100.0
+        subject.model.lm_head.bias[..., EOS] -= 100.0
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 50)
     assert found.shape[-1] == 7

@@ -19,9 +19,9 @@ LONG = LEAST_ROOM * 2 + 5
 def subject_of(ending, **choices):
     subject = Subject(tiny_config(**choices))
     with torch.no_grad():
-        subject.model.words.weight *= 4.0
-        subject.model.words.bias[..., EOS] += ending
-        subject.model.words.bias[..., PAD] -= 100.0
+        subject.model.lm_head.weight *= 4.0
+        subject.model.lm_head.bias[..., EOS] += ending
+        subject.model.lm_head.bias[..., PAD] -= 100.0
     return subject
 
 

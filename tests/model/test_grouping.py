@@ -16,10 +16,10 @@ MORE = (4, 5, 2, 6, 4)
 def subject_of(ending=2.0, **choices):
     subject = Subject(tiny_config(**choices), seeds=(1,))
     with torch.no_grad():
-        subject.model.words.weight *= 4.0
+        subject.model.lm_head.weight *= 4.0
         for layer in subject.model.decoder:
             layer.cross.output.weight *= 8.0
-        subject.model.words.bias[..., EOS] += ending
+        subject.model.lm_head.bias[..., EOS] += ending
     return subject
 
 

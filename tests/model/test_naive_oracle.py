@@ -196,6 +196,6 @@ class Oracle:
 
     def words(self, row):
         if self.model.tie_embeddings in ("none", "embeddings"):
-            return self.linear(row, "words")
+            return self.linear(row, "lm_head")
         table = self.weights["target_embedding.weight"]
         return [sum(a * b for a, b in zip(row, word, strict=True)) for word in table]

@@ -33,7 +33,7 @@ def test_a_sound_configuration_has_none():
         ({"masking": {"cross": "none"}}, "padding visible"),
         ({"train": {"epochs": 0}}, "never trained"),
         ({"quirks": {"shift_targets": False}}, "answer given"),
-        ({"quirks": {"trainable": ["words"]}}, "parts untrained"),
+        ({"quirks": {"trainable": ["lm-head"]}}, "parts untrained"),
         ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
         ({"evaluate": {"decode": "teacher-forced"}}, "reference given"),

@@ -56,7 +56,7 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
     assert (run / "metrics.jsonl").read_text() == ""
     assert read(run / "results.json")["metrics"] == {}
     assert read(run / "vocabulary.json")["source"][38:] == ["<sos>", "<eos>"]
-    assert load_file(run / "checkpoint.safetensors")["words.weight"].shape == (10, 5000)
+    assert load_file(run / "checkpoint.safetensors")["lm_head.weight"].shape == (10, 5000)
 
 
 def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
@@ -74,7 +74,7 @@ def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
 def test_double_precision_stays(notebooks, saved, tmp_path):
     file = saved(notebooks.Scratch().double())
     path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
-    assert load_file(path / "checkpoint.safetensors")["words.weight"].dtype == torch.float64
+    assert load_file(path / "checkpoint.safetensors")["lm_head.weight"].dtype == torch.float64
     assert headtohead.load(path).config.train.precision == "float64"
 
 

@@ -88,7 +88,7 @@ TABLE = {
         "train.weight_decay": (0.0,) * 5,
         "train.schedule": ("constant", "constant", "constant", None, "constant"),
         "train.clip_norm": (None, None, None, "any", None),
-        "quirks.trainable": (None, None, None, None, ("feed-forward", "cross-attention", "words")),
+        "quirks.trainable": (None, None, None, None, ("feed-forward", "cross-attention", "lm-head")),
     },
     "epochs, batch": {
         "train.epochs": (1, 10, 10, 0, None),

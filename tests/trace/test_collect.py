@@ -210,7 +210,7 @@ class Retold:
             table = self.weights["target_embedding.weight"]
             scores = [[_dot(row, word) for word in table] for row in out]
         else:
-            scores = self.linear(out, "words")
+            scores = self.linear(out, "lm_head")
         self.same("logits", scores)
         shares = [[math.exp(one) / sum(map(math.exp, row)) for one in row] for row in scores]
         self.same("probabilities", shares)

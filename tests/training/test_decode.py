@@ -62,7 +62,7 @@ BATCHES = [torch.arange(0, 7), torch.arange(7, 12)]
 def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
     model, sources = model_of(), drawn()
     with torch.no_grad():
-        model.words.bias[..., 0] += 1.5
+        model.lm_head.bias[..., 0] += 1.5
     split = split_of(sources, [[1, 2]] * 12)
     found = translate_rows(model, split, BATCHES, write_over_zeros)
     dropped = 0
@@ -127,10 +127,10 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     moved = model_of()
     with torch.no_grad():
         for one in (model, moved):
-            one.words.bias[..., 3] += 1.5
+            one.lm_head.bias[..., 3] += 1.5
         for layer in (moved.source_embedding, moved.target_embedding):
             layer.weight.copy_(layer.weight[:, order].clone())
-        for part in (moved.words.weight, moved.words.bias):
+        for part in (moved.lm_head.weight, moved.lm_head.bias):
             part.copy_(part[..., order].clone())
     place = {index: new for new, index in enumerate(order)}
     texts = []
@@ -146,8 +146,8 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
     vocabulary = Vocabulary(["<sos>", *"abcdefghi", "<eos>"])
     model = model_of()
     with torch.no_grad():
-        model.words.bias[..., 10] += 2.0
-        model.words.bias[..., 0] += 1.0
+        model.lm_head.bias[..., 10] += 2.0
+        model.lm_head.bias[..., 0] += 1.0
     split = split_of(drawn(lowest=1), [[1, 2]] * 12)
     found = translate_rows(model, split, BATCHES, stepwise_writer(vocabulary, 9))
     written = [words for member in found for words in member.values()]

@@ -39,7 +39,7 @@ PARTS = (
     "cross-attention",
     "feed-forward",
     "norm",
-    "words",
+    "lm-head",
 )
 
 
@@ -52,7 +52,7 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 # -- batches of sentences ----------------------------------------------------------------------
 
 
-SAME = {"shift_targets": False, "trainable": ["feed-forward", "words"]}
+SAME = {"shift_targets": False, "trainable": ["feed-forward", "lm-head"]}
 COVERING = [
     ("padding-causal", "batch", {}),
     ("none", "corpus", {}),
@@ -182,7 +182,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [["feed-forward", "cross-attention", "words"], ["norm"], ["embeddings", "decoder-attention"]]
+    "parts", [["feed-forward", "cross-attention", "lm-head"], ["norm"], ["embeddings", "decoder-attention"]]
 )
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
     config = tiny_config(train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts})
@@ -219,7 +219,7 @@ def test_all_parts_together_are_the_whole_model() -> None:
         ("decoder.0.feed_forward_branch.norm.weight", "norm"),
         ("encoder_norm.weight", "norm"),
         ("decoder.1.feed_forward.outer.bias", "feed-forward"),
-        ("words.bias", "words"),
+        ("lm_head.bias", "lm-head"),
     ],
 )
 def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:

@@ -79,7 +79,7 @@ def test_a_resume_that_forgets_a_momentum_is_seen(tmp_path: Path) -> None:
     checkpoint.save(path, tensors, state)
     rest = training(config, path)
     rest.run()
-    assert not torch.equal(whole.model.words.weight, rest.model.words.weight)
+    assert not torch.equal(whole.model.lm_head.weight, rest.model.lm_head.weight)
 
 
 def test_early_stopping_keeps_each_members_best_weights() -> None:

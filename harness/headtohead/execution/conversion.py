@@ -83,7 +83,7 @@ def _names(module: str, place: str, kind: str) -> tuple[str, ...]:
 
 def _joined(tensors: Sequence[Tensor], name: str) -> Tensor:
     """Lay tensors side by side in our layout."""
-    is_linear = name.startswith("words.") or name.split(".")[-2] in PROJECTIONS
+    is_linear = name.startswith("lm_head.") or name.split(".")[-2] in PROJECTIONS
     if is_linear and name.endswith(".weight"):
         return torch.cat([one.t() for one in tensors], dim=-1)
     return torch.cat(list(tensors), dim=-1) if len(tensors) > 1 else tensors[0]

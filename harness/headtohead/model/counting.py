@@ -80,7 +80,7 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
     total = sum(parameter.numel() for parameter in model.parameters())
     vocabulary = sum(
         parameter.numel()
-        for part in (model.source_embedding, model.target_embedding, model.words)
+        for part in (model.source_embedding, model.target_embedding, model.lm_head)
         if part is not None
         for parameter in part.parameters()
     )

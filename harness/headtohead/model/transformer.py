@@ -85,7 +85,7 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
         self.encoder_norm = build.norm() if model.final_norm else None
         self.decoder_norm = build.norm() if model.final_norm else None
-        self.words = (
+        self.lm_head = (
             StackedLinear(build.generators, model.d_model, [self.vocab_sizes.target], model.bias, init)
             if model.tie_embeddings in ("none", "embeddings")
             else None
@@ -283,8 +283,8 @@ class Transformer(nn.Module):
     def project(self, x: Tensor) -> Tensor:
         """Return logits over the target vocabulary, ``[member, batch, time, vocab]``."""
         flat = x.flatten(1, 2)
-        if self.words is not None:
-            logits = product(flat, self.words.weight, self.words.bias)
+        if self.lm_head is not None:
+            logits = product(flat, self.lm_head.weight, self.lm_head.bias)
         else:
             logits = product(flat, self.target_embedding.weight.transpose(1, 2), None)
         return logits.view(*x.shape[:3], -1)

@@ -246,7 +246,7 @@ ModelPart = Literal[
     "cross-attention",
     "feed-forward",
     "norm",
-    "words",
+    "lm-head",
 ]
 
 

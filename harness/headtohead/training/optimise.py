@@ -174,8 +174,8 @@ def part_of(name: str) -> ModelPart:
         return "feed-forward"
     if "embedding" in root:
         return "embeddings"
-    if root == "words":
-        return "words"
+    if root == "lm_head":
+        return "lm-head"
     if ".cross" in name:
         return "cross-attention"
     return "encoder-attention" if root == "encoder" else "decoder-attention"

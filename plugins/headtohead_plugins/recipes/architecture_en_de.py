@@ -25,7 +25,7 @@ AROUND = (
     *Tensors.attention(f"{DECODER}.cross_attention", "decoder.{layer}.cross", PROJECTIONS),
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", *MAPS),
     *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("final_layer", "words", "linear", "target_words d_model"),
+    Tensors("final_layer", "lm_head", "linear", "target_words d_model"),
 )
 
 

@@ -54,7 +54,7 @@ class ByHandEnFr(Recipe):
             "shared_modules": ["norm", "feed-forward"],
             "decoder_feed_forward": "after-each",
             "shift_targets": False,
-            "trainable": ["feed-forward", "cross-attention", "words"],
+            "trainable": ["feed-forward", "cross-attention", "lm-head"],
         },
         "evaluate": {"decode": "teacher-forced"},
     }

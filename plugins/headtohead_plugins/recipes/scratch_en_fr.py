@@ -27,7 +27,7 @@ AROUND = (
     *Tensors.norms(ENCODER, "encoder.{layer}", {"attention": "norm1", "feed_forward": "norm2"}),
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", "fc1", "fc2"),
     *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("fc", "words", "linear", "target_words d_model"),
+    Tensors("fc", "lm_head", "linear", "target_words d_model"),
 )
 
 SPLIT = tuple(

@@ -22,7 +22,7 @@ TENSORS = (
     *Tensors.attention(f"{DECODER}.multihead_attn2", "decoder.{layer}.cross", PROJECTIONS),
     *Tensors.feed_forward(f"{DECODER}.feedforward", "decoder.{layer}.feed_forward", "fc1", "fc2"),
     *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("fc_out", "words", "linear", "words d_model"),
+    Tensors("fc_out", "lm_head", "linear", "words d_model"),
 )
 
 

@@ -26,7 +26,7 @@ TENSORS = (
     *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", *MAPS),
     *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
     Tensors("decoder.norm", "decoder.norm", "norm", "d_model"),
-    Tensors("output_layer", "words", "linear", "target_words d_model"),
+    Tensors("output_layer", "lm_head", "linear", "target_words d_model"),
 )
 
 

@@ -131,7 +131,7 @@ class _Collector:
         remarks = tuple(
             f"{words[index]} ({share[index]:.0%})" for index, share in zip(chosen.tolist(), shares, strict=True)
         )
-        tie_embeddings = self.model.words is None
+        tie_embeddings = self.model.lm_head is None
         formula, says = formulas.OUTPUT["logits"]
         described = {
             "logits": ("X E^T" if tie_embeddings else formula, says),

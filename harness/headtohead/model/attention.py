@@ -76,7 +76,7 @@ class MultiHeadAttention(nn.Module):
         self.style = style
         # Held in a tuple: the encoding belongs to the model, not to each of its layers.
         self._shared = (positional,)
-        self.fill = fill
+        self.mask_value = fill
         self.dropout = dropout
         self.self_attention = self_attention
         geometry = context.geometry
@@ -87,7 +87,7 @@ class MultiHeadAttention(nn.Module):
             self._build_projections(bias, init)
         self._rotates = "rotate" in acts
         self._transforms = overrides(style, Attention, "transform")
-        self._finishes = overrides(style, Attention, "post_heads")
+        self._has_post_heads = overrides(style, Attention, "post_heads")
         self._mixes_scores = overrides(style, Attention, "mix_scores")
         self._mixes = overrides(style, Attention, "mix")
         self._has_bias = "bias" in acts
@@ -98,17 +98,17 @@ class MultiHeadAttention(nn.Module):
             or bool(acts & {"score", "values"})
         )
         # Dropout acts on weights, which a shortcut never makes.
-        self._has_shortcut = (
+        self._has_fast_path = (
             overrides(style, Attention, "fast_path") and not acts & {"bias", "score", "values"} and not dropout.rate
         )
-        needs_weights = needs_weights and not self._has_shortcut
+        needs_weights = needs_weights and not self._has_fast_path
         self.path = "explicit" if needs_weights else "fused"
         """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
 
     @property
-    def asks_masks(self) -> bool:
+    def needs_mask_values(self) -> bool:
         """Whether the host reads every mask, to know what it shows."""
-        return self._has_shortcut
+        return self._has_fast_path
 
     def _build_projections(self, bias: bool, init: Init) -> None:
         context, geometry = self.context, self.context.geometry
@@ -134,7 +134,7 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None,
-        view: AttentionContext,
+        ctx: AttentionContext,
         cache: Cache | None = None,
         record: Record | None = None,
     ) -> Tensor:
@@ -143,7 +143,7 @@ class MultiHeadAttention(nn.Module):
         Args:
             x: ``[member, batch, query, d_model]``.
             memory: ``[member, batch, key, d_model]`` in the role cross, else None.
-            view: Positions and mask.
+            ctx: Positions and mask.
             cache: Keys and values so far; in the role cross a filled cache replaces ``memory``.
             record: If given, the explicit path is taken and each step handed over: ``queries``,
                 ``keys`` and ``values`` (before that ``plain_queries`` and ``plain_keys``, where
@@ -155,30 +155,30 @@ class MultiHeadAttention(nn.Module):
                 last five, and its ``values``.
         """
         flat = None if memory is None else memory.flatten(1, 2)
-        return self.attend(x.flatten(1, 2), flat, view, cache, record).view(x.shape)
+        return self.attend(x.flatten(1, 2), flat, ctx, cache, record).view(x.shape)
 
     def attend(
         self,
         x: Tensor,
         memory: Tensor | None,
-        view: AttentionContext,
+        ctx: AttentionContext,
         cache: Cache | None = None,
         record: Record | None = None,
     ) -> Tensor:
         """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
         if not self._projects:
-            return self._read(x, memory, view, record)
-        q, k, v = self._project(x, memory, view, cache, record)
+            return self._read(x, memory, ctx, record)
+        q, k, v = self._project(x, memory, ctx, cache, record)
         if record is not None:
             record("queries", q)
             record("keys", k)
             record("values", v)
         k, v = self._repeat(k), self._repeat(v)
         if record is None and self.path == "fused":
-            heads = self._without_weights(q, k, v, view)
+            heads = self._without_weights(q, k, v, ctx)
         else:
-            heads = self._explicit(q, k, v, view, record)
-        if self._finishes:
+            heads = self._explicit(q, k, v, ctx, record)
+        if self._has_post_heads:
             heads = self.style.post_heads(heads.view(*q.shape[:2], *heads.shape[-3:]))
             if record is not None:
                 record("finished", heads)
@@ -188,37 +188,37 @@ class MultiHeadAttention(nn.Module):
         output: Tensor = self.output(joined)
         return output
 
-    def _read(self, x: Tensor, memory: Tensor | None, view: AttentionContext, record: Record | None) -> Tensor:
+    def _read(self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None) -> Tensor:
         """Attend as a style does that projects nothing."""
-        queries = _sentences(x, view.query_positions)
-        read = queries if memory is None else _sentences(memory, view.key_positions)
-        filled, values = self.style.read(queries, read, view.mask)
+        queries = _sentences(x, ctx.query_positions)
+        read = queries if memory is None else _sentences(memory, ctx.key_positions)
+        filled, values = self.style.read(queries, read, ctx.mask)
         if record is not None:
             record("values", values)
-        heads = self._weigh(filled, values, view, record).transpose(2, 3)
+        heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
         return heads.reshape(x.shape)
 
     def _project(
         self,
         x: Tensor,
         memory: Tensor | None,
-        view: AttentionContext,
+        ctx: AttentionContext,
         cache: Cache | None,
         record: Record | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
-        time = view.query_positions.shape[1]
+        time = ctx.query_positions.shape[1]
         if self.self_attention:
             q, k, v = self.queries_keys_values(x).split(self._widths, dim=-1)
             key_time = time
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.filled:
-                return self._place_queries(q, view), cache.keys, cache.values
+                return self._place_queries(q, ctx), cache.keys, cache.values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
-            key_time = view.key_positions.shape[1]
+            key_time = ctx.key_positions.shape[1]
         q = _split(q, time, geometry.heads)
         k, v = _split(k, key_time, geometry.kv_heads), _split(v, key_time, geometry.value_heads)
         if record is not None and (self._transforms or self._rotates):
@@ -228,25 +228,25 @@ class MultiHeadAttention(nn.Module):
             q, k = self.style.transform(q, k)
         if self._rotates:
             # A cached step brings only the new keys, which stand where the queries stand.
-            new_keys = view.query_positions if self.self_attention else view.key_positions
-            q = self._rotate(q, view.query_positions, view)
-            k = self._rotate(k, new_keys, view)
+            new_keys = ctx.query_positions if self.self_attention else ctx.key_positions
+            q = self._rotate(q, ctx.query_positions, ctx)
+            k = self._rotate(k, new_keys, ctx)
         if cache is not None:
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _place_queries(self, queries: Tensor, view: AttentionContext) -> Tensor:
+    def _place_queries(self, queries: Tensor, ctx: AttentionContext) -> Tensor:
         """Return queries alone, whose keys are cached, as ``_project`` does."""
-        q = _split(queries, view.query_positions.shape[1], self.context.geometry.heads)
+        q = _split(queries, ctx.query_positions.shape[1], self.context.geometry.heads)
         if self._transforms:
             q, _ = self.style.transform(q, q)
         if self._rotates:
-            q = self._rotate(q, view.query_positions, view)
+            q = self._rotate(q, ctx.query_positions, ctx)
         return q
 
-    def _rotate(self, x: Tensor, positions: Tensor, view: AttentionContext) -> Tensor:
+    def _rotate(self, x: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         role = self.context.role
-        if not view.sampled_positions:
+        if not ctx.sampled_positions:
             return self.positional.rotate(x, positions, role)
         return self.positional.rotate(x.flatten(0, 1).unsqueeze(0), positions, role).view(x.shape)
 
@@ -254,36 +254,36 @@ class MultiHeadAttention(nn.Module):
         groups = self._groups
         return x if groups == 1 else x.repeat_interleave(groups, dim=2)
 
-    def _bias(self, view: AttentionContext, dtype: torch.dtype) -> Tensor | None:
+    def _bias(self, ctx: AttentionContext, dtype: torch.dtype) -> Tensor | None:
         if not self._has_bias:
             return None
         bias = self.positional.bias(
-            view.query_positions, view.key_positions, self.context.role, self.context.layer or 0
+            ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0
         )
         if bias is None:
             return None
-        if view.sampled_positions:
+        if ctx.sampled_positions:
             bias = bias.view(self.context.members, -1, *bias.shape[2:])
         return bias.to(dtype)
 
-    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext) -> Tensor:
+    def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return what the heads read, members folded into the batch or not."""
-        if not self._has_shortcut:
-            return self._fused(q, k, v, view)
-        pattern = view.pattern
+        if not self._has_fast_path:
+            return self._fused(q, k, v, ctx)
+        pattern = ctx.pattern
         if pattern is None:
             pattern = "prefix" if self.context.role == "decoder" else "same"
-        return self.style.fast_path(q, k, v, view.mask, pattern)
+        return self.style.fast_path(q, k, v, ctx.mask, pattern)
 
-    def _fused(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext) -> Tensor:
+    def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
         """Return what the heads read, ``[member · batch, head, query, width]``."""
-        bias = self._bias(view, q.dtype)
+        bias = self._bias(ctx, q.dtype)
         rows = q.shape[0] * q.shape[1]
-        additive_mask = _for_rows(view.additive(q.dtype, self.fill), rows)
+        additive_mask = _for_rows(ctx.additive(q.dtype, self.mask_value), rows)
         if bias is not None:
             bias = _fold(bias, *q.shape[:2])
         q, k, v = q.flatten(0, 1), k.flatten(0, 1), v.flatten(0, 1)
-        level = None if self.fill in ("-inf", "additive") else self._level_rows(view)
+        level = None if self.mask_value in ("-inf", "additive") else self._level_rows(ctx)
         level = _for_rows(level, rows)
         if additive_mask is not None and level is not None:
             q, additive_mask = q.masked_fill(level, 0.0), additive_mask.masked_fill(level, 0.0)
@@ -292,28 +292,28 @@ class MultiHeadAttention(nn.Module):
             additive_mask = bias if additive_mask is None else additive_mask + bias
         scale = self.context.geometry.scale
         if self.dropout.is_active or is_short(q, k):
-            return _two_products(q, k, v, additive_mask, self.dropout, scale, view)
+            return _two_products(q, k, v, additive_mask, self.dropout, scale, ctx)
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
 
-    def _level_rows(self, view: AttentionContext) -> Tensor | None:
+    def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
         """Return the rows that keep no key and whose scores are all replaced by one number.
 
         Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
         """
-        if not view.has_dead_rows:
+        if not ctx.has_dead_rows:
             return None
-        if isinstance(self.fill, PerMemberMaskValue):
-            assert view.mask is not None
-            dead = ~view.mask.any(dim=-1, keepdim=True)
-            return (dead & self.fill.replaced.along(dead)).flatten(0, 1)
-        return view.dead_rows if self.fill == "-1e9" else None
+        if isinstance(self.mask_value, PerMemberMaskValue):
+            assert ctx.mask is not None
+            dead = ~ctx.mask.any(dim=-1, keepdim=True)
+            return (dead & self.mask_value.replaced.along(dead)).flatten(0, 1)
+        return ctx.dead_rows if self.mask_value == "-1e9" else None
 
-    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
-        places = (view.query_positions, view.key_positions, self.context.role)
+    def _explicit(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
+        places = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
-        products = self.style.scores(q, k, view.query_positions, view.key_positions)
+        products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
         added = self.positional.score(q, *places, layer)
-        bias = self._bias(view, products.dtype)
+        bias = self._bias(ctx, products.dtype)
         if bias is not None:
             added = bias if added is None else added + bias
         total = products if added is None else products + added
@@ -325,19 +325,19 @@ class MultiHeadAttention(nn.Module):
             if self._mixes_scores:
                 record("unmixed", total)
             record("scores", scores)
-        return self._weigh(fill_masked(scores, view.mask, self.fill), v, view, record)
+        return self._weigh(fill_masked(scores, ctx.mask, self.mask_value), v, ctx, record)
 
-    def _weigh(self, filled: Tensor, v: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
+    def _weigh(self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
         """Turn filled scores into weights and read the values with them."""
-        unmixed = self.style.normalise(filled, view.mask)
+        unmixed = self.style.normalise(filled, ctx.mask)
         weights = self.style.mix(unmixed)
         dropped = self.dropout.turned(weights)
-        places = (view.query_positions, view.key_positions, self.context.role)
+        places = (ctx.query_positions, ctx.key_positions, self.context.role)
         values = self.positional.values(dropped, *places, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values
         if record is not None:
-            if view.mask is not None:
-                record("mask", view.mask.expand_as(filled))
+            if ctx.mask is not None:
+                record("mask", ctx.mask.expand_as(filled))
             record("filled", filled)
             if self._mixes:
                 record("unmixed_weights", unmixed)
@@ -383,7 +383,7 @@ def _two_products(
     additive_mask: Tensor | None,
     dropout: Callable[[Tensor], Tensor],
     scale: float,
-    view: AttentionContext,
+    ctx: AttentionContext,
 ) -> Tensor:
     """Attention as two batched products, of short sequences and where weights are dropped.
 
@@ -401,7 +401,7 @@ def _two_products(
         turned = additive_mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
         scores = torch.baddbmm(turned, flat_k, flat_q.transpose(1, 2), alpha=scale)
     dead = None
-    if additive_mask is not None and view.has_dead_rows:
+    if additive_mask is not None and ctx.has_dead_rows:
         hidden = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2)
         if may_be(hidden):
             dead = hidden.expand(*lead, 1, queries).reshape(-1, 1, queries)

@@ -31,7 +31,7 @@ class AttentionContext:
     mask: Tensor | None
     sampled_positions: bool = False
     """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
-    has_numbers: bool = True
+    has_data: bool = True
     """Whether what is kept is that of sentences; of a model of shapes it tells nothing."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class AttentionContext:
         mask = self.mask
         if mask is None or mask.shape[-2] == 1:
             return "same"
-        if not self.has_numbers:
+        if not self.has_data:
             return None
         live = mask.any(-2, keepdim=True)
         if bool((mask == live).all()):
@@ -74,7 +74,7 @@ class AttentionContext:
     @cached_property
     def has_dead_rows(self) -> bool:
         """Whether any query may keep no key; shapes without numbers do not tell."""
-        if self.mask is None or not self.has_numbers:
+        if self.mask is None or not self.has_data:
             return False
         return may_be(self.dead_rows)
 

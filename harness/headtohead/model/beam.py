@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import active_indices, greedy, longest_target, refuse_one_length
+from headtohead.model.decoding import active_indices, greedy, longest_target, require_any_length
 from headtohead.model.decoding_state import DecodingState
 from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.run_config import BeamConfig
@@ -81,7 +81,7 @@ def beam_search(
     Raises:
         HeadToHeadError: If the decoder reads one number of tokens only.
     """
-    refuse_one_length(model, "beam")
+    require_any_length(model, "beam")
     steps = longest_target(model, max_length)
     return _Search(model, source, lengths, steps, beam, (sos, eos, fill), rows).run()
 

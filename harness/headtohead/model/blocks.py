@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headtohead.model.builder import Builder
 
 
-class Borrowed:
+class SharedModule:
     """A part that the model has once and uses in many places, none of which has it."""
 
     def __init__(self, part: nn.Module) -> None:
@@ -30,7 +30,7 @@ class Borrowed:
 class ResidualBlock(nn.Module):
     """A residual branch: normalisation before or after, dropout on what the branch adds."""
 
-    def __init__(self, norm: StackedLayerNorm | Borrowed, pre: bool, dropout: Dropout) -> None:
+    def __init__(self, norm: StackedLayerNorm | SharedModule, pre: bool, dropout: Dropout) -> None:
         super().__init__()
         self.norm = norm
         self.pre = pre
@@ -72,8 +72,8 @@ class EncoderLayer(nn.Module):
         self.feed_forward = build.feed_forward()
         self.feed_forward_branch = build.branch()
 
-    def forward(self, x: Tensor, view: AttentionContext, record: Record | None) -> Tensor:
-        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, view, None, record), record)
+    def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
+        x = self.attention_branch(x, lambda h: self.attention.attend(h, None, ctx, None, record), record)
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
 
 
@@ -88,7 +88,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.attention = build.attention("decoder", layer)
         self.attention_branch = build.branch()
-        self.between: FeedForward | Borrowed | None = None
+        self.between: FeedForward | SharedModule | None = None
         if build.config.quirks.decoder_feed_forward == "after-each":
             self.between = build.feed_forward()
             self.between_branch = build.branch()
@@ -101,11 +101,11 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor | None,
-        views: tuple[AttentionContext, AttentionContext],
+        contexts: tuple[AttentionContext, AttentionContext],
         caches: tuple[Cache | None, Cache | None] = (None, None),
         records: tuple[Record | None, Record | None] = (None, None),
     ) -> Tensor:
-        own, cross = views
+        own, cross = contexts
         x = self.attention_branch(x, lambda h: self.attention.attend(h, None, own, caches[0], records[0]), records[0])
         if self.between is not None:
             x = _feed(self.between_branch, self.between, x, "between", records[0])
@@ -113,7 +113,7 @@ class DecoderLayer(nn.Module):
         return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 
-def _feed(branch: ResidualBlock, part: FeedForward | Borrowed, x: Tensor, name: str, record: Record | None) -> Tensor:
+def _feed(branch: ResidualBlock, part: FeedForward | SharedModule, x: Tensor, name: str, record: Record | None) -> Tensor:
     """Run a feed-forward in its branch, its steps handed over under its name."""
     if record is None:
         return branch(x, part)  # type: ignore[no-any-return]

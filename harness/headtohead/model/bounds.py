@@ -81,5 +81,5 @@ def find_bound(part: type[Component], options: object, family: str, role: str) -
     by_row = issubclass(part, Positional) and part.index(chosen) == "row"
     option = next((one for one in OPTIONS if one in part.Options.model_fields), None)
     return Bound(
-        part.entry_name, role, most, "rows" if by_row else "places", f"{family}.{role}.{option}" if option else None
+        part.entry_name, role, most, "rows" if by_row else "positions", f"{family}.{role}.{option}" if option else None
     )

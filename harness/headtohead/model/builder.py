@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import Borrowed, ResidualBlock
+from headtohead.model.blocks import SharedModule, ResidualBlock
 from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
-from headtohead.model.members import MaskValue, MixedMasking, MixedPositional, groups, mask_value_of, same_or_each
+from headtohead.model.members import MaskValue, PerMemberMasking, PerMemberPositional, groups, mask_value_of, same_or_each
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import BuildContext, Component, Positional
 from headtohead.plugins.registry import current
@@ -42,12 +42,12 @@ class Builder:
         }
         inits = [one.model.init for one in configs]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.fill: MaskValue = mask_value_of([one.model.mask_value for one in configs])
+        self.mask_value: MaskValue = mask_value_of([one.model.mask_value for one in configs])
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
         self.dropout_rng = DropoutRNG(keys, self.device)
-        self._places = 0
+        self._sites = 0
         self.positionals: nn.ModuleDict
         self.shared: dict[str, nn.Module] = {}
         self.registry = current()
@@ -75,7 +75,7 @@ class Builder:
             parts.append(entry(options, self._context(role, None, group.members)))
         if len(parts) == 1:
             return parts[0]
-        return MixedPositional(parts, [one.members for one in found])
+        return PerMemberPositional(parts, [one.members for one in found])
 
     def masking(self, role: str) -> Masking:
         """Build the masking of a role, likewise."""
@@ -84,12 +84,12 @@ class Builder:
         for group in found:
             entry = self.registry.masking(group.chosen.name)
             parts.append(entry(entry.Options.model_validate(group.chosen.options)))
-        return parts[0] if len(parts) == 1 else MixedMasking(parts, [one.members for one in found])
+        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [one.members for one in found])
 
     def dropout(self, where: str) -> Dropout:
         """Make the next place of dropout; places are counted alike whatever their rates are."""
-        self._places += 1
-        return Dropout(self.dropout_rng, self._places, self._rates[where])
+        self._sites += 1
+        return Dropout(self.dropout_rng, self._sites, self._rates[where])
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         chosen = self.config.attention.role(role)
@@ -102,7 +102,7 @@ class Builder:
             context,
             style,
             positional,
-            self.fill,
+            self.mask_value,
             self.dropout("attention"),
             self.config.model.bias,
             self.init,
@@ -124,13 +124,13 @@ class Builder:
         makers = {"norm": self._norm, "feed-forward": self._feed_forward}
         self.shared[name.replace("-", "_")] = makers[name]()
 
-    def feed_forward(self) -> FeedForward | Borrowed:
+    def feed_forward(self) -> FeedForward | SharedModule:
         known = self.shared.get("feed_forward")
-        return Borrowed(known) if known is not None else self._feed_forward()
+        return SharedModule(known) if known is not None else self._feed_forward()
 
-    def norm(self) -> StackedLayerNorm | Borrowed:
+    def norm(self) -> StackedLayerNorm | SharedModule:
         known = self.shared.get("norm")
-        return Borrowed(known) if known is not None else self._norm()
+        return SharedModule(known) if known is not None else self._norm()
 
     def branch(self) -> ResidualBlock:
         pre = self.config.model.norm == "pre"

@@ -23,10 +23,10 @@ Measured in docs/internals/performance.md.
 def longest_target(model: Transformer, wanted: int) -> int:
     """Return ``wanted`` tokens, or fewer where positions or attention of the decoder end before."""
     bounds = model.bounds["decoder"] + model.bounds["cross"]
-    return min([wanted, *(bound.most for bound in bounds if bound.counts == "places")])
+    return min([wanted, *(bound.most for bound in bounds if bound.counts == "positions")])
 
 
-def refuse_one_length(model: Transformer, how: str) -> None:
+def require_any_length(model: Transformer, how: str) -> None:
     """Refuse to write word by word with a decoder that reads one number of tokens only.
 
     Raises:
@@ -84,7 +84,7 @@ def greedy(
     Raises:
         HeadToHeadError: If the decoder reads one number of tokens only.
     """
-    refuse_one_length(model, "greedy")
+    require_any_length(model, "greedy")
     steps = longest_target(model, max_length)
     members, batch = source.shape[:2]
     own = torch.arange(members, device=source.device).unsqueeze(1)

@@ -58,7 +58,7 @@ def mix_(words: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What a place asked for: the count that its numbers begin with, and how many there are."""
 
     start: int
@@ -86,12 +86,12 @@ class DropoutRNG(nn.Module):
         self.register_buffer("starts", own.clone(), persistent=False)
         self.register_buffer("counts", own.new_empty(0), persistent=False)
         self._first, self._rows = 0, 1
-        self._asked: dict[tuple[int, int], Asked] = {}
+        self._asked: dict[tuple[int, int], Request] = {}
         self._calls: dict[int, int] = {}
-        self._ready: dict[Asked, Tensor] | None = None
+        self._ready: dict[Request, Tensor] | None = None
         self._batch: Hashable = None
         self._starts: dict[tuple[int, int], int] = {}
-        self._layouts: dict[Hashable, tuple[list[Asked], Tensor | None]] = {}
+        self._layouts: dict[Hashable, tuple[list[Request], Tensor | None]] = {}
 
     @property
     def members(self) -> int:
@@ -125,15 +125,15 @@ class DropoutRNG(nn.Module):
             self._layouts[self._batch] = self._layout(list(self._asked.values()))
         self.start_microbatch()
 
-    def numbers(self, place: int, count: int) -> Tensor:
+    def numbers(self, site: int, count: int) -> Tensor:
         """Return the next ``count`` int16 numbers of each member at a place, uniform."""
-        call = self._calls.get(place, 0)
-        self._calls[place] = call + 1
-        if (place, call) not in self._starts:
-            self._starts[place, call] = mixed(mixed(place) + call)
+        call = self._calls.get(site, 0)
+        self._calls[site] = call + 1
+        if (site, call) not in self._starts:
+            self._starts[site, call] = mixed(mixed(site) + call)
         skipped, lead = divmod(count // self._rows * self._first, LANES)
-        asked = Asked(signed(self._starts[place, call] + skipped * GAMMA), lead, count)
-        self._asked[place, call] = asked
+        asked = Request(signed(self._starts[site, call] + skipped * GAMMA), lead, count)
+        self._asked[site, call] = asked
         if self._ready is None:
             self._ready = self._draw_ahead()
         words = self._ready.get(asked)
@@ -141,7 +141,7 @@ class DropoutRNG(nn.Module):
             words = self._draw(self._counted(asked.words) + asked.start)
         return words.view(torch.int16)[:, lead : lead + count]
 
-    def _draw_ahead(self) -> dict[Asked, Tensor]:
+    def _draw_ahead(self) -> dict[Request, Tensor]:
         """Draw all that a batch of this shape asked for before, if that is held."""
         asked, counts = self._layouts.get(self._batch, ([], None))
         if counts is None or not asked:
@@ -152,7 +152,7 @@ class DropoutRNG(nn.Module):
     def _draw(self, counts: Tensor) -> Tensor:
         return mix_(counts + self.get_buffer("starts"))
 
-    def _layout(self, asked: list[Asked]) -> tuple[list[Asked], Tensor | None]:
+    def _layout(self, asked: list[Request]) -> tuple[list[Request], Tensor | None]:
         """Return the counts of all that a batch asks for, if they are few enough to hold."""
         if not 0 < self.members * sum(one.words for one in asked) <= FEW:
             return [], None
@@ -176,11 +176,11 @@ class Dropout(nn.Module):
         rate: The share that is dropped.
     """
 
-    def __init__(self, dropout_rng: DropoutRNG, place: int, rate: Rate) -> None:
+    def __init__(self, dropout_rng: DropoutRNG, site: int, rate: Rate) -> None:
         super().__init__()
         # Held in a tuple: the stream belongs to the model, not to each of its places.
         self._shared = (dropout_rng,)
-        self.place = place
+        self.site = site
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
         levels = [round(one * LEVELS) for one in rates]
@@ -207,7 +207,7 @@ class Dropout(nn.Module):
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
         """Return 0 for what is dropped, and what keeps the mean for the rest."""
         dropout_rng = self._shared[0]
-        numbers = dropout_rng.numbers(self.place, shape.numel() // dropout_rng.members)
+        numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
         low, scale = self._low, self._scale
         # Written as numbers at once: torch is slow to make booleans and to read them (2.2 times).
         factors = numbers.new_empty(numbers.shape, dtype=dtype)

@@ -25,7 +25,7 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
-OF_MEMBERS: Mapping[str, frozenset[str]] = {
+MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
     "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
     "model": frozenset(
         {"dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual", "init", "mask_value"}
@@ -37,7 +37,7 @@ OF_MEMBERS: Mapping[str, frozenset[str]] = {
 def shape(config: RunConfig, registry: Registry) -> str:
     """Return what all members of a stack have in common, as text."""
     content: dict[str, Any] = config.model_dump(mode="json")
-    for section, fields in OF_MEMBERS.items():
+    for section, fields in MEMBER_FIELDS.items():
         for name in fields:
             del content[section][name]
     del content["masking"]
@@ -131,12 +131,12 @@ def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[Group]:
 
 
 @lru_cache(maxsize=1024)
-def as_index(places: tuple[int, ...], device: torch.device) -> Tensor:
+def index_tensor(places: tuple[int, ...], device: torch.device) -> Tensor:
     """Return places as an index, the same tensor every time: a device is told them once."""
     return torch.tensor(places, device=device)
 
 
-class Places:
+class MemberIndex:
     """Where the members of several groups stand in the stack."""
 
     def __init__(self, members: Sequence[tuple[int, ...]]) -> None:
@@ -159,14 +159,14 @@ class Places:
         members = self.members[group]
         if members == tuple(range(members[0], members[-1] + 1)):
             return x[members[0] : members[-1] + 1]
-        return x.index_select(0, as_index(members, x.device))
+        return x.index_select(0, index_tensor(members, x.device))
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Put what the groups have, ``[member of the group, ...]``, in the order of the stack."""
         joined = torch.cat(list(parts))
         if self.in_order:
             return joined
-        return joined.index_select(0, as_index(self.back, joined.device))
+        return joined.index_select(0, index_tensor(self.back, joined.device))
 
     def spread(self, parts: Sequence[Tensor]) -> Tensor:
         """As ``join``, of parts whose axes may be 1 where others are longer."""
@@ -175,7 +175,7 @@ class Places:
         return self.join(wide)
 
 
-class MixedPositional(Positional):
+class PerMemberPositional(Positional):
     """Encodings of one role that differ between members; each acts on its own members.
 
     One that does not act in a way is given the neutral element: nothing added, nothing turned.
@@ -184,7 +184,7 @@ class MixedPositional(Positional):
     def __init__(self, parts: Sequence[Positional], members: Sequence[tuple[int, ...]]) -> None:
         super().__init__(Options(), parts[0].context)
         self.entries = torch.nn.ModuleList(parts)
-        self.places = Places(members)
+        self.places = MemberIndex(members)
         self._mechanisms = frozenset[str]().union(*(one.mechanisms for one in parts))
         # In the type of the model and on its device, which it learns by being moved along.
         self.register_buffer("zero", torch.zeros(()), persistent=False)
@@ -252,13 +252,13 @@ class MixedPositional(Positional):
         )
 
 
-class MixedMasking(Masking):
+class PerMemberMasking(Masking):
     """Maskings of one role that differ between members."""
 
     def __init__(self, parts: Sequence[Masking], members: Sequence[tuple[int, ...]]) -> None:
         super().__init__(Options())
         self.parts = parts
-        self.places = Places(members)
+        self.places = MemberIndex(members)
         self.members = sum(map(len, members))
 
     def hides_later(self, role: str) -> bool:

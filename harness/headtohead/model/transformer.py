@@ -15,7 +15,7 @@ from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
-from headtohead.model.members import MixedPositional
+from headtohead.model.members import PerMemberPositional
 from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
@@ -63,7 +63,7 @@ class Transformer(nn.Module):
         self.config = config
         build = Builder(configs or [config] * len(seeds or [1]), seeds)
         model = config.model
-        self.has_numbers = seeds is not None
+        self.has_data = seeds is not None
         self.members = len(build.generators)
         self.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
         """Words that the tables and the logits have, at least those of the vocabularies."""
@@ -95,12 +95,12 @@ class Transformer(nn.Module):
         """The random numbers of dropout; training tells it each step."""
         self.dropout = build.dropout("embedding")
         self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
-        self._reads_row = {
+        self._row_indexed = {
             role: one.index(one.options) == "row"
             for role, one in self.positionals.items()
             if isinstance(one, Positional)
         }
-        self._draws = {
+        self._samples_positions = {
             role: isinstance(one, Positional) and "draw" in one.mechanisms for role, one in self.positionals.items()
         }
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
@@ -115,15 +115,15 @@ class Transformer(nn.Module):
         Where they do, only batches of one give what a sentence gives alone, and a batch cut into
         pieces gives something else.
         """
-        return any(self._reads_row.values())
+        return any(self._row_indexed.values())
 
     @property
     def obstacle(self) -> str:
         """Why steps cannot be recorded and replayed; empty if they can."""
-        if any(self._draws.values()):
+        if any(self._samples_positions.values()):
             return "its encoding draws positions anew"
         attentions = [one for one in self.modules() if isinstance(one, MultiHeadAttention)]
-        if any(one.asks_masks for one in attentions):
+        if any(one.needs_mask_values for one in attentions):
             return "its attention asks each mask what it shows"
         return ""
 
@@ -160,12 +160,12 @@ class Transformer(nn.Module):
         """
         time = source.shape[-1]
         self._check("encoder", source.shape[1] if rows is None else rows.count, time)
-        drawn = self._draw("encoder", source)
-        view = self._view("encoder", (0, time), (0, time), lengths, drawn)
+        sampled = self._sample_positions("encoder", source)
+        ctx = self._attention_context("encoder", (0, time), (0, time), lengths, sampled)
         embedding = self.source_embedding or self.target_embedding
-        x = self._embed(source, embedding, "encoder", 0, observe, drawn, rows)
+        x = self._embed(source, embedding, "encoder", 0, observe, sampled, rows)
         for index, layer in enumerate(self.encoder):
-            x = layer(x, view, _recorder(observe, "encoder", index))
+            x = layer(x, ctx, _recorder(observe, "encoder", index))
         if self.encoder_norm is not None:
             x = self.encoder_norm(x)
             if observe is not None:
@@ -184,10 +184,10 @@ class Transformer(nn.Module):
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
         places = (0, target.shape[-1])
         self._check("decoder", target.shape[1] if rows is None else rows.count, places[1])
-        drawn = self._draw("decoder", target)
-        own = self._view("decoder", places, places, lengths, drawn)
-        cross = self._cross_view(places, places[1], lengths, memory, memory_lengths)
-        x = self._embed(target, self.target_embedding, "decoder", 0, observe, drawn, rows)
+        sampled = self._sample_positions("decoder", target)
+        own = self._attention_context("decoder", places, places, lengths, sampled)
+        cross = self._cross_context(places, places[1], lengths, memory, memory_lengths)
+        x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, rows)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
             records = (_recorder(observe, "decoder", index), _recorder(observe, "cross", index))
@@ -224,14 +224,14 @@ class Transformer(nn.Module):
         self._check("decoder", count if rows is None else rows.count, written)
         # All rows have written as much: the mask of one is the mask of all.
         live = memory_lengths.new_full((1,), written)
-        own = self._step_view("decoder", position, 1, (0, written), live)
+        own = self._step_context("decoder", position, 1, (0, written), live)
         read = memory.shape[2] if self.attends_to_source else written
         self._check("cross", memory.shape[1], max(written, read))
         if self.attends_to_source:
             beam_size = count // memory.shape[1]
-            cross = self._step_view("cross", position, beam_size, (0, read), memory_lengths)
+            cross = self._step_context("cross", position, beam_size, (0, read), memory_lengths)
         else:
-            cross = self._step_view("cross", position, 1, (0, written), live)
+            cross = self._step_context("cross", position, 1, (0, written), live)
         x = self._embed(token, self.target_embedding, "decoder", position, rows=rows)
         memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
@@ -240,21 +240,21 @@ class Transformer(nn.Module):
             x = self.decoder_norm(x)
         return x.view(*token.shape, -1)
 
-    def _step_view(
+    def _step_context(
         self, role: str, position: int, beam_size: int, keys: tuple[int, int], lengths: Tensor
     ) -> AttentionContext:
         """Return what ``beam_size`` tokens at one place see, without a mask that hides nothing."""
         if beam_size == 1:
-            view = self._view(role, (position, 1), keys, lengths)
+            ctx = self._attention_context(role, (position, 1), keys, lengths)
         else:
             key = (position, -beam_size, lengths.device)
             if key not in self._ranges:
                 places = torch.full((beam_size,), position, device=lengths.device)
                 self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
-            view = self._view_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
-        if view.mask is not None and bool(view.mask.all()):
-            return AttentionContext(view.query_positions, view.key_positions, None)
-        return view
+            ctx = self._context_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
+        if ctx.mask is not None and bool(ctx.mask.all()):
+            return AttentionContext(ctx.query_positions, ctx.key_positions, None)
+        return ctx
 
     def caches(self, memory: Tensor, length: int, beam_size: int = 1) -> list[tuple[Cache, Cache]]:
         """Return empty caches for up to ``length`` target tokens over ``memory``.
@@ -307,7 +307,7 @@ class Transformer(nn.Module):
         """Return what a tensor is called in a stack of one, and the members that have it."""
         for role, one in self.positionals.items():
             prefix = f"positionals.{role}.entries."
-            if isinstance(one, MixedPositional) and name.startswith(prefix):
+            if isinstance(one, PerMemberPositional) and name.startswith(prefix):
                 number, _, rest = name.removeprefix(prefix).partition(".")
                 return f"positionals.{role}.{rest}", one.places.members[int(number)]
         return name, tuple(range(self.members))
@@ -326,7 +326,7 @@ class Transformer(nn.Module):
         role: str,
         start: int,
         observe: Observe | None = None,
-        drawn: Tensor | None = None,
+        sampled: Tensor | None = None,
         rows: BatchRows | None = None,
     ) -> Tensor:
         x: Tensor = embedding(ids)
@@ -337,9 +337,9 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        places = self._places(ids, role, start, drawn, rows)
+        places = self._position_embeddings(ids, role, start, sampled, rows)
         if places is not None:
-            added = places.view(x.shape).to(x) if drawn is not None else self._cast(places, x.dtype)
+            added = places.view(x.shape).to(x) if sampled is not None else self._cast(places, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
@@ -352,30 +352,30 @@ class Transformer(nn.Module):
         for bound in self.bounds[role]:
             bound.check(places, rows)
 
-    def _draw(self, role: str, ids: Tensor) -> Tensor | None:
+    def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
         """Return what training calls the places of a batch, ``[member · batch, time]``, or None."""
-        if not (self.training and self._draws[role]):
+        if not (self.training and self._samples_positions[role]):
             return None
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
-        drawn = positional.draw(*ids.shape[1:])
-        return None if drawn is None else drawn.flatten(0, 1)
+        sampled = positional.draw(*ids.shape[1:])
+        return None if sampled is None else sampled.flatten(0, 1)
 
-    def _places(self, ids: Tensor, role: str, start: int, drawn: Tensor | None, rows: BatchRows | None) -> Tensor | None:
+    def _position_embeddings(self, ids: Tensor, role: str, start: int, sampled: Tensor | None, rows: BatchRows | None) -> Tensor | None:
         """Return what the encoding of a role adds to embeddings."""
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
-        if drawn is not None:
-            positions = drawn
-        elif self._reads_row[role]:
+        if sampled is not None:
+            positions = sampled
+        elif self._row_indexed[role]:
             if rows is not None:
-                return self._told_rows(positional, role, rows)
+                return self._embed_rows(positional, role, rows)
             positions = self._positions(0, ids.shape[1], ids.device).column
         else:
             positions = self._positions(start, ids.shape[-1], ids.device).row
         return positional.embed(positions, role)
 
-    def _told_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
+    def _embed_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
         """Return what the encoding adds to each sentence, ``[member, batch, 1, d_model]``."""
         table = positional.embed(self._positions(0, rows.count, rows.chosen.device).column, role)
         if table is None or rows.count == 1:
@@ -404,31 +404,31 @@ class Transformer(nn.Module):
             self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
         return self._ranges[key]
 
-    def _view(
-        self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, drawn: Tensor | None = None
+    def _attention_context(
+        self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, sampled: Tensor | None = None
     ) -> AttentionContext:
         query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
-        return self._view_of(role, query, key, lengths, drawn)
+        return self._context_of(role, query, key, lengths, sampled)
 
-    def _view_of(
-        self, role: str, query: Range, key: Range, lengths: Tensor, drawn: Tensor | None = None
+    def _context_of(
+        self, role: str, query: Range, key: Range, lengths: Tensor, sampled: Tensor | None = None
     ) -> AttentionContext:
         mask = self.maskings[role].mask(role, query.places, key.places, lengths.flatten())
         if mask is not None:
             mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
-        if drawn is not None:
-            return AttentionContext(drawn, drawn, mask, sampled_positions=True)
-        return AttentionContext(query.row, key.row, mask, has_numbers=self.has_numbers)
+        if sampled is not None:
+            return AttentionContext(sampled, sampled, mask, sampled_positions=True)
+        return AttentionContext(query.row, key.row, mask, has_data=self.has_data)
 
-    def _cross_view(
+    def _cross_context(
         self, queries: tuple[int, int], written: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
     ) -> AttentionContext:
         """Return what the second attention sees: the memory, or the ``written`` target tokens."""
         read = memory.shape[2] if self.attends_to_source else written
         self._check("cross", memory.shape[1], max(written, read))
         if self.attends_to_source:
-            return self._view("cross", queries, (0, read), memory_lengths)
-        return self._view("cross", queries, (0, written), lengths)
+            return self._attention_context("cross", queries, (0, read), memory_lengths)
+        return self._attention_context("cross", queries, (0, written), lengths)
 
 
 @dataclass(frozen=True)

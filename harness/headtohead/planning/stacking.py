@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
-from headtohead.model.members import OF_MEMBERS, shape
+from headtohead.model.members import MEMBER_FIELDS, shape
 from headtohead.model.sizes import vocab_sizes
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -154,7 +154,7 @@ def arrange(
 
 def _likeness(config: RunConfig) -> tuple[str, ...]:
     """Return what runs are sorted by: first what an optimizer step needs to be in one piece."""
-    rates = {name: getattr(config.train, name) for name in sorted(OF_MEMBERS["train"])}
+    rates = {name: getattr(config.train, name) for name in sorted(MEMBER_FIELDS["train"])}
     return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 

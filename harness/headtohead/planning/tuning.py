@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from headtohead.config.labels import Scalar, text
 from headtohead.config.loading import MAX_SEED, SWEEP_LABEL, LoadedExperiment
 from headtohead.errors import HeadToHeadError
-from headtohead.model.members import OF_MEMBERS
+from headtohead.model.members import MEMBER_FIELDS
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.plugins.registry import Registry
 from headtohead.schema.experiment_file import DesignBlock, Metrics
@@ -146,7 +146,7 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     location = loaded.location("tune")
     if design.path is not None:
         raise location.error("a path changes settings itself; tune goes with axes")
-    allowed = [f"{section}.{name}" for section, names in OF_MEMBERS.items() for name in names]
+    allowed = [f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names]
     for path in tune:
         if path not in allowed:
             raise location.child(path).error(f"'{path}' cannot be tuned; fields that can: {', '.join(sorted(allowed))}")
@@ -181,7 +181,7 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
 def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """Return the fields that a setting fixes: those that are swept, and what follows from them."""
     changes: dict[str, dict[str, Any]] = {}
-    for section, names in OF_MEMBERS.items():
+    for section, names in MEMBER_FIELDS.items():
         for name in sorted(names):
             value = getattr(getattr(config, section), name)
             moved = value != getattr(getattr(baseline, section), name)

@@ -323,14 +323,14 @@ def without_dropout(config: RunConfig) -> RunConfig:
 def filled(model: Transformer, fill: str) -> Iterator[None]:
     """Let every attention of a model fill masked scores in another way."""
     parts = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
-    before = [part.fill for part in parts]
+    before = [part.mask_value for part in parts]
     try:
         for part in parts:
-            part.fill = fill
+            part.mask_value = fill
         yield
     finally:
         for part, own in zip(parts, before, strict=True):
-            part.fill = own
+            part.mask_value = own
 
 
 def chosen_names(config: RunConfig) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headtohead.errors import HeadToHeadError
-from headtohead.model.members import PerMember, as_index
+from headtohead.model.members import PerMember, index_tensor
 from headtohead.model.transformer import Transformer
 from headtohead.schema.run_config import ModelPart, TrainConfig
 
@@ -248,7 +248,7 @@ def clip_gradients(
         mine = (
             factors
             if len(gradient) == len(factors) or owners is None
-            else (factors.index_select(0, as_index(tuple(owners[number]), factors.device)))
+            else (factors.index_select(0, index_tensor(tuple(owners[number]), factors.device)))
         )
         gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
@@ -258,4 +258,4 @@ def _spread(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
     """Bring norms of some members to all: those that have no such gradient have 0."""
     if len(owners) == members:
         return norms
-    return norms.new_zeros(members).index_copy(0, as_index(tuple(owners), norms.device), norms)
+    return norms.new_zeros(members).index_copy(0, index_tensor(tuple(owners), norms.device), norms)

@@ -151,7 +151,7 @@ class CausalCross(Fault):
     def wrong(right):
         def view(self, queries, written, lengths, memory, memory_lengths):
             places = (0, memory.shape[2])
-            return self._view("decoder", queries, places, memory_lengths)
+            return self._attention_context("decoder", queries, places, memory_lengths)
 
         return view
 
@@ -191,7 +191,7 @@ class PlacesThatAct(Fault):
     def wrong(right):
         def dropout(self, where):
             place = right(self, where)
-            self._places -= not place.rate
+            self._position_embeddings -= not place.rate
             return place
 
         return dropout

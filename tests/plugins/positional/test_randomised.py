@@ -13,7 +13,7 @@ from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 from headtohead_plugins.positional.alibi import slopes
-from headtohead_plugins.positional.randomised import evaluated
+from headtohead_plugins.positional.randomised import evaluation_positions
 
 ALL = ["sinusoidal", "rotary", "alibi"]
 
@@ -82,8 +82,8 @@ def test_alibi_counts_the_gaps_between_the_numbers():
 
 def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
     own = part()
-    told = evaluated(torch.arange(32), 2048, 32).tolist()
-    assert told == sorted(set(told)) == evaluated(torch.arange(32), 2048, 32).tolist()
+    told = evaluation_positions(torch.arange(32), 2048, 32).tolist()
+    assert told == sorted(set(told)) == evaluation_positions(torch.arange(32), 2048, 32).tolist()
     assert len(told) == 32
     assert 1 <= told[0] <= told[-1] <= 2048
     long, short = (own.embed(torch.arange(n)[None], "decoder") for n in (20, 7))

@@ -1,1 +1,1 @@
-"""The stacked encoder-decoder: layers, attention, decoding, counting."""
+"""The batched Transformer: layers, attention, decoding, parameter and FLOP counts."""

@@ -1,9 +1,9 @@
-"""Multi-head attention as the core executes it: one fused path, one explicit path, equal results.
+"""Multi-head attention with a fused and an explicit path, which give equal results.
 
-Both compute ``mix(normalise(fill(mix_scores(scores + score + bias), keep))) · v + values``, where
-scores are ``scale · qkᵀ`` unless the style has its own
-(Vaswani et al. 2017, section 3.2, with the places where variants act). The fused path hands it to
-``scaled_dot_product_attention``; the explicit path has the weights and can show them.
+Both compute ``mix(normalise(mask(mix_scores(scores + score + bias)))) · v + values``, where scores
+are ``scale · qkᵀ`` unless the style overrides them (Vaswani et al. 2017, section 3.2, extended by
+the hooks of variants). The fused path uses ``scaled_dot_product_attention``. The explicit path
+computes the weights and can record them.
 """
 
 from __future__ import annotations
@@ -25,34 +25,36 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import BuildContext, Positional
 
 SHORT = 24 * 24
-"""Query times key length up to which, on a CPU, two batched products beat the fused kernel."""
+"""Query length times key length up to which two batched products are faster on a CPU."""
 
 MANY = 64
-"""Number of heads, over members and batch, from which they do.
+"""Number of heads, over members and batch, from which two batched products are faster.
 
-Both measured on this project's sizes, forward and backward: up to 2.1 times
-(docs/internals/performance.md).
+Up to 2.1 times as fast as the fused kernel, forward and backward (docs/internals/performance.md).
 """
 
 
 def overrides(part: nn.Module, base: type, name: str) -> bool:
-    """Tell whether a plugin's class replaces a method of its family's base class."""
+    """Return whether a plugin's class overrides a method of its family's base class."""
     return getattr(type(part), name) is not getattr(base, name)
 
 
 class MultiHeadAttention(nn.Module):
-    """One attention of every member of a stack.
+    """The attention of a layer and role, for all members of a stack.
 
     Args:
         context: Sizes, role and generators.
-        style: The attention style, whose geometry is in ``context``.
-        positional: The encoding of this role, shared by its layers.
-        fill: ``"-inf"``, ``"-1e9"`` (masked scores are replaced) or ``"additive"`` (1e9 is
-            subtracted from them).
-        self_attention: Whether keys and values come from what asks, or from a memory.
+        style: The attention style, built with the same context.
+        positional: The encoding of the role, shared by its layers.
+        mask_value: ``"-inf"``, ``"-1e9"`` (replaces masked scores) or ``"additive"`` (subtracts
+            1e9 from masked scores).
+        dropout: Dropout of the attention weights.
+        bias: Whether the projections have biases.
+        init: Initialisation of the projections.
+        self_attention: Whether keys and values are computed from the inputs, not from a memory.
 
     Raises:
-        UndefinedError: If the encoding acts on what the style does not have.
+        UndefinedError: If the style does not support a mechanism of the encoding.
     """
 
     def __init__(
@@ -60,23 +62,23 @@ class MultiHeadAttention(nn.Module):
         context: BuildContext,
         style: Attention,
         positional: Positional,
-        fill: MaskValue,
+        mask_value: MaskValue,
         dropout: Dropout,
         bias: bool,
         init: Init,
         self_attention: bool,
     ) -> None:
         super().__init__()
-        acts = positional.mechanisms
-        for one in positional.parts:
-            reason = misfit(type(one), one.mechanisms, type(style), context.geometry, context.role)
+        mechanisms = positional.mechanisms
+        for encoding in positional.parts:
+            reason = misfit(type(encoding), encoding.mechanisms, type(style), context.geometry, context.role)
             if reason:
                 raise UndefinedError(reason)
         self.context = context
         self.style = style
-        # Held in a tuple: the encoding belongs to the model, not to each of its layers.
+        # In a tuple, so that the encoding is registered with the model and not with each layer.
         self._shared = (positional,)
-        self.mask_value = fill
+        self.mask_value = mask_value
         self.dropout = dropout
         self.self_attention = self_attention
         geometry = context.geometry
@@ -85,29 +87,31 @@ class MultiHeadAttention(nn.Module):
         self._projects = style.projects
         if style.projects:
             self._build_projections(bias, init)
-        self._rotates = "rotate" in acts
+        self._rotates = "rotate" in mechanisms
         self._transforms = overrides(style, Attention, "transform")
         self._has_post_heads = overrides(style, Attention, "post_heads")
         self._mixes_scores = overrides(style, Attention, "mix_scores")
         self._mixes = overrides(style, Attention, "mix")
-        self._has_bias = "bias" in acts
+        self._has_bias = "bias" in mechanisms
         own = ("scores", "mix_scores", "normalise", "mix")
         needs_weights = (
             not style.projects
             or any(overrides(style, Attention, name) for name in own)
-            or bool(acts & {"score", "values"})
+            or bool(mechanisms & {"score", "values"})
         )
-        # Dropout acts on weights, which a shortcut never makes.
+        # Dropout acts on weights, which a fast path does not compute.
         self._has_fast_path = (
-            overrides(style, Attention, "fast_path") and not acts & {"bias", "score", "values"} and not dropout.rate
+            overrides(style, Attention, "fast_path")
+            and not mechanisms & {"bias", "score", "values"}
+            and not dropout.rate
         )
         needs_weights = needs_weights and not self._has_fast_path
         self.path = "explicit" if needs_weights else "fused"
-        """``"fused"``, or ``"explicit"`` where the variant needs the weights themselves."""
+        """``"fused"``, or ``"explicit"`` if the variant requires the weights."""
 
     @property
     def needs_mask_values(self) -> bool:
-        """Whether the host reads every mask, to know what it shows."""
+        """Whether the fast path depends on the structure of each mask, which the host computes."""
         return self._has_fast_path
 
     def _build_projections(self, bias: bool, init: Init) -> None:
@@ -127,7 +131,7 @@ class MultiHeadAttention(nn.Module):
 
     @property
     def positional(self) -> Positional:
-        """The encoding of this role."""
+        """The encoding of the role."""
         return self._shared[0]
 
     def forward(
@@ -138,21 +142,30 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
         record: Record | None = None,
     ) -> Tensor:
-        """Attend from ``x`` to itself, or to ``memory`` in the role cross.
+        """Return the output of attention to ``x``, or to ``memory`` in the role cross.
 
         Args:
             x: ``[member, batch, query, d_model]``.
             memory: ``[member, batch, key, d_model]`` in the role cross, else None.
             ctx: Positions and mask.
-            cache: Keys and values so far; in the role cross a filled cache replaces ``memory``.
-            record: If given, the explicit path is taken and each step handed over: ``queries``,
-                ``keys`` and ``values`` (before that ``plain_queries`` and ``plain_keys``, where
-                style or encoding change them), ``scores`` (before that ``products`` and ``bias``,
-                where an encoding adds to them, and ``unmixed``, where the style mixes them),
-                ``mask``, ``filled``, ``weights`` (before that ``unmixed_weights``, where the style
-                mixes them), ``heads`` (and ``finished``), all ``[member, batch, head, time, ..]``,
-                and ``joined`` ``[member, tokens, width]``. A style without projections has only the
-                last five, and its ``values``.
+            cache: Keys and values so far. In the role cross, a filled cache replaces ``memory``.
+            record: If given, the explicit path is used and each step is recorded:
+
+                - ``plain_queries`` and ``plain_keys``, if style or encoding transform them
+                - ``queries``, ``keys`` and ``values``
+                - ``products`` and ``bias``, if an encoding adds to the scores
+                - ``unmixed``, if the style mixes scores
+                - ``scores``, ``mask``, ``filled`` (scores with the mask value)
+                - ``unmixed_weights``, if the style mixes weights
+                - ``weights``, ``heads``
+                - ``finished``, if the style has ``post_heads``
+                - ``joined``, the concatenated heads, ``[member, tokens, width]``
+
+                All others are ``[member, batch, head, time, ..]``. A style without projections
+                records ``values`` and the steps from ``mask`` on, without ``joined``.
+
+        Returns:
+            ``[member, batch, query, d_model]``.
         """
         flat = None if memory is None else memory.flatten(1, 2)
         return self.attend(x.flatten(1, 2), flat, ctx, cache, record).view(x.shape)
@@ -165,7 +178,7 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None = None,
         record: Record | None = None,
     ) -> Tensor:
-        """As ``forward``, with the tokens of a batch in one row: ``[member, tokens, d_model]``."""
+        """Return the output as ``forward`` does, with tokens concatenated: ``[member, tokens, d_model]``."""
         if not self._projects:
             return self._read(x, memory, ctx, record)
         q, k, v = self._project(x, memory, ctx, cache, record)
@@ -189,22 +202,17 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def _read(self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, record: Record | None) -> Tensor:
-        """Attend as a style does that projects nothing."""
+        """Return the output of a style without projections."""
         queries = _sentences(x, ctx.query_positions)
-        read = queries if memory is None else _sentences(memory, ctx.key_positions)
-        filled, values = self.style.read(queries, read, ctx.mask)
+        keys = queries if memory is None else _sentences(memory, ctx.key_positions)
+        filled, values = self.style.read(queries, keys, ctx.mask)
         if record is not None:
             record("values", values)
         heads = self._weigh(filled, values, ctx, record).transpose(2, 3)
         return heads.reshape(x.shape)
 
     def _project(
-        self,
-        x: Tensor,
-        memory: Tensor | None,
-        ctx: AttentionContext,
-        cache: Cache | None,
-        record: Record | None = None,
+        self, x: Tensor, memory: Tensor | None, ctx: AttentionContext, cache: Cache | None, record: Record | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, ``[member, batch, head, time, width]``."""
         geometry = self.context.geometry
@@ -215,7 +223,7 @@ class MultiHeadAttention(nn.Module):
         else:
             q = self.queries(x) if geometry.key_width else x[..., :0]
             if cache is not None and cache.filled:
-                return self._place_queries(q, ctx), cache.keys, cache.values
+                return self._transform_queries(q, ctx), cache.keys, cache.values
             assert memory is not None
             k, v = self.keys_values(memory).split(self._widths[1:], dim=-1)
             key_time = ctx.key_positions.shape[1]
@@ -227,7 +235,7 @@ class MultiHeadAttention(nn.Module):
         if self._transforms:
             q, k = self.style.transform(q, k)
         if self._rotates:
-            # A cached step brings only the new keys, which stand where the queries stand.
+            # A cached step computes only the new keys, which have the positions of the queries.
             new_keys = ctx.query_positions if self.self_attention else ctx.key_positions
             q = self._rotate(q, ctx.query_positions, ctx)
             k = self._rotate(k, new_keys, ctx)
@@ -235,8 +243,8 @@ class MultiHeadAttention(nn.Module):
             k, v = cache.append(k, v)
         return q, k, v
 
-    def _place_queries(self, queries: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return queries alone, whose keys are cached, as ``_project`` does."""
+    def _transform_queries(self, queries: Tensor, ctx: AttentionContext) -> Tensor:
+        """Return queries as ``_project`` does, for cached keys."""
         q = _split(queries, ctx.query_positions.shape[1], self.context.geometry.heads)
         if self._transforms:
             q, _ = self.style.transform(q, q)
@@ -257,9 +265,7 @@ class MultiHeadAttention(nn.Module):
     def _bias(self, ctx: AttentionContext, dtype: torch.dtype) -> Tensor | None:
         if not self._has_bias:
             return None
-        bias = self.positional.bias(
-            ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0
-        )
+        bias = self.positional.bias(ctx.query_positions, ctx.key_positions, self.context.role, self.context.layer or 0)
         if bias is None:
             return None
         if ctx.sampled_positions:
@@ -267,7 +273,7 @@ class MultiHeadAttention(nn.Module):
         return bias.to(dtype)
 
     def _without_weights(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return what the heads read, members folded into the batch or not."""
+        """Return the outputs of the heads, with members folded into the batch or not."""
         if not self._has_fast_path:
             return self._fused(q, k, v, ctx)
         pattern = ctx.pattern
@@ -276,7 +282,7 @@ class MultiHeadAttention(nn.Module):
         return self.style.fast_path(q, k, v, ctx.mask, pattern)
 
     def _fused(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext) -> Tensor:
-        """Return what the heads read, ``[member · batch, head, query, width]``."""
+        """Return the outputs of the heads, ``[member · batch, head, query, width]``."""
         bias = self._bias(ctx, q.dtype)
         rows = q.shape[0] * q.shape[1]
         additive_mask = _for_rows(ctx.additive(q.dtype, self.mask_value), rows)
@@ -296,7 +302,7 @@ class MultiHeadAttention(nn.Module):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
-        """Return the rows that keep no key and whose scores are all replaced by one number.
+        """Return the queries that attend to no key and whose scores are all replaced by -1e9.
 
         Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
         """
@@ -309,10 +315,10 @@ class MultiHeadAttention(nn.Module):
         return ctx.dead_rows if self.mask_value == "-1e9" else None
 
     def _explicit(self, q: Tensor, k: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
-        places = (ctx.query_positions, ctx.key_positions, self.context.role)
+        positions = (ctx.query_positions, ctx.key_positions, self.context.role)
         layer = self.context.layer or 0
         products = self.style.scores(q, k, ctx.query_positions, ctx.key_positions)
-        added = self.positional.score(q, *places, layer)
+        added = self.positional.score(q, *positions, layer)
         bias = self._bias(ctx, products.dtype)
         if bias is not None:
             added = bias if added is None else added + bias
@@ -325,15 +331,15 @@ class MultiHeadAttention(nn.Module):
             if self._mixes_scores:
                 record("unmixed", total)
             record("scores", scores)
-        return self._weigh(fill_masked(scores, ctx.mask, self.mask_value), v, ctx, record)
+        return self._weigh(apply_mask(scores, ctx.mask, self.mask_value), v, ctx, record)
 
     def _weigh(self, filled: Tensor, v: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
-        """Turn filled scores into weights and read the values with them."""
+        """Return the outputs of the heads for scores that contain the mask value."""
         unmixed = self.style.normalise(filled, ctx.mask)
         weights = self.style.mix(unmixed)
-        dropped = self.dropout.turned(weights)
-        places = (ctx.query_positions, ctx.key_positions, self.context.role)
-        values = self.positional.values(dropped, *places, self.context.layer or 0)
+        dropped = self.dropout.transposed(weights)
+        positions = (ctx.query_positions, ctx.key_positions, self.context.role)
+        values = self.positional.values(dropped, *positions, self.context.layer or 0)
         out = dropped @ v if values is None else dropped @ v + values
         if record is not None:
             if ctx.mask is not None:
@@ -347,32 +353,32 @@ class MultiHeadAttention(nn.Module):
 
 
 def _sentences(x: Tensor, positions: Tensor) -> Tensor:
-    """Turn ``[member, batch · time, width]`` to ``[member, batch, time, width]``."""
+    """Reshape ``[member, batch · time, width]`` to ``[member, batch, time, width]``."""
     return x.view(x.shape[0], -1, positions.shape[1], x.shape[2])
 
 
 def _split(x: Tensor, time: int, heads: int) -> Tensor:
-    """Turn ``[member, batch · time, head · width]`` to ``[member, batch, head, time, width]``."""
+    """Reshape ``[member, batch · time, head · width]`` to ``[member, batch, head, time, width]``."""
     batch, width = x.shape[1] // time, x.shape[2] // heads
     return x.view(x.shape[0], batch, time, heads, width).transpose(2, 3)
 
 
 def _fold(bias: Tensor, members: int, batch: int) -> Tensor:
-    """Bring ``[member|1, batch|1, head|1, query, key]`` to the folded batch of the members."""
+    """Fold the members of ``[member|1, batch|1, head|1, query, key]`` into the batch."""
     if bias.shape[0] == 1 and bias.shape[1] == 1:
         return bias[0]
     return bias.expand(members, batch, -1, -1, -1).flatten(0, 1)
 
 
 def _for_rows(table: Tensor | None, rows: int) -> Tensor | None:
-    """Give every sentence of a member what its member has: ``[member · batch or 1, ..]``."""
+    """Repeat the entry of each member for its sentences: ``[member · batch or 1, ..]``."""
     if table is None or len(table) in (1, rows):
         return table
     return table.repeat_interleave(rows // len(table), dim=0)
 
 
 def is_short(q: Tensor, k: Tensor) -> bool:
-    """Tell whether two batched products are the faster kernel here."""
+    """Return whether two batched products are faster than the fused kernel."""
     return q.device.type == "cpu" and q.shape[-2] * k.shape[-2] <= SHORT and math.prod(q.shape[:-2]) >= MANY
 
 
@@ -385,26 +391,26 @@ def _two_products(
     scale: float,
     ctx: AttentionContext,
 ) -> Tensor:
-    """Attention as two batched products, of short sequences and where weights are dropped.
+    """Return attention as two batched products, for short sequences and dropout of weights.
 
-    Equal to the fused kernel, which has no dropout of each member's own.
+    It equals the fused kernel, which does not support dropout per member.
 
-    Scores are held as ``[.., key, query]``: softmax along an inner axis is vectorised over the
-    queries, while along a last axis of under 16 keys it is not (torch 2.13: 3.5 times slower).
-    Rows that keep no key give zero, which only -inf can ask for.
+    Scores are stored as ``[.., key, query]``: softmax along an inner axis is vectorised over the
+    queries, while along a last axis of fewer than 16 keys it is not (torch 2.13: 3.5 times slower).
+    Queries that attend to no key give 0 with the mask value -inf.
     """
     lead, queries, keys = q.shape[:2], q.shape[2], k.shape[2]
     flat_q, flat_k, flat_v = (x.flatten(0, 1) for x in (q, k, v))
     if additive_mask is None:
         scores = torch.bmm(flat_k, flat_q.transpose(1, 2)) * scale
     else:
-        turned = additive_mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
-        scores = torch.baddbmm(turned, flat_k, flat_q.transpose(1, 2), alpha=scale)
+        transposed = additive_mask.transpose(-2, -1).expand(*lead, keys, queries).reshape(-1, keys, queries)
+        scores = torch.baddbmm(transposed, flat_k, flat_q.transpose(1, 2), alpha=scale)
     dead = None
     if additive_mask is not None and ctx.has_dead_rows:
-        hidden = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2)
-        if may_be(hidden):
-            dead = hidden.expand(*lead, 1, queries).reshape(-1, 1, queries)
+        all_masked = (additive_mask == -torch.inf).all(dim=-1).unsqueeze(-2)
+        if may_be(all_masked):
+            dead = all_masked.expand(*lead, 1, queries).reshape(-1, 1, queries)
     if dead is not None:
         scores = scores.masked_fill(dead, 0.0)
     weights = dropout(torch.softmax(scores, dim=1))
@@ -413,13 +419,13 @@ def _two_products(
     return torch.bmm(weights.transpose(1, 2), flat_v).view(*lead, queries, -1)
 
 
-def fill_masked(scores: Tensor, mask: Tensor | None, fill: MaskValue) -> Tensor:
-    """Apply a mask to scores: ``-inf``, replaced by ``-1e9``, or 1e9 subtracted (``additive``)."""
+def apply_mask(scores: Tensor, mask: Tensor | None, mask_value: MaskValue) -> Tensor:
+    """Apply a mask to scores: set ``-inf`` or ``-1e9``, or subtract 1e9 (``additive``)."""
     if mask is None:
         return scores
-    if isinstance(fill, PerMemberMaskValue):
-        added = torch.where(fill.added.along(scores) > 0, scores, 0.0)
-        return torch.where(mask, scores, added + fill.low.along(scores))
-    if fill == "additive":
+    if isinstance(mask_value, PerMemberMaskValue):
+        added = torch.where(mask_value.added.along(scores) > 0, scores, 0.0)
+        return torch.where(mask, scores, added + mask_value.low.along(scores))
+    if mask_value == "additive":
         return torch.where(mask, scores, scores - 1e9)
-    return scores.masked_fill(~mask, -torch.inf if fill == "-inf" else -1e9)
+    return scores.masked_fill(~mask, -torch.inf if mask_value == "-inf" else -1e9)

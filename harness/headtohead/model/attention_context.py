@@ -1,4 +1,4 @@
-"""What one pass of an attention is given beside its tokens: places, masks and earlier keys."""
+"""Positions, masks and cached keys of a forward pass of attention."""
 
 from __future__ import annotations
 
@@ -15,65 +15,66 @@ from headtohead.model.members import MaskValue, PerMemberMaskValue
 from headtohead.plugins.attention import MaskPattern
 
 LEAST_ROOM = 16
-"""Tokens that a cache has room for from the start."""
+"""Initial capacity of a cache, in tokens."""
 
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """Who sees whom in one pass: positions ``[1, time]`` of both sides, and what is kept.
+    """Positions ``[1, time]`` of queries and keys, and the mask of a forward pass.
 
-    ``keep`` is ``[member, batch or 1, 1, query, key]`` or None where nothing is masked. What
-    follows from it is computed once for all layers.
+    ``mask`` is ``[member, batch or 1, 1, query, key]``, True where a query attends to a key, or
+    None where nothing is masked. Layers share the context, so values derived from the mask are
+    computed once.
     """
 
     query_positions: Tensor
     key_positions: Tensor
     mask: Tensor | None
     sampled_positions: bool = False
-    """Whether the positions were drawn: ``[member · batch, time]``, one row for each sentence."""
+    """Whether positions are sampled: ``[member · batch, time]``, a row per sentence."""
     has_data: bool = True
-    """Whether what is kept is that of sentences; of a model of shapes it tells nothing."""
+    """Whether the mask has data; False on the device ``meta``."""
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
-    def additive(self, dtype: torch.dtype, fill: MaskValue) -> Tensor | None:
-        """Return zeros where a key is kept and the fill elsewhere, to be added to the scores.
+    def additive(self, dtype: torch.dtype, mask_value: MaskValue) -> Tensor | None:
+        """Return the mask as a term to add to scores: 0 where it is True, else the mask value.
 
-        ``[member · batch or 1, 1, query, key]``: members are folded into the batch, as the fused
-        path has them.
+        ``[member · batch or 1, 1, query, key]``, with members folded into the batch for the fused
+        kernel.
         """
         if self.mask is None:
             return None
         if dtype not in self._additive:
-            low = 0.0 if isinstance(fill, PerMemberMaskValue) else -torch.inf if fill == "-inf" else -1e9
+            low = 0.0 if isinstance(mask_value, PerMemberMaskValue) else -torch.inf if mask_value == "-inf" else -1e9
             zero, lowest = _numbers(dtype, self.mask.device, low)
-            if isinstance(fill, PerMemberMaskValue):
-                lowest = fill.low.like(zero).view(-1, 1, 1, 1, 1)
+            if isinstance(mask_value, PerMemberMaskValue):
+                lowest = mask_value.low.like(zero).view(-1, 1, 1, 1, 1)
             self._additive[dtype] = torch.where(self.mask, zero, lowest).flatten(0, 1)
         return self._additive[dtype]
 
     @cached_property
     def dead_rows(self) -> Tensor:
-        """True for queries that keep no key, ``[member · batch or 1, 1, query, 1]``."""
+        """True for queries that attend to no key, ``[member · batch or 1, 1, query, 1]``."""
         assert self.mask is not None
         return ~self.mask.flatten(0, 1).any(dim=-1, keepdim=True)
 
     @cached_property
     def pattern(self) -> MaskPattern | None:
-        """What queries see of the keys; None of shapes without numbers, which do not tell."""
+        """Structure of the mask; None if it has no data."""
         mask = self.mask
         if mask is None or mask.shape[-2] == 1:
             return "same"
         if not self.has_data:
             return None
-        live = mask.any(-2, keepdim=True)
-        if bool((mask == live).all()):
+        used_keys = mask.any(-2, keepdim=True)
+        if bool((mask == used_keys).all()):
             return "same"
         square = mask.shape[-2] == mask.shape[-1]
-        return "prefix" if square and bool((mask == live.expand_as(mask).tril()).all()) else "other"
+        return "prefix" if square and bool((mask == used_keys.expand_as(mask).tril()).all()) else "other"
 
     @cached_property
     def has_dead_rows(self) -> bool:
-        """Whether any query may keep no key; shapes without numbers do not tell."""
+        """Whether any query may attend to no key; False if the mask has no data."""
         if self.mask is None or not self.has_data:
             return False
         return may_be(self.dead_rows)
@@ -83,16 +84,17 @@ _ASSUMED = ContextVar("assumed", default=False)
 
 
 def may_be(flags: Tensor) -> bool:
-    """Tell whether any flag is set, or True where asking is not free.
+    """Return whether any flag is set, or True where testing it has a cost.
 
-    A GPU would make the host wait, and what is traced for other batches must not hang on this one.
+    On a GPU, the test would synchronise with the host. A graph that is traced for other batches
+    must not depend on the data of this batch.
     """
     return _ASSUMED.get() or flags.device.type != "cpu" or bool(flags.any())
 
 
 @contextmanager
 def all_assumed() -> Iterator[None]:
-    """Let everything that may be be, whatever batch is seen inside."""
+    """Make ``may_be`` return True within the context, for tracing."""
     token = _ASSUMED.set(True)
     try:
         yield
@@ -109,7 +111,7 @@ def _numbers(dtype: torch.dtype, device: torch.device, low: float) -> tuple[Tens
 class Cache:
     """Keys and values of the tokens decoded so far, ``[member, batch, head, length, width]``.
 
-    There is room for some tokens, made as it is needed, up to ``most``.
+    The capacity grows as needed, up to ``most`` tokens.
     """
 
     keys: Tensor
@@ -118,7 +120,7 @@ class Cache:
     filled: int = 0
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Store the new tokens and return all of them."""
+        """Append keys and values of new tokens, and return those of all tokens."""
         end = self.filled + keys.shape[3]
         room = self.keys.shape[3]
         if end > room:
@@ -130,7 +132,7 @@ class Cache:
         return self.keys[:, :, :, :end], self.values[:, :, :, :end]
 
     def select(self, rows: Tensor) -> None:
-        """Keep the given batch rows, ``[member, row]``, in their order; one may be kept twice."""
+        """Replace the batch rows by the given rows ``[member, row]``; a row may occur more than once."""
         own = torch.arange(len(rows), device=rows.device).unsqueeze(1)
         room = self.keys.shape[3]
         self.keys, self.values = (

@@ -4,12 +4,12 @@ Paper: I. Sutskever, O. Vinyals, Q. V. Le. "Sequence to Sequence Learning with N
 NeurIPS 2014, arXiv:1409.3215, section 3.2. Length penalty: Y. Wu et al. "Google's Neural Machine
 Translation System". 2016, arXiv:1609.08144, section 7, equation 14 without the coverage term:
 ``score(Y) = log P(Y) / lp(Y)``, ``lp(Y) = ((5 + |Y|) / 6)^alpha``. A. Vaswani et al. 2017, section
-6.1 have a beam of 4 and an alpha of 0.6.
+6.1, use a beam of 4 and alpha = 0.6.
 
-At every step each hypothesis of a sentence is continued by every word, and the continuations are
-ranked by their log-probability. Those among the best ``size`` that end have finished; the best
-``size`` that do not end are the next hypotheses. What has not ended after the most words stands as
-it is, and competes with what has. ``|Y|`` counts the words of Y and its <eos>, if it has one.
+At every step, each hypothesis of a sentence is continued by every token, and the continuations are
+ranked by log-probability. Among the best ``size``, those with <eos> are finished translations. The
+best ``size`` without <eos> are the next hypotheses. At the maximum length, unfinished hypotheses
+are candidates too. ``|Y|`` counts the tokens of Y, including <eos> if present.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.run_config import BeamConfig
 
 LOGITS_AT_ONCE = 2**26
-"""Largest number of logits computed together; more are cut into pieces that give the same."""
+"""Maximum number of logits computed at a time; larger batches are divided with equal results."""
 
 
 def length_penalty(tokens: int, alpha: float) -> float:
-    """Return what the log-probability of so many tokens is divided by."""
+    """Return the divisor of the log-probability of a translation with this number of tokens."""
     return math.pow((5 + tokens) / 6, alpha)
 
 
 @dataclass(frozen=True)
 class BeamSearchResult:
-    """The best translation of each sentence that a search has found.
+    """The best translation of each sentence.
 
-    ``ids`` are ``[member, batch, at most max_length]`` without the start; from <eos> on they are
-    the fill. ``lengths`` count their words, ``[member, batch]``. ``scores``, ``[member, batch]``,
-    are log-probabilities in nats, each divided by the penalty of its length.
+    Args:
+        ids: ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``fill``.
+        lengths: Tokens without <eos>, ``[member, batch]``.
+        scores: Log-probabilities in nats divided by the length penalty, ``[member, batch]``.
     """
 
     ids: Tensor
@@ -62,24 +63,24 @@ def beam_search(
     fill: int = PAD,
     rows: BatchRows | None = None,
 ) -> BeamSearchResult:
-    """Translate by following the likeliest beginnings of a sentence at once.
+    """Translate by beam search.
 
-    A sentence is done when nothing that its hypotheses can become scores higher than what has
-    finished; the result is that of a search to the end.
+    A sentence is finished once no hypothesis can reach a higher score than its best finished
+    translation. The result equals that of a search up to the maximum length.
 
     Args:
         model: In evaluation mode.
-        source: Ids ``[member, batch, time]``, padding on the right.
-        lengths: Live source tokens, ``[member, batch]``.
-        max_length: Most words of a translation, <eos> not counted.
-        beam: Width and length penalty.
-        sos: What the decoder reads first.
-        eos: What ends a translation.
-        fill: What stands from <eos> on; an id that can be read.
-        rows: Rows that an encoding which counts them is told; default: those of the batch.
+        source: Ids ``[member, batch, time]``, padding last.
+        lengths: Source tokens without padding, ``[member, batch]``.
+        max_length: Maximum length of a translation, <eos> not counted.
+        beam: Beam size and length penalty.
+        sos: Id of the first decoder input.
+        eos: Id that ends a translation.
+        fill: Id from <eos> on, within the vocabulary.
+        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
 
     Raises:
-        HeadToHeadError: If the decoder reads one number of tokens only.
+        HeadToHeadError: If the decoder supports a single number of tokens only.
     """
     require_any_length(model, "beam")
     steps = longest_target(model, max_length)
@@ -98,7 +99,7 @@ def translate(
     fill: int,
     rows: BatchRows | None = None,
 ) -> Tensor:
-    """Return the ids of a beam search, or of greedy decoding where there is no beam."""
+    """Return the ids of a beam search, or of greedy decoding if ``beam`` is None."""
     ends = {"sos": sos, "eos": eos, "fill": fill}
     if beam is None:
         return greedy(model, source, lengths, max_length, rows=rows, **ends)
@@ -106,7 +107,7 @@ def translate(
 
 
 class _Search:
-    """One batch on its way: hypotheses, and the best that has finished."""
+    """The search for a batch: hypotheses, and the best finished translation of each sentence."""
 
     def __init__(
         self,
@@ -122,110 +123,114 @@ class _Search:
         self.sos, self.eos, self.fill = ids
         self.decoding_state = DecodingState(model, source, lengths, steps, rows)
         self.shape, self.device = source.shape[:2], source.device
-        self.own = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
-        self.found = torch.full((*self.shape, steps), self.fill, device=self.device)
+        self.member_index = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
+        self.best_ids = torch.full((*self.shape, steps), self.fill, device=self.device)
         """The best finished translation of each sentence of the batch."""
-        self.lengths = torch.zeros(self.shape, dtype=torch.long, device=self.device)
-        """Its words, ``[member, batch]``."""
+        self.best_lengths = torch.zeros(self.shape, dtype=torch.long, device=self.device)
+        """Its length in tokens, ``[member, batch]``."""
         low = torch.full(self.shape, -torch.inf, device=self.device)
-        self.scores = low.to(self.decoding_state.memory.dtype)
-        """Its score, ``[member, batch]``; -inf before there is one."""
+        self.best_scores = low.to(self.decoding_state.memory.dtype)
+        """Its score, ``[member, batch]``; -inf if there is none."""
         self.written = torch.full((*self.shape, 1, 1), self.sos, device=self.device)
-        """Hypotheses, ``[member, sentence, way, time]``."""
-        self.likely = self.scores.new_zeros(*self.shape, 1)
+        """Hypotheses, ``[member, sentence, hypothesis, time]``."""
+        self.log_probs = self.best_scores.new_zeros(*self.shape, 1)
         """Their log-probabilities."""
 
     def run(self) -> BeamSearchResult:
         if not self.steps:
-            return BeamSearchResult(self.found, self.lengths, self.likely[..., 0])
+            return BeamSearchResult(self.best_ids, self.best_lengths, self.log_probs[..., 0])
         for tokens in range(1, self.steps + 1):
             self._step(tokens)
             if tokens == self.steps:
-                self._finish(self.written[..., 1:], self.likely, tokens)
-            elif not self._leave(tokens):
+                self._finish(self.written[..., 1:], self.log_probs, tokens)
+            elif not self._drop_finished():
                 break
-        return BeamSearchResult(self.found, self.lengths, self.scores)
+        return BeamSearchResult(self.best_ids, self.best_lengths, self.best_scores)
 
     def _step(self, tokens: int) -> None:
-        """Continue every hypothesis by one word; ``tokens`` is how many each then has."""
+        """Continue every hypothesis by a token; ``tokens`` is its new number of tokens."""
         size = self.beam.size
-        likely, words, parents = self._continuations()
-        ends = words == self.eos
-        # Continuations are in order: the first of them are the best of all.
-        ended = likely.masked_fill(~ends, -torch.inf)[..., :size]
-        self._finish(self._parents(parents[..., :size])[..., 1:], ended, tokens)
-        going = likely.masked_fill(ends, -torch.inf)
-        missing = size - going.shape[-1]
+        log_probs, last_tokens, parents = self._continuations()
+        ends = last_tokens == self.eos
+        # Continuations are sorted, so the first ones are the best.
+        finished = log_probs.masked_fill(~ends, -torch.inf)[..., :size]
+        self._finish(self._parents(parents[..., :size])[..., 1:], finished, tokens)
+        unfinished = log_probs.masked_fill(ends, -torch.inf)
+        missing = size - unfinished.shape[-1]
         if missing > 0:
-            going, words, parents = (
+            unfinished, last_tokens, parents = (
                 torch.nn.functional.pad(x, (0, missing), value=value)
-                for x, value in ((going, -torch.inf), (words, self.fill), (parents, 0))
+                for x, value in ((unfinished, -torch.inf), (last_tokens, self.fill), (parents, 0))
             )
-        self.likely, chosen = going.topk(size, dim=-1)
-        words, parents = words.gather(-1, chosen), parents.gather(-1, chosen)
-        words = words.masked_fill(self.likely == -torch.inf, self.fill)
-        self.written = torch.cat([self._parents(parents), words.unsqueeze(-1)], dim=-1)
+        self.log_probs, chosen = unfinished.topk(size, dim=-1)
+        last_tokens, parents = last_tokens.gather(-1, chosen), parents.gather(-1, chosen)
+        last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.fill)
+        self.written = torch.cat([self._parents(parents), last_tokens.unsqueeze(-1)], dim=-1)
         self.decoding_state.follow(parents, size)
 
     def _continuations(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-probabilities, last words and parents of the best, the best first.
+        """Return log-probabilities, last tokens and parents of the best continuations, sorted.
 
-        ``[member, sentence, continuation]``. Of one hypothesis as many are enough as the beam is
-        wide, and one more: the one that ends.
+        ``[member, sentence, continuation]``. Beam size + 1 continuations per hypothesis suffice:
+        those without <eos>, and the one with <eos>.
         """
-        hidden = self.decoding_state.read(self.written.flatten(1, 2))
-        vocabulary = self.decoding_state.model.vocab_sizes.target
-        rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocabulary))
-        pieces = [self._best_words(part) for part in hidden.split(rows, dim=1)]
-        more, words = (
+        hidden = self.decoding_state.hidden(self.written.flatten(1, 2))
+        vocab_size = self.decoding_state.model.vocab_sizes.target
+        rows = max(1, LOGITS_AT_ONCE // (len(hidden) * vocab_size))
+        pieces = [self._best_tokens(part) for part in hidden.split(rows, dim=1)]
+        more, last_tokens = (
             torch.cat(parts, dim=1).unflatten(1, self.written.shape[1:3]) for parts in zip(*pieces, strict=True)
         )
-        likely = (more + self.likely.unsqueeze(-1)).flatten(2)
-        order = likely.argsort(dim=-1, descending=True)
-        parents = order // words.shape[-1]
-        return likely.gather(-1, order), words.flatten(2).gather(-1, order), parents
+        log_probs = (more + self.log_probs.unsqueeze(-1)).flatten(2)
+        order = log_probs.argsort(dim=-1, descending=True)
+        parents = order // last_tokens.shape[-1]
+        return log_probs.gather(-1, order), last_tokens.flatten(2).gather(-1, order), parents
 
-    def _best_words(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities and ids of each row's best next words, the best first."""
-        logits = self.decoding_state.words(hidden)
-        best, words = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
-        return best - logits.logsumexp(dim=-1, keepdim=True), words
+    def _best_tokens(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities and ids of the best next tokens of each row, sorted."""
+        logits = self.decoding_state.project(hidden)
+        best, last_tokens = logits.topk(min(self.beam.size + 1, logits.shape[-1]), dim=-1)
+        return best - logits.logsumexp(dim=-1, keepdim=True), last_tokens
 
     def _parents(self, parents: Tensor) -> Tensor:
-        """Return the hypotheses that continuations belong to, ``[member, sentence, one, time]``."""
+        """Return the continued hypotheses, ``[member, sentence, continuation, time]``."""
         time = self.written.shape[-1]
         return self.written.gather(2, parents.unsqueeze(-1).expand(-1, -1, -1, time))
 
-    def _finish(self, texts: Tensor, likely: Tensor, tokens: int) -> None:
-        """Remember the best of what has finished with ``tokens`` tokens, if it is a new best.
+    def _finish(self, texts: Tensor, log_probs: Tensor, tokens: int) -> None:
+        """Update the best finished translation of each sentence.
 
         Args:
-            texts: Words without the start and without <eos>, ``[member, sentence, way, words]``.
-            likely: Log-probabilities, -inf where nothing has finished.
-            tokens: That are counted, <eos> included.
+            texts: Ids without <sos> and <eos>, ``[member, sentence, hypothesis, time]``.
+            log_probs: Log-probabilities, -inf for unfinished hypotheses.
+            tokens: Length of the hypotheses for the penalty, <eos> included.
         """
-        where = self.decoding_state.where
-        scores = likely / length_penalty(tokens, self.beam.length_penalty)
-        best, way = scores.max(dim=-1)
-        better = best > self.scores[self.own, where]
+        where = self.decoding_state.original_rows
+        scores = log_probs / length_penalty(tokens, self.beam.length_penalty)
+        best, index = scores.max(dim=-1)
+        better = best > self.best_scores[self.member_index, where]
         member, sentence = better.nonzero(as_tuple=True)
         row = where[member, sentence]
-        self.scores[member, row] = best[member, sentence]
-        text = texts[member, sentence, way[member, sentence]]
-        self.found[member, row] = self.fill
-        self.found[member, row, : text.shape[-1]] = text
-        self.lengths[member, row] = text.shape[-1]
+        self.best_scores[member, row] = best[member, sentence]
+        text = texts[member, sentence, index[member, sentence]]
+        self.best_ids[member, row] = self.fill
+        self.best_ids[member, row, : text.shape[-1]] = text
+        self.best_lengths[member, row] = text.shape[-1]
 
-    def _leave(self, tokens: int) -> bool:
-        """Let sentences go that are done; tell whether any is left.
+    def _drop_finished(self) -> bool:
+        """Remove finished sentences from the batch, and return whether any is left.
 
-        A log-probability can only fall, and is divided by the penalty of the most tokens at best.
+        The log-probability of a hypothesis cannot rise, and the largest divisor is the penalty of
+        the maximum length. This bounds the score that it can reach.
         """
-        most = length_penalty(self.steps, self.beam.length_penalty)
-        reachable = self.likely.max(dim=-1).values / most
-        done = self.scores[self.own, self.decoding_state.where] >= reachable
+        largest = length_penalty(self.steps, self.beam.length_penalty)
+        reachable = self.log_probs.max(dim=-1).values / largest
+        done = self.best_scores[self.member_index, self.decoding_state.original_rows] >= reachable
         left = active_indices(done)
         if left is not None and left.shape[1]:
-            self.decoding_state.mask(left)
-            self.written, self.likely = self.written[self.own, left], self.likely[self.own, left]
+            self.decoding_state.select(left)
+            self.written, self.log_probs = (
+                self.written[self.member_index, left],
+                self.log_probs[self.member_index, left],
+            )
         return left is None or left.shape[1] > 0

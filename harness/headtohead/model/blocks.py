@@ -1,4 +1,4 @@
-"""Residual branches and the layers of encoder and decoder that are made of them."""
+"""Residual blocks, encoder layers and decoder layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class SharedModule:
-    """A part that the model has once and uses in many places, none of which has it."""
+    """A module with a single instance in the model; a block that uses it does not register it."""
 
     def __init__(self, part: nn.Module) -> None:
         self.part = part
@@ -28,7 +28,7 @@ class SharedModule:
 
 
 class ResidualBlock(nn.Module):
-    """A residual branch: normalisation before or after, dropout on what the branch adds."""
+    """Residual connection with pre- or post-norm, and dropout on the output of the sublayer."""
 
     def __init__(self, norm: StackedLayerNorm | SharedModule, pre: bool, dropout: Dropout) -> None:
         super().__init__()
@@ -38,15 +38,15 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record | None = None) -> Tensor:
         if record is not None:
-            return self._shown(x, inner, record)
+            return self._recorded(x, inner, record)
         if self.pre:
             total: Tensor = x + self.dropout(inner(self.norm(x)))
         else:
             total = self.norm(x + self.dropout(inner(x)))
         return total
 
-    def _shown(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record) -> Tensor:
-        """Compute the same, each step handed over."""
+    def _recorded(self, x: Tensor, inner: Callable[[Tensor], Tensor], record: Record) -> Tensor:
+        """Return the result of ``forward``, recording each step."""
         normed = x
         if self.pre:
             normed = self.norm(x)
@@ -63,7 +63,7 @@ class ResidualBlock(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each a residual branch."""
+    """Self-attention and feed-forward, each in a residual block."""
 
     def __init__(self, build: Builder, layer: int) -> None:
         super().__init__()
@@ -74,14 +74,14 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, ctx: AttentionContext, record: Record | None) -> Tensor:
         x = self.attention_branch(x, lambda h: self.attention.attend(h, None, ctx, None, record), record)
-        return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
+        return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", record)
 
 
 class DecoderLayer(nn.Module):
-    """Self-attention, a second attention, feed-forward, each a residual branch.
+    """Self-attention, cross-attention and feed-forward, each in a residual block.
 
-    The second attention reads the encoder, or with ``cross: decoder`` what the first one does. With
-    ``decoder_feed_forward: after-each`` a feed-forward stands between them too.
+    With ``quirks.cross_attention_memory: decoder``, cross-attention attends to the decoder itself.
+    With ``quirks.decoder_feed_forward: after-each``, a feed-forward follows self-attention too.
     """
 
     def __init__(self, build: Builder, layer: int) -> None:
@@ -108,18 +108,20 @@ class DecoderLayer(nn.Module):
         own, cross = contexts
         x = self.attention_branch(x, lambda h: self.attention.attend(h, None, own, caches[0], records[0]), records[0])
         if self.between is not None:
-            x = _feed(self.between_branch, self.between, x, "between", records[0])
+            x = _feed_forward(self.between_branch, self.between, x, "between", records[0])
         x = self.cross_branch(x, lambda h: self.cross.attend(h, memory, cross, caches[1], records[1]), records[1])
-        return _feed(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
+        return _feed_forward(self.feed_forward_branch, self.feed_forward, x, "feed_forward", records[0])
 
 
-def _feed(branch: ResidualBlock, part: FeedForward | SharedModule, x: Tensor, name: str, record: Record | None) -> Tensor:
-    """Run a feed-forward in its branch, its steps handed over under its name."""
+def _feed_forward(
+    branch: ResidualBlock, part: FeedForward | SharedModule, x: Tensor, name: str, record: Record | None
+) -> Tensor:
+    """Apply a feed-forward in its residual block; recorded steps have the prefix ``name``."""
     if record is None:
         return branch(x, part)  # type: ignore[no-any-return]
-    whole = record
+    record_step = record
 
     def named(step: str, value: Tensor) -> None:
-        whole(f"{name}.{step}", value)
+        record_step(f"{name}.{step}", value)
 
     return branch(x, lambda h: part(h, named), named)  # type: ignore[no-any-return]

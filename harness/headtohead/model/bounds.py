@@ -1,4 +1,4 @@
-"""How many places an entry is defined for: more is refused by a plan, and by a running model."""
+"""Maximum lengths of entries, checked by the planner and in every forward pass."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from headtohead.plugins.positional import Component, Positional
 from headtohead.schema.run_config import RunConfig
 
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
-"""The sentences whose places an entry of a role is told."""
+"""Sides whose positions an entry of a role receives."""
 
 OPTIONS = ("max_length", "max_len")
-"""What entries call the option that sets their bound."""
+"""Names of the option that sets a maximum length."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The most places, or rows of a batch, that an entry of a role knows.
+    """The maximum number of positions, or batch rows, of an entry in a role.
 
-    ``option`` is what the reader sets to have more, such as ``positional.encoder.max_length``; None
-    where the entry has no such option.
+    Args:
+        name: Name of the entry.
+        role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+        most: The maximum.
+        counts: ``"positions"`` or ``"rows"``.
+        option: Configuration field of the maximum, such as ``positional.encoder.max_length``; None
+            if the entry has no such option.
     """
 
     name: str
@@ -31,7 +36,7 @@ class Bound:
     option: str | None
 
     def reason(self, config: RunConfig, longest: Mapping[str, int]) -> str | None:
-        """Return why data and batches of a configuration are beyond it, or None."""
+        """Return why sentences or batches of a configuration exceed the maximum, or None."""
         if self.counts == "rows":
             train, evaluate = config.train, config.evaluate
             rows = max(train.batch_size or train.batch_tokens, evaluate.batch_size)
@@ -39,7 +44,7 @@ class Bound:
                 None
                 if rows <= self.most
                 else (
-                    f"{self.name} counts rows of a batch and has {self.most}, and a batch may have "
+                    f"{self.name} supports {self.most} batch rows, but a batch may have "
                     f"{rows} sentences; set train.batch_size and evaluate.batch_size to at most "
                     f"{self.most}"
                 )
@@ -48,38 +53,38 @@ class Bound:
             tokens = longest.get(side, 0)
             if tokens > self.most:
                 return (
-                    f"a {side} of {tokens} tokens is longer than the {self.most} places of "
-                    f"{self.name}; {self._way_out(tokens)}"
+                    f"a {side} of {tokens} tokens is longer than the {self.most} positions of "
+                    f"{self.name}; {self._fix(tokens)}"
                 )
         return None
 
-    def check(self, places: int, rows: int) -> None:
-        """Refuse a pass that is beyond it.
+    def check(self, length: int, rows: int) -> None:
+        """Check the length and the batch rows of a forward pass.
 
         Raises:
-            HeadToHeadError: Naming the first place, or row, that has none.
+            HeadToHeadError: If they exceed the maximum.
         """
-        found = rows if self.counts == "rows" else places
-        if found > self.most:
-            what = "row" if self.counts == "rows" else "place"
+        number = rows if self.counts == "rows" else length
+        if number > self.most:
+            unit = self.counts.removesuffix("s")
             raise HeadToHeadError(
-                f"{what} {found} is beyond the {self.most} {self.counts} of {self.name}; {self._way_out(found)}"
+                f"{unit} {number} is beyond the {self.most} {self.counts} of {self.name}; {self._fix(number)}"
             )
 
-    def _way_out(self, needed: int) -> str:
+    def _fix(self, needed: int) -> str:
         if self.option is None:
-            return f"take sentences of at most {self.most} tokens"
+            return f"use sentences of at most {self.most} tokens"
         return f"set {self.option} to at least {needed}"
 
 
 def find_bound(part: type[Component], options: object, family: str, role: str) -> Bound | None:
-    """Return the bound of an entry that is asked with these options, or None if it has none."""
+    """Return the maximum length of an entry with these options, or None if it has none."""
     chosen = part.Options.model_validate(options)
     most = part.limit(chosen)
     if most is None:
         return None
     by_row = issubclass(part, Positional) and part.index(chosen) == "row"
-    option = next((one for one in OPTIONS if one in part.Options.model_fields), None)
+    option = next((name for name in OPTIONS if name in part.Options.model_fields), None)
     return Bound(
         part.entry_name, role, most, "rows" if by_row else "positions", f"{family}.{role}.{option}" if option else None
     )

@@ -1,4 +1,4 @@
-"""Makes the parts of a model, drawing every parameter from its member's generator."""
+"""Builds the parts of a model, with every parameter initialised by its member's generator."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ import torch
 from torch import nn
 
 from headtohead.model.attention import MultiHeadAttention
-from headtohead.model.blocks import SharedModule, ResidualBlock
+from headtohead.model.blocks import ResidualBlock, SharedModule
 from headtohead.model.bounds import Bound, find_bound
 from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
-from headtohead.model.members import MaskValue, PerMemberMasking, PerMemberPositional, groups, mask_value_of, same_or_each
+from headtohead.model.members import (
+    MaskValue,
+    PerMemberMasking,
+    PerMemberPositional,
+    groups,
+    mask_value_of,
+    same_or_each,
+)
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import BuildContext, Component, Positional
 from headtohead.plugins.registry import current
@@ -22,13 +29,13 @@ from headtohead.schema.run_config import RunConfig
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
-    """Return the generator of one run for one purpose; no two purposes share a stream."""
+    """Return the random generator of a run for a purpose; purposes have independent streams."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 class Builder:
-    """Makes the parts of one model, drawing every parameter from its member's generator."""
+    """Builds the parts of a model, in the order in which ``Transformer`` requests them."""
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
         self.configs = configs
@@ -40,9 +47,9 @@ class Builder:
             "ffn": same_or_each([model.dropout_ffn for model in models]),
             "residual": same_or_each([model.dropout_residual for model in models]),
         }
-        inits = [one.model.init for one in configs]
+        inits = [model.init for model in models]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
-        self.mask_value: MaskValue = mask_value_of([one.model.mask_value for one in configs])
+        self.mask_value: MaskValue = mask_value_of([model.mask_value for model in models])
         self.generators: Generators = [None] if seeds is None else [member_generator(seed, "init") for seed in seeds]
         self.device = torch.device("meta" if seeds is None else "cpu")
         keys = [member_generator(seed, "dropout").initial_seed() for seed in seeds or [0]]
@@ -61,35 +68,35 @@ class Builder:
             layers=layers,
             d_model=model.d_model,
             geometry=find_geometry(self.config, role),
-            generators=[self.generators[one] for one in own],
+            generators=[self.generators[member] for member in own],
             layer=layer,
         )
 
     def positional(self, role: str) -> Positional:
-        """Build the encoding of a role, of all members or of each group that has another."""
-        found = groups(self.configs, "positional", role)
+        """Return the encoding of a role; members with different encodings are grouped."""
+        by_entry = groups(self.configs, "positional", role)
         parts = []
-        for group in found:
+        for group in by_entry:
             entry = self.registry.positional(group.chosen.name)
             options = entry.Options.model_validate(group.chosen.options)
             parts.append(entry(options, self._context(role, None, group.members)))
         if len(parts) == 1:
             return parts[0]
-        return PerMemberPositional(parts, [one.members for one in found])
+        return PerMemberPositional(parts, [group.members for group in by_entry])
 
     def masking(self, role: str) -> Masking:
-        """Build the masking of a role, likewise."""
-        found = groups(self.configs, "masking", role)
+        """Return the masking of a role; members with different maskings are grouped."""
+        by_entry = groups(self.configs, "masking", role)
         parts = []
-        for group in found:
+        for group in by_entry:
             entry = self.registry.masking(group.chosen.name)
             parts.append(entry(entry.Options.model_validate(group.chosen.options)))
-        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [one.members for one in found])
+        return parts[0] if len(parts) == 1 else PerMemberMasking(parts, [group.members for group in by_entry])
 
-    def dropout(self, where: str) -> Dropout:
-        """Make the next place of dropout; places are counted alike whatever their rates are."""
+    def dropout(self, kind: str) -> Dropout:
+        """Return the next dropout site. Sites are numbered independently of their rates."""
         self._sites += 1
-        return Dropout(self.dropout_rng, self._sites, self._rates[where])
+        return Dropout(self.dropout_rng, self._sites, self._rates[kind])
 
     def attention(self, role: str, layer: int) -> MultiHeadAttention:
         chosen = self.config.attention.role(role)
@@ -110,27 +117,27 @@ class Builder:
         )
 
     def bounds(self, role: str) -> Iterator[Bound]:
-        """Yield how many places the encodings and the attention of a role know."""
+        """Yield the maximum lengths of encodings and attention of a role."""
         for family in ("positional", "attention"):
             for group in groups(self.configs, family, role):
                 entry = self.registry.find(family, group.chosen.name).entry
                 assert issubclass(entry, Component)
-                found = find_bound(entry, group.chosen.options, family, role)
-                if found is not None:
-                    yield found
+                bound = find_bound(entry, group.chosen.options, family, role)
+                if bound is not None:
+                    yield bound
 
     def share(self, name: str) -> None:
-        """Make one part that serves every place from now on."""
+        """Build a module that is used for all layers from now on: "norm" or "feed-forward"."""
         makers = {"norm": self._norm, "feed-forward": self._feed_forward}
         self.shared[name.replace("-", "_")] = makers[name]()
 
     def feed_forward(self) -> FeedForward | SharedModule:
-        known = self.shared.get("feed_forward")
-        return SharedModule(known) if known is not None else self._feed_forward()
+        shared = self.shared.get("feed_forward")
+        return SharedModule(shared) if shared is not None else self._feed_forward()
 
     def norm(self) -> StackedLayerNorm | SharedModule:
-        known = self.shared.get("norm")
-        return SharedModule(known) if known is not None else self._norm()
+        shared = self.shared.get("norm")
+        return SharedModule(shared) if shared is not None else self._norm()
 
     def branch(self) -> ResidualBlock:
         pre = self.config.model.norm == "pre"

@@ -1,4 +1,4 @@
-"""Parameters, floating-point operations and memory of a variant, counted without a run."""
+"""Parameters, FLOPs and memory of a variant, counted without training."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ from headtohead.schema.run_config import RunConfig
 
 @dataclass(frozen=True)
 class ModelCounts:
-    """Costs of one run.
+    """Counted costs of a run.
 
-    ``total`` counts every weight; ``non_embedding`` leaves out what grows with the vocabulary
-    (token tables and the projection to words); ``attention`` counts the projections of all
-    attentions. ``flops_per_token`` is one forward pass over a pair of mean lengths, divided by its
-    target tokens; a training step costs about three times as much. ``inner_width`` is heads times
-    key width of the decoder's self-attention.
+    Args:
+        total: Number of weights.
+        non_embedding: Number of weights that do not grow with the vocabulary, hence without
+            embedding tables and ``lm_head``.
+        attention: Number of weights of all attentions.
+        flops_per_token: FLOPs of a forward pass over a pair of mean lengths, per target token. A
+            training step needs about three times as many.
+        inner_width: Heads times key width of the decoder's self-attention.
+        path: ``"fused"`` or ``"explicit"`` per role.
     """
 
     total: int
@@ -43,17 +47,17 @@ class ModelCounts:
 def count(
     config: RunConfig, source_words: int, target_words: int, source_length: float, target_length: float
 ) -> ModelCounts:
-    """Count one run's costs.
+    """Return the costs of a run.
 
     Args:
         config: The variant.
         source_words: Size of the source vocabulary.
         target_words: Size of the target vocabulary.
         source_length: Mean source length in tokens, rounded for the count.
-        target_length: Mean target length in tokens, likewise.
+        target_length: Mean target length in tokens, rounded for the count.
 
     Raises:
-        HeadToHeadError: If the configuration is not defined.
+        HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
     return _count(
         config.model_dump_json(), source_words, target_words, max(1, round(source_length)), max(1, round(target_length))
@@ -61,10 +65,12 @@ def count(
 
 
 @cache
-def _count(config_json: str, source_words: int, target_words: int, source_length: int, target_length: int) -> ModelCounts:
+def _count(
+    config_json: str, source_words: int, target_words: int, source_length: int, target_length: int
+) -> ModelCounts:
     config = RunConfig.model_validate_json(config_json)
 
-    def of_shapes(operations: Operations) -> ModelCounts:
+    def measure(operations: Operations) -> ModelCounts:
         model = Transformer(config, None, source_words, target_words).eval()
         source = torch.zeros(1, 1, source_length, dtype=torch.long, device="meta")
         target = torch.zeros(1, 1, target_length, dtype=torch.long, device="meta")
@@ -73,7 +79,7 @@ def _count(config_json: str, source_words: int, target_words: int, source_length
             model(source, lengths, target, lengths)
         return _counts(model, operations.flops / target_length)
 
-    return counted(of_shapes)
+    return counted(measure)
 
 
 def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
@@ -104,19 +110,19 @@ def _counts(model: Transformer, flops_per_token: float) -> ModelCounts:
 
 
 LARGE_VOCABULARY = 512
-"""Words from which it pays to project only the positions that have a target, not padding."""
+"""Vocabulary size from which logits are computed at positions with a label only."""
 
 LOGITS_AT_ONCE = 2**26
-"""Logits that an evaluation computes together; more are cut into pieces that give the same."""
+"""Maximum number of logits that an evaluation computes at a time."""
 
 
 def training_bytes(config: RunConfig, source_words: int, target_words: int, batch: tuple[int, int, int]) -> int:
-    """Return the most memory that one member of a stack holds in a training step, in bytes.
+    """Return the peak memory of a member of a stack in a training step, in bytes.
 
-    A step is traced on shapes alone, so whatever the entries of the variant compute is in it:
-    activations and logits that wait for the backward pass, and gradients. Added are the weights,
-    the two moments of the optimizer, and a copy of the weights where early stopping keeps the best.
-    It is an upper bound where targets are padded: every position counts as one with a target.
+    A step is traced on the device ``meta``, which includes all that the variant's entries compute:
+    activations and logits stored for the backward pass, and gradients. Weights, two moments of the
+    optimizer, and with early stopping a copy of the best weights are added. Every target position
+    is counted as having a label, so the result is an upper bound.
 
     Args:
         config: The variant. With ``bfloat16`` the activations are counted as float32.
@@ -132,23 +138,23 @@ def _training_bytes(config_json: str, source_words: int, target_words: int, batc
     config = RunConfig.model_validate_json(config_json)
     dtype = torch.float64 if config.train.precision == "float64" else torch.float32
     model = Transformer(config, None, source_words, target_words).to(dtype).train()
-    weights = sum(one.numel() * one.element_size() for one in model.parameters())
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     rows, *times = batch
     pieces = 1 if model.position_is_row else min(config.train.num_microbatches, rows)
     rows = -(-rows // pieces)
     source, target = (torch.zeros(1, rows, time, dtype=torch.long, device="meta") for time in times)
     lengths = torch.ones(1, rows, dtype=torch.long, device="meta")
     with Allocations() as memory:
-        for _ in range(min(2, pieces)):  # from the second piece on there are gradients
+        for _ in range(min(2, pieces)):  # from the second piece on, gradients exist
             hidden = model.hidden(source, lengths, target, lengths)
-            writes = target
+            labels = target
             if model.vocab_sizes.target >= LARGE_VOCABULARY:
-                writes = target.flatten(1)
-                index = writes.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+                labels = target.flatten(1)
+                index = labels.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
                 hidden = hidden.flatten(1, 2).gather(1, index).unsqueeze(1)
             logits = model.project(hidden)
             losses = functional.cross_entropy(
-                logits.flatten(0, 2), writes.flatten(), reduction="none", label_smoothing=config.train.label_smoothing
+                logits.flatten(0, 2), labels.flatten(), reduction="none", label_smoothing=config.train.label_smoothing
             )
             losses.sum().backward()
             del hidden, logits, losses
@@ -157,7 +163,7 @@ def _training_bytes(config_json: str, source_words: int, target_words: int, batc
 
 
 class Allocations(TorchDispatchMode):
-    """Follows the memory of all tensors that are made in the block; ``most`` is its peak."""
+    """Tracks the memory of all tensors created in its context; ``most`` is the peak in bytes."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -166,19 +172,19 @@ class Allocations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, or torch would load its compiler, as for ``Operations``."""
+        """Return False, so that torch does not load its compiler, as in ``Operations``."""
         return False
 
     def __torch_dispatch__(
         self, func: Any, types: Iterable[type], args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Compute one operation and add the memory that it made."""
-        given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
+        """Execute an operation and add the memory that it allocates."""
+        inputs = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
         out = func(*args, **(kwargs or {}))
-        for one in tree_leaves(out):
-            if isinstance(one, Tensor):
-                storage = one.untyped_storage()
-                if storage._cdata not in given and storage._cdata not in self._held:
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor):
+                storage = leaf.untyped_storage()
+                if storage._cdata not in inputs and storage._cdata not in self._held:
                     self._add(storage)
         return out
 

@@ -1,4 +1,4 @@
-"""Greedy decoding, batched over sentences and members; a sentence that has ended costs nothing."""
+"""Greedy decoding, batched over sentences and members; finished sentences leave the batch."""
 
 from __future__ import annotations
 
@@ -11,42 +11,43 @@ from headtohead.model.decoding_state import DecodingState, is_causal
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import BatchRows, Transformer
 
-__all__ = ["active_indices", "greedy", "is_causal", "longest_target", "refuse_one_length"]
+__all__ = ["active_indices", "greedy", "is_causal", "longest_target", "require_any_length"]
 
 WORTH_LEAVING = 0.85
-"""Share of a batch that may be left before the others move together.
+"""Finished sentences leave the batch once at most this share of it is unfinished.
 
 Measured in docs/internals/performance.md.
 """
 
 
 def longest_target(model: Transformer, wanted: int) -> int:
-    """Return ``wanted`` tokens, or fewer where positions or attention of the decoder end before."""
+    """Return ``wanted`` tokens, or fewer if an entry of the decoder supports fewer positions."""
     bounds = model.bounds["decoder"] + model.bounds["cross"]
     return min([wanted, *(bound.most for bound in bounds if bound.counts == "positions")])
 
 
 def require_any_length(model: Transformer, how: str) -> None:
-    """Refuse to write word by word with a decoder that reads one number of tokens only.
+    """Check that the decoder supports any number of tokens, as stepwise decoding requires.
 
     Raises:
-        HeadToHeadError: If it does; ``how`` names the way of decoding.
+        HeadToHeadError: If it does not. ``how`` names the decoding in the message.
     """
     only = only_length(model.config)
     if only is not None:
         raise HeadToHeadError(
-            f"attention '{model.config.attention.decoder.name}' reads exactly {only} tokens at "
-            f"once, which {how} decoding does not; set evaluate.decode: teacher-forced"
+            f"attention '{model.config.attention.decoder.name}' supports exactly {only} target tokens, "
+            f"which {how} decoding does not provide; set evaluate.decode: teacher-forced"
         )
 
 
 def active_indices(done: Tensor) -> Tensor | None:
-    """Return the sentences to go on with, ``[member, sentence]``, or None where all may stay.
+    """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
-    Members go on with equally many: where one has fewer left, ended ones stand in for them.
+    All members continue the same number of sentences: a member with fewer unfinished sentences
+    continues finished ones too.
 
     Args:
-        done: Whether each sentence has ended, ``[member, sentence]``.
+        done: Whether each sentence is finished, ``[member, sentence]``.
     """
     left = int((~done).sum(1).max())
     if left > WORTH_LEAVING * done.shape[1]:
@@ -66,28 +67,28 @@ def greedy(
     fill: int = PAD,
     rows: BatchRows | None = None,
 ) -> Tensor:
-    """Translate by taking the likeliest word at every step.
+    """Translate by choosing the most probable token at every step.
 
     Args:
         model: In evaluation mode.
-        source: Ids ``[member, batch, time]``, padding on the right.
-        lengths: Live source tokens, ``[member, batch]``.
-        max_length: Most words of a translation, <eos> not counted.
-        sos: What the decoder reads first.
-        eos: What ends a translation.
-        fill: What stands from <eos> on; an id that can be read.
-        rows: Rows that an encoding which counts them is told; default: those of the batch.
+        source: Ids ``[member, batch, time]``, padding last.
+        lengths: Source tokens without padding, ``[member, batch]``.
+        max_length: Maximum length of a translation, <eos> not counted.
+        sos: Id of the first decoder input.
+        eos: Id that ends a translation.
+        fill: Id from <eos> on, within the vocabulary.
+        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
 
     Returns:
         Ids ``[member, batch, at most max_length]`` without <sos>; from <eos> on, ``fill``.
 
     Raises:
-        HeadToHeadError: If the decoder reads one number of tokens only.
+        HeadToHeadError: If the decoder supports a single number of tokens only.
     """
     require_any_length(model, "greedy")
     steps = longest_target(model, max_length)
     members, batch = source.shape[:2]
-    own = torch.arange(members, device=source.device).unsqueeze(1)
+    member_index = torch.arange(members, device=source.device).unsqueeze(1)
     translated = torch.full((members, batch, steps), fill, device=source.device)
     decoding_state = DecodingState(model, source, lengths, steps, rows)
     written = torch.full((members, batch, 1), sos, device=source.device)
@@ -96,13 +97,13 @@ def greedy(
         chosen = decoding_state.logits(written).argmax(dim=-1)
         done = done | (chosen == eos)
         chosen = torch.where(done, fill, chosen)
-        translated[own, decoding_state.where, position] = chosen
+        translated[member_index, decoding_state.original_rows, position] = chosen
         written = torch.cat([written, chosen.unsqueeze(-1)], dim=-1)
         left = active_indices(done)
         if left is not None:
             if not left.shape[1]:
                 break
-            decoding_state.mask(left)
+            decoding_state.select(left)
             done = done.gather(1, left)
-            written = written[own, left]
+            written = written[member_index, left]
     return translated

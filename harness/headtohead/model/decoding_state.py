@@ -1,4 +1,4 @@
-"""The sentences of a batch that are still being translated: what their next word depends on."""
+"""State of stepwise decoding: the encoder's output and cached keys and values of a batch."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from headtohead.model.transformer import BatchRows, Transformer
 
 
 def is_causal(model: Transformer) -> bool:
-    """Tell whether the decoder's masks hide every later token, so that a cache is exact."""
-    reading = ("decoder",) if model.attends_to_source else ("decoder", "cross")
-    return all(model.maskings[role].hides_later(role) for role in reading)
+    """Return whether the decoder's masks hide all later tokens, so that cached decoding is exact."""
+    roles = ("decoder",) if model.attends_to_source else ("decoder", "cross")
+    return all(model.maskings[role].hides_later(role) for role in roles)
 
 
 class DecodingState:
-    """Sentences with what the encoder made of them, and a cache where that is exact.
+    """Unfinished sentences of a batch, with the encoder's output and caches.
 
-    A sentence may be written in several beam_size at once, the hypotheses of a beam: they stand side by
-    side, ``[member, batch · beam_size]``, and read one memory. Where no cache is exact, every word is
-    computed from all before it.
+    The hypotheses of a sentence are adjacent rows, ``[member, batch · beam_size]``, and share its
+    encoder output. If caches are not exact, each step computes the decoder for all tokens.
 
     Args:
         model: In evaluation mode.
-        source: Ids ``[member, batch, time]``, padding on the right.
-        lengths: Live source tokens, ``[member, batch]``.
-        steps: Most tokens that are written.
-        rows: Rows that an encoding which counts them is told; default: those of the batch.
+        source: Ids ``[member, batch, time]``, padding last.
+        lengths: Source tokens without padding, ``[member, batch]``.
+        steps: Maximum number of decoded tokens.
+        rows: Batch rows for an encoding with ``index`` "row"; default: actual rows.
     """
 
     def __init__(
@@ -35,44 +34,44 @@ class DecodingState:
         self.model = model
         self.lengths = lengths
         members, batch = source.shape[:2]
-        self.where = torch.arange(batch, device=source.device).expand(members, -1)
-        """The row of the batch that each sentence had at first, ``[member, sentence]``."""
+        self.original_rows = torch.arange(batch, device=source.device).expand(members, -1)
+        """Initial batch row of each sentence, ``[member, sentence]``."""
         self.rows = rows
         if rows is None and model.position_is_row:
-            self.rows = BatchRows(batch, self.where)
+            self.rows = BatchRows(batch, self.original_rows)
         self.memory = model.encode(source, lengths, rows=self.rows)
         self.caches = model.caches(self.memory, steps) if is_causal(model) else None
         self.beam_size = 1
 
     def logits(self, written: Tensor) -> Tensor:
-        """Return logits of the next word of every row, ``[member, batch · beam_size, vocab]``.
+        """Return logits of the next token of every row, ``[member, batch · beam_size, vocab]``.
 
         Args:
-            written: All tokens so far, the first one included, ``[member, batch · beam_size, time]``.
+            written: All tokens so far, <sos> included, ``[member, batch · beam_size, time]``.
         """
-        return self.words(self.read(written))
+        return self.project(self.hidden(written))
 
-    def read(self, written: Tensor) -> Tensor:
-        """Return what ``words`` makes logits of, ``[member, batch · beam_size, d_model]``."""
+    def hidden(self, written: Tensor) -> Tensor:
+        """Return the decoder's output for the last token, ``[member, batch · beam_size, d_model]``."""
         model, time = self.model, written.shape[-1]
-        rows = self._told()
+        rows = self._batch_rows()
         if self.caches is not None:
             hidden = model.step(written[:, :, -1:], time - 1, self.memory, self.lengths, self.caches, rows)
         else:
             memory, lengths = self._spread(self.memory), self._spread(self.lengths)
-            live = torch.full_like(lengths, time)
-            hidden = model.decode(written, live, memory, lengths, rows=rows)
+            target_lengths = torch.full_like(lengths, time)
+            hidden = model.decode(written, target_lengths, memory, lengths, rows=rows)
         return hidden[:, :, -1]
 
-    def words(self, hidden: Tensor) -> Tensor:
-        """Return logits of what ``read`` returned, or of some rows of it."""
+    def project(self, hidden: Tensor) -> Tensor:
+        """Return logits for the result of ``hidden``, or for some of its rows."""
         return self.model.project(hidden.unsqueeze(2))[:, :, 0]
 
-    def mask(self, sentences: Tensor) -> None:
-        """Go on with these sentences alone, ``[member, sentence]``; each member has its own."""
-        self.where, self.lengths = (x.gather(1, sentences) for x in (self.where, self.lengths))
-        own = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
-        self.memory = self.memory[own, sentences]
+    def select(self, sentences: Tensor) -> None:
+        """Keep only the given sentences of each member, ``[member, sentence]``."""
+        self.original_rows, self.lengths = (x.gather(1, sentences) for x in (self.original_rows, self.lengths))
+        member_index = torch.arange(len(sentences), device=sentences.device).unsqueeze(1)
+        self.memory = self.memory[member_index, sentences]
         if self.rows is not None:
             self.rows = BatchRows(self.rows.count, self.rows.chosen.gather(1, sentences))
         written = self._rows_of(sentences)
@@ -81,11 +80,11 @@ class DecodingState:
             second.select(sentences if self.model.attends_to_source else written)
 
     def follow(self, parents: Tensor, beam_size: int) -> None:
-        """Go on with ``beam_size`` rows of each sentence, each a continuation of an earlier row.
+        """Replace the hypotheses of each sentence by continuations of earlier hypotheses.
 
         Args:
-            parents: Which of its sentence's rows each continues, ``[member, batch, beam_size]``.
-            beam_size: How many there are of each sentence from now on.
+            parents: Index of the continued hypothesis, ``[member, batch, beam_size]``.
+            beam_size: New number of hypotheses per sentence.
         """
         starts = torch.arange(parents.shape[1], device=parents.device) * self.beam_size
         rows = (parents + starts.unsqueeze(-1)).flatten(1)
@@ -99,15 +98,15 @@ class DecodingState:
                 second.select(rows)
 
     def _rows_of(self, sentences: Tensor) -> Tensor:
-        """Return the rows of the chosen sentences, ``[member, sentence · beam_size]``."""
-        beam_size = torch.arange(self.beam_size, device=sentences.device)
-        return (sentences.unsqueeze(-1) * self.beam_size + beam_size).flatten(1)
+        """Return the rows of the given sentences, ``[member, sentence · beam_size]``."""
+        hypotheses = torch.arange(self.beam_size, device=sentences.device)
+        return (sentences.unsqueeze(-1) * self.beam_size + hypotheses).flatten(1)
 
     def _spread(self, x: Tensor) -> Tensor:
-        """Give every way of writing a sentence its own row."""
+        """Repeat the row of each sentence for its hypotheses."""
         return x if self.beam_size == 1 else x.repeat_interleave(self.beam_size, dim=1)
 
-    def _told(self) -> BatchRows | None:
+    def _batch_rows(self) -> BatchRows | None:
         if self.rows is None:
             return None
         return BatchRows(self.rows.count, self._spread(self.rows.chosen))

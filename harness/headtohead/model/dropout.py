@@ -1,11 +1,11 @@
-"""Dropout whose draws are each member's own, whoever its neighbours are.
+"""Dropout with random numbers per member, independent of the other members of a stack.
 
-The numbers behind a mask are not carried along by a generator but counted (Salmon et al. 2011,
-"Parallel random numbers: as easy as 1, 2, 3"): a member's key, the step, the place in the model and
-the number's own count go in, SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom
-number generators", with the constants of its figure 16) gives 64 bits, and every 16 of them decide
-about one activation. So a run drops the same however stacks are cut, batches are split or a resumed
-training goes on, on every device.
+The random numbers are counter-based (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+3"). The inputs are the member's key, the step, the dropout site and the index of the number.
+SplitMix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators", constants of
+figure 16) turns them into 64 bits, of which 16 bits decide about an activation. A run therefore
+drops the same activations on every device, in any stack, with any number of micro-batches, and
+after a resume.
 """
 
 from __future__ import annotations
@@ -19,38 +19,40 @@ from torch import Tensor, nn
 from headtohead.model.members import PerMember, same_or_each
 
 Rate = float | PerMember
-"""A rate of dropout, of all members or of each."""
+"""A dropout rate for all members, or a rate per member."""
 
 GAMMA = 0x9E3779B97F4A7C15
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 WORD = 2**64
 LANES = 4
-"""Numbers of 16 bits in a word of 64."""
+"""Numbers of 16 bits in a word of 64 bits."""
 LEVELS = 2**16
-"""Numbers that 16 bits can be; rates are met to half of one in so many."""
+"""Number of values of 16 bits; rates are exact up to half of 1 / ``LEVELS``."""
 
 FEW = 2**16
-"""Words that are drawn at once for a step: where there are more, calls cost little beside them."""
+"""Largest number of words of a step that are generated in a single call. With more words, the
+overhead of a call per site is small.
+"""
 
 
 def signed(word: int) -> int:
-    """Return a word of 64 bits as torch's int64 holds it."""
+    """Return an unsigned word of 64 bits as the int64 with the same bits."""
     return (word + WORD // 2) % WORD - WORD // 2
 
 
 def mixed(word: int) -> int:
-    """Return what SplitMix64 makes of one word."""
+    """Return the SplitMix64 hash of a word."""
     word = (word ^ (word >> 30)) * FIRST % WORD
     word = (word ^ (word >> 27)) * SECOND % WORD
     return word ^ (word >> 31)
 
 
 def mix_(words: Tensor) -> Tensor:
-    """Put in the place of int64 words what SplitMix64 makes of them."""
+    """Replace int64 words by their SplitMix64 hashes, in place."""
     moved = torch.empty_like(words)
     for shift, factor in ((30, FIRST), (27, SECOND), (31, None)):
         torch.bitwise_right_shift(words, shift, out=moved)
-        # Shifting moves signs in, which are no bits of the word.
+        # The shift of int64 copies the sign bit; the mask removes the copies.
         words.bitwise_xor_(moved.bitwise_and_((1 << (64 - shift)) - 1))
         if factor is not None:
             words.mul_(signed(factor))
@@ -59,7 +61,7 @@ def mix_(words: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Request:
-    """What a place asked for: the count that its numbers begin with, and how many there are."""
+    """The random numbers of a call at a site: first counter, first number of its word, and count."""
 
     start: int
     lead: int
@@ -67,16 +69,19 @@ class Request:
 
     @property
     def words(self) -> int:
-        """Words of 64 bits that hold the numbers."""
+        """Number of words of 64 bits that contain the numbers."""
         return -(-(self.lead + self.count) // LANES)
 
 
 class DropoutRNG(nn.Module):
-    """The random numbers of a stack's dropout.
+    """The random numbers of dropout of a stack.
+
+    Training calls ``set_step`` before each step, and ``start_microbatch`` and ``finish_microbatch``
+    around each micro-batch.
 
     Args:
-        keys: One word of 64 bits per member.
-        device: Where the model is built.
+        keys: A word of 64 bits per member.
+        device: Device of the model.
     """
 
     def __init__(self, keys: Sequence[int], device: torch.device) -> None:
@@ -86,7 +91,7 @@ class DropoutRNG(nn.Module):
         self.register_buffer("starts", own.clone(), persistent=False)
         self.register_buffer("counts", own.new_empty(0), persistent=False)
         self._first, self._rows = 0, 1
-        self._asked: dict[tuple[int, int], Request] = {}
+        self._requests: dict[tuple[int, int], Request] = {}
         self._calls: dict[int, int] = {}
         self._ready: dict[Request, Tensor] | None = None
         self._batch: Hashable = None
@@ -95,23 +100,26 @@ class DropoutRNG(nn.Module):
 
     @property
     def members(self) -> int:
-        """How many members draw."""
+        """Number of members."""
         return len(self.get_buffer("keys"))
 
     def set_step(self, step: int) -> None:
-        """Say which step follows: the one number that the device is told from outside."""
+        """Set the step, the only input of the random numbers that changes on the device."""
         torch.add(self.get_buffer("keys"), signed(mixed(step)), out=self.get_buffer("starts"))
         self.start_microbatch()
 
     def start_microbatch(self, batch: Hashable = None, first: int = 0, rows: int = 1) -> None:
-        """Start the next micro-batch of this step: the next ``rows`` of each member's batch.
+        """Start the next micro-batch of the step.
 
-        A batch in pieces drops what it would as a whole: ``first`` of its rows were seen before.
-        The numbers that batches of one shape, ``batch``, ask for are cached by
-        ``finish_microbatch``: later batches of the shape draw few numbers with one call.
+        Args:
+            batch: Shape of the batch. ``finish_microbatch`` caches the requests of a shape, and
+                later batches of the shape generate their numbers in a single call.
+            first: Rows of each member's batch in earlier micro-batches. A divided batch then drops
+                the same activations as the whole batch.
+            rows: Rows of this micro-batch.
         """
         self._first, self._rows, self._batch = first, rows, batch
-        self._asked.clear()
+        self._requests.clear()
         self._calls.clear()
         self._ready = None
 
@@ -122,94 +130,94 @@ class DropoutRNG(nn.Module):
         capture. A captured step finds the layout of the eager step before it.
         """
         if self._batch is not None and self._batch not in self._layouts:
-            self._layouts[self._batch] = self._layout(list(self._asked.values()))
+            self._layouts[self._batch] = self._layout(list(self._requests.values()))
         self.start_microbatch()
 
     def numbers(self, site: int, count: int) -> Tensor:
-        """Return the next ``count`` int16 numbers of each member at a place, uniform."""
+        """Return the next ``count`` uniform int16 numbers of each member at a site."""
         call = self._calls.get(site, 0)
         self._calls[site] = call + 1
         if (site, call) not in self._starts:
             self._starts[site, call] = mixed(mixed(site) + call)
         skipped, lead = divmod(count // self._rows * self._first, LANES)
-        asked = Request(signed(self._starts[site, call] + skipped * GAMMA), lead, count)
-        self._asked[site, call] = asked
+        request = Request(signed(self._starts[site, call] + skipped * GAMMA), lead, count)
+        self._requests[site, call] = request
         if self._ready is None:
-            self._ready = self._draw_ahead()
-        words = self._ready.get(asked)
+            self._ready = self._generate_ahead()
+        words = self._ready.get(request)
         if words is None:
-            words = self._draw(self._counted(asked.words) + asked.start)
+            words = self._generate(self._counted(request.words) + request.start)
         return words.view(torch.int16)[:, lead : lead + count]
 
-    def _draw_ahead(self) -> dict[Request, Tensor]:
-        """Draw all that a batch of this shape asked for before, if that is held."""
-        asked, counts = self._layouts.get(self._batch, ([], None))
-        if counts is None or not asked:
+    def _generate_ahead(self) -> dict[Request, Tensor]:
+        """Return the words of all requests of the batch shape, if its requests are cached."""
+        requests, counts = self._layouts.get(self._batch, ([], None))
+        if counts is None or not requests:
             return {}
-        parts = self._draw(counts).split([one.words for one in asked], dim=1)
-        return dict(zip(asked, parts, strict=True))
+        parts = self._generate(counts).split([request.words for request in requests], dim=1)
+        return dict(zip(requests, parts, strict=True))
 
-    def _draw(self, counts: Tensor) -> Tensor:
+    def _generate(self, counts: Tensor) -> Tensor:
         return mix_(counts + self.get_buffer("starts"))
 
-    def _layout(self, asked: list[Request]) -> tuple[list[Request], Tensor | None]:
-        """Return the counts of all that a batch asks for, if they are few enough to hold."""
-        if not 0 < self.members * sum(one.words for one in asked) <= FEW:
+    def _layout(self, requests: list[Request]) -> tuple[list[Request], Tensor | None]:
+        """Return the counters of all requests of a batch, if they are few enough to cache."""
+        if not 0 < self.members * sum(request.words for request in requests) <= FEW:
             return [], None
-        return asked, torch.cat([self._counted(one.words) + one.start for one in asked])
+        return requests, torch.cat([self._counted(request.words) + request.start for request in requests])
 
     def _counted(self, words: int) -> Tensor:
-        known = self.get_buffer("counts")
-        if len(known) < words:
+        counts = self.get_buffer("counts")
+        if len(counts) < words:
             most = 1 << (words - 1).bit_length()
-            known = torch.arange(most, device=known.device) * signed(GAMMA)
-            self.counts = known
-        return known[:words]
+            counts = torch.arange(most, device=counts.device) * signed(GAMMA)
+            self.counts = counts
+        return counts[:words]
 
 
 class Dropout(nn.Module):
-    """Dropout at one place of a model (Srivastava et al. 2014, section 4), with inverted scaling.
+    """Dropout at a site of a model (Srivastava et al. 2014, section 4), with inverted scaling.
 
     Args:
-        stream: Where the numbers come from.
-        place: Which of the model's places this is.
-        rate: The share that is dropped.
+        dropout_rng: Random numbers of the model.
+        site: Number of the site within the model.
+        rate: Probability that an activation is dropped.
     """
 
     def __init__(self, dropout_rng: DropoutRNG, site: int, rate: Rate) -> None:
         super().__init__()
-        # Held in a tuple: the stream belongs to the model, not to each of its places.
+        # In a tuple, so that the random numbers are registered with the model and not with each site.
         self._shared = (dropout_rng,)
         self.site = site
         self.rate = rate
         rates = rate.values if isinstance(rate, PerMember) else (rate,)
-        levels = [round(one * LEVELS) for one in rates]
-        self._low = same_or_each([one - LEVELS // 2 for one in levels])
-        self._scale = same_or_each([LEVELS / (LEVELS - one) for one in levels])
+        levels = [round(rate * LEVELS) for rate in rates]
+        self._low = same_or_each([level - LEVELS // 2 for level in levels])
+        self._scale = same_or_each([LEVELS / (LEVELS - level) for level in levels])
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is dropped now."""
+        """Whether activations are dropped: in training, with a rate above 0."""
         return self.training and bool(self.rate)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop from ``x [member · anything, ...]``; free where nothing is dropped."""
+        """Return ``x [member · any, ...]`` with dropout; ``x`` itself if inactive."""
         if not self.is_active:
             return x
         return x * self._factors(x.shape, x.dtype)
 
-    def turned(self, x: Tensor) -> Tensor:
-        """Drop what ``forward`` would from ``x`` with its last two axes exchanged."""
+    def transposed(self, x: Tensor) -> Tensor:
+        """Return ``x`` with the dropout that ``forward`` applies to ``x.transpose(-2, -1)``."""
         if not self.is_active:
             return x
         return x * self._factors(x.transpose(-2, -1).shape, x.dtype).transpose(-2, -1)
 
     def _factors(self, shape: torch.Size, dtype: torch.dtype) -> Tensor:
-        """Return 0 for what is dropped, and what keeps the mean for the rest."""
+        """Return 0 for dropped activations, and 1 / (1 - rate) for the others."""
         dropout_rng = self._shared[0]
         numbers = dropout_rng.numbers(self.site, shape.numel() // dropout_rng.members)
         low, scale = self._low, self._scale
-        # Written as numbers at once: torch is slow to make booleans and to read them (2.2 times).
+        # The comparison writes floats: a boolean intermediate is 2.2 times slower.
         factors = numbers.new_empty(numbers.shape, dtype=dtype)
         torch.ge(numbers, low.along(numbers) if isinstance(low, PerMember) else low, out=factors)
         factors *= scale.along(factors) if isinstance(scale, PerMember) else scale

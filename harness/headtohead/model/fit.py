@@ -1,4 +1,4 @@
-"""Which encodings an attention style can take in a role: asked before anything is built."""
+"""Compatibility of encodings with attention styles, checked before a model is built."""
 
 from __future__ import annotations
 
@@ -6,43 +6,41 @@ from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Geometry, Positional
 
 SCORES = frozenset({"rotate", "bias", "score", "values"})
-"""Ways to act on what attention computes, not on what it is given."""
+"""Mechanisms that act inside attention, not on its inputs."""
 
 
 def misfit(
-    encoding: type[Positional], acts: frozenset[str], style: type[Attention], geometry: Geometry, role: str
+    encoding: type[Positional], mechanisms: frozenset[str], style: type[Attention], geometry: Geometry, role: str
 ) -> str | None:
-    """Return why an encoding that acts in these ways has no meaning with a style, or None."""
-    reason = _misplaced(acts, role) or _impossible(acts, style, geometry)
+    """Return why an encoding with these mechanisms is incompatible with a style, or None."""
+    reason = _wrong_role(mechanisms, role) or _unsupported(mechanisms, style, geometry)
     return f"{encoding.entry_name} {reason}" if reason else None
 
 
-def _misplaced(acts: frozenset[str], role: str) -> str | None:
-    """Cross-attention is between two sentences, and has no embeddings of its own."""
-    if role == "cross" and "embed" in acts:
-        return "adds to embeddings, which cross-attention has none of; use 'none'"
-    if role == "cross" and "draw" in acts:
-        return "draws the places of one sentence, and cross-attention has two; use 'none'"
+def _wrong_role(mechanisms: frozenset[str], role: str) -> str | None:
+    if role == "cross" and "embed" in mechanisms:
+        return "adds to embeddings, and cross-attention has none of its own; use 'none'"
+    if role == "cross" and "draw" in mechanisms:
+        return "samples positions of a single sentence, and cross-attention has two; use 'none'"
     return None
 
 
-def _impossible(acts: frozenset[str], style: type[Attention], geometry: Geometry) -> str | None:
-    """An encoding cannot act on what a style does not have."""
+def _unsupported(mechanisms: frozenset[str], style: type[Attention], geometry: Geometry) -> str | None:
     name = f"{style.entry_name} attention"
-    if not style.projects and acts & SCORES:
+    if not style.projects and mechanisms & SCORES:
         return (
             f"acts on queries, keys or scores, and {name} projects none; use an encoding that is "
             "added to embeddings, or 'none'"
         )
-    if not geometry.key_width and acts & {"rotate", "score"}:
+    if not geometry.key_width and mechanisms & {"rotate", "score"}:
         return (
             f"acts on queries, and {name} has none; use an encoding that is added to embeddings or to scores, or 'none'"
         )
-    if style.position_dependent and "draw" in acts:
+    if style.position_dependent and "draw" in mechanisms:
         return (
-            f"draws the places it trains on, and {name} has scores for true ones; use an encoding "
-            "that takes places as they are"
+            f"samples positions in training, and the scores of {name} depend on actual positions; "
+            "use an encoding without sampled positions"
         )
-    for act in sorted(acts & set(style.unsupported)):
-        return f"{style.unsupported[act]}; use an encoding that is added to embeddings, or 'none'"
+    for mechanism in sorted(mechanisms & set(style.unsupported)):
+        return f"{style.unsupported[mechanism]}; use an encoding that is added to embeddings, or 'none'"
     return None

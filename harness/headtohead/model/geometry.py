@@ -1,4 +1,4 @@
-"""The head geometry that a configuration asks for in one role."""
+"""Head geometry and supported lengths of a configuration."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from headtohead.schema.run_config import RunConfig
 
 
 def find_geometry(config: RunConfig, role: str) -> Geometry:
-    """Return heads and widths of the attention in ``role``.
+    """Return the head geometry of the attention in ``role``.
 
     Raises:
-        HeadToHeadError: If the style is unknown or its numbers do not fit the model.
+        HeadToHeadError: If the style is unknown or its sizes are inconsistent with the model.
     """
     chosen = config.attention.role(role)
     style = current().attention(chosen.name)
@@ -19,7 +19,7 @@ def find_geometry(config: RunConfig, role: str) -> Geometry:
 
 
 def only_length(config: RunConfig) -> int | None:
-    """Return the one number of tokens that the decoder is defined for, or None if any.
+    """Return the only number of target tokens that the decoder supports, or None for any.
 
     Raises:
         HeadToHeadError: If the style of the decoder is unknown.

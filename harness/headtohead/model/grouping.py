@@ -1,4 +1,4 @@
-"""Many sentences, each translated as it would be alone: those of similar length together."""
+"""Translation of many sentences, grouped by length, with the results of batches of one sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headtohead.model.transformer import BatchRows, Transformer
 from headtohead.schema.run_config import BeamConfig
 
 TOGETHER = 128
-"""Most sentences that are translated together (docs/internals/performance.md)."""
+"""Largest batch of sentences (docs/internals/performance.md)."""
 
 
 def translate_each(
@@ -24,56 +24,54 @@ def translate_each(
     eos: int,
     size: int = TOGETHER,
 ) -> list[list[int]]:
-    """Return the words, as ids, that each source becomes alone in a batch.
+    """Return the translation of each source in a batch of its own, as token ids.
 
     Args:
-        model: Of one member, in evaluation mode.
-        sources: Ids, boundary tokens included.
-        max_length: Most words of a translation.
-        beam: Of a beam search; None decodes greedily.
-        sos: What the decoder reads first.
-        eos: What ends a translation.
-        size: Most sentences of a batch.
+        model: A stack with one member, in evaluation mode.
+        sources: Token ids, boundary tokens included.
+        max_length: Maximum length of a translation, <eos> not counted.
+        beam: Settings of a beam search; None decodes greedily.
+        sos: Id of the first decoder input.
+        eos: Id that ends a translation.
+        size: Maximum sentences of a batch.
 
     Raises:
-        HeadToHeadError: If the decoder reads one number of tokens only.
+        HeadToHeadError: If the decoder supports a single number of tokens only.
     """
-    written: list[list[int]] = [[] for _ in sources]
+    translations: list[list[int]] = [[] for _ in sources]
     lengths = [len(source) for source in sources]
     device = model.target_embedding.weight.device
-    for places in groups(lengths, size, padded=hides_padding(model)):
-        live = torch.tensor([[lengths[place] for place in places]], device=device)
-        source = torch.zeros(1, len(places), int(live.max()), dtype=torch.long, device=device)
-        for row, place in enumerate(places):
-            source[0, row, : lengths[place]] = torch.tensor(sources[place], device=device)
-        # Each is told to be the first of its batch.
-        ids = translate(
-            model, source, live, max_length, beam, sos=sos, eos=eos, fill=eos, rows=BatchRows(1, torch.zeros_like(live))
-        )
-        for place, words in zip(places, ids[0].tolist(), strict=True):
-            written[place] = words[: words.index(eos)] if eos in words else words
-    return written
+    for indices in groups(lengths, size, padded=hides_padding(model)):
+        own_lengths = torch.tensor([[lengths[index] for index in indices]], device=device)
+        source = torch.zeros(1, len(indices), int(own_lengths.max()), dtype=torch.long, device=device)
+        for row, index in enumerate(indices):
+            source[0, row, : lengths[index]] = torch.tensor(sources[index], device=device)
+        rows = BatchRows(1, torch.zeros_like(own_lengths))  # as if each were the first of its batch
+        ids = translate(model, source, own_lengths, max_length, beam, sos=sos, eos=eos, fill=eos, rows=rows)
+        for index, tokens in zip(indices, ids[0].tolist(), strict=True):
+            translations[index] = tokens[: tokens.index(eos)] if eos in tokens else tokens
+    return translations
 
 
 def hides_padding(model: Transformer) -> bool:
-    """Tell whether no query sees a source token beyond its sentence, as the masks show."""
-    reading = ("encoder", "cross") if model.attends_to_source else ("encoder",)
-    places = torch.arange(8)
-    for role in reading:
-        mask = model.maskings[role].mask(role, places, places, torch.tensor([5]))
+    """Return whether no query attends to padding of the source, by computing the masks."""
+    roles = ("encoder", "cross") if model.attends_to_source else ("encoder",)
+    positions = torch.arange(8)
+    for role in roles:
+        mask = model.maskings[role].mask(role, positions, positions, torch.tensor([5]))
         if mask is None or bool(mask[..., 5:].any()):
             return False
     return True
 
 
 def groups(lengths: Sequence[int], size: int, padded: bool = True) -> list[list[int]]:
-    """Return places of sentences that may share a batch, the shortest sentences first.
+    """Return batches of sentence indices, the shortest sentences first.
 
     Args:
         lengths: Tokens of each sentence.
-        size: Most sentences of a batch.
-        padded: Whether a batch may have sentences of unequal length.
+        size: Maximum sentences of a batch.
+        padded: Whether a batch may contain sentences of different lengths.
     """
-    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
-    parts = [order] if padded else [list(same) for _, same in groupby(order, key=lambda place: lengths[place])]
+    order = sorted(range(len(lengths)), key=lambda index: lengths[index])
+    parts = [order] if padded else [list(same) for _, same in groupby(order, key=lambda index: lengths[index])]
     return [part[start : start + size] for part in parts for start in range(0, len(part), size)]

@@ -1,10 +1,10 @@
-"""What the members of a stack may differ in, beside their seeds.
+"""Differences between the members of a stack, besides their seeds.
 
-Numbers of the loop and of dropout, how weights are drawn, and whatever reaches the model as a table
-of equal shape: positions that are added to embeddings, to scores, or turn queries and keys; masks,
-and what stands in their place. Entries that differ are asked one after the other, each for its own
-members, and what they answer is put in the members' order. Everything else (data, sizes, attention,
-batches, steps, evaluation) the members share: it is the shape of a stack.
+Members may differ in numbers of the training loop and of dropout, in initialisation, in masks and
+mask values, and in encodings that act by tables of equal shape: added to embeddings or scores, or
+rotating queries and keys. Different entries are called in turn, each for its own members, and
+their results are joined in the order of the members. Everything else (data, sizes, attention,
+batches, steps, evaluation) is the same for all members: the shape of a stack.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MEMBER_FIELDS: Mapping[str, frozenset[str]] = {
 
 
 def shape(config: RunConfig, registry: Registry) -> str:
-    """Return what all members of a stack have in common, as text."""
+    """Return the part of a configuration that all members of a stack share, as JSON."""
     content: dict[str, Any] = config.model_dump(mode="json")
     for section, fields in MEMBER_FIELDS.items():
         for name in fields:
@@ -47,113 +47,107 @@ def shape(config: RunConfig, registry: Registry) -> str:
 
 
 def _positional(chosen: PerRole, registry: Registry) -> dict[str, Any]:
-    """Return the encodings that only runs with the same one can be stacked with, by role.
+    """Return, by role, an encoding that can be stacked only with runs of the same encoding.
 
-    Those that draw positions or count rows are told other places than their neighbours; those that
-    act on queries or on weights want the explicit path, which would slow their neighbours down.
+    These are encodings with sampled positions or batch rows, which receive other positions than
+    other members; and encodings that act on queries or weights, which need the explicit path and
+    would slow down other members.
     """
-    found: dict[str, Any] = {}
+    encodings: dict[str, Any] = {}
     for role in ROLES:
-        one = chosen.role(role)
-        entry = registry.positional(one.name)
-        options = entry.Options.model_validate(one.options)
+        choice = chosen.role(role)
+        entry = registry.positional(choice.name)
+        options = entry.Options.model_validate(choice.options)
         if entry.index(options) == "row" or entry.mechanisms_of(options) & {"draw", "score", "values"}:
-            found[role] = one.model_dump(mode="json")
-    return found
+            encodings[role] = choice.model_dump(mode="json")
+    return encodings
 
 
 def _limits(chosen: PerRole, registry: Registry) -> list[int | None]:
-    """Return how many places each role knows: translations of all members end at the same."""
-    found = []
+    """Return the maximum length per role: translations of all members have the same limit."""
+    limits = []
     for role in ROLES:
         entry = registry.positional(chosen.role(role).name)
-        found.append(entry.limit(entry.Options.model_validate(chosen.role(role).options)))
-    return found
+        limits.append(entry.limit(entry.Options.model_validate(chosen.role(role).options)))
+    return limits
 
 
 class PerMember:
-    """Numbers that differ between members; equal ones are a plain number instead."""
+    """A number per member. A number that is equal for all members is a plain float instead."""
 
     def __init__(self, values: Sequence[float]) -> None:
         self.values = tuple(values)
-        self._known: dict[tuple[torch.dtype, torch.device], Tensor] = {}
+        self._tensors: dict[tuple[torch.dtype, torch.device], Tensor] = {}
 
     def like(self, x: Tensor) -> Tensor:
-        """Return ``[member]`` in the type and on the device of ``x``."""
+        """Return ``[member]`` with the dtype and device of ``x``."""
         key = (x.dtype, x.device)
-        if key not in self._known:
-            self._known[key] = torch.tensor(self.values, dtype=x.dtype, device=x.device)
-        return self._known[key]
+        if key not in self._tensors:
+            self._tensors[key] = torch.tensor(self.values, dtype=x.dtype, device=x.device)
+        return self._tensors[key]
 
     def along(self, x: Tensor) -> Tensor:
-        """Return the same, ``[member, 1, ...]`` with as many axes as ``x``."""
+        """Return ``[member, 1, ...]`` with the dtype, device and number of axes of ``x``."""
         return self.like(x).view(-1, *[1] * (x.dim() - 1))
 
 
 class PerMemberMaskValue:
-    """What stands in the place of masked scores, where members differ in it."""
+    """Mask values that differ between members."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self.low = PerMember([-torch.inf if one == "-inf" else -1e9 for one in names])
-        self.added = PerMember([float(one == "additive") for one in names])
-        self.replaced = PerMember([float(one == "-1e9") for one in names])
+        self.low = PerMember([-torch.inf if name == "-inf" else -1e9 for name in names])
+        self.added = PerMember([float(name == "additive") for name in names])
+        self.replaced = PerMember([float(name == "-1e9") for name in names])
 
 
 MaskValue = str | PerMemberMaskValue
-"""``"-inf"``, ``"-1e9"`` or ``"additive"``, of all members or of each."""
+"""``"-inf"``, ``"-1e9"`` or ``"additive"`` for all members, or a value per member."""
 
 
 def mask_value_of(names: Sequence[str]) -> MaskValue:
-    """Return the fill that all members have, or what each of them has."""
+    """Return the mask value of all members, or a value per member where they differ."""
     return names[0] if len(set(names)) == 1 else PerMemberMaskValue(names)
 
 
 def same_or_each(values: Sequence[float]) -> float | PerMember:
-    """Return the number that all members have, or what each of them has."""
+    """Return the number of all members, or a number per member where they differ."""
     return values[0] if len(set(values)) == 1 else PerMember(values)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Members that share an entry, by their places in the stack."""
+    """An entry and the members that use it, by their indices in the stack."""
 
     chosen: EntryConfig
     members: tuple[int, ...]
 
 
 def groups(configs: Sequence[RunConfig], family: str, role: str) -> list[Group]:
-    """Return the entries that a family has in a role, each with its members, by first member."""
-    found: dict[str, tuple[EntryConfig, list[int]]] = {}
+    """Return the entries of a family in a role with their members, in the order of first members."""
+    members_of: dict[str, tuple[EntryConfig, list[int]]] = {}
     for member, config in enumerate(configs):
         chosen: EntryConfig = getattr(config, family).role(role)
-        found.setdefault(chosen.model_dump_json(), (chosen, []))[1].append(member)
-    return [Group(chosen, tuple(members)) for chosen, members in found.values()]
+        members_of.setdefault(chosen.model_dump_json(), (chosen, []))[1].append(member)
+    return [Group(chosen, tuple(members)) for chosen, members in members_of.values()]
 
 
 @lru_cache(maxsize=1024)
-def index_tensor(places: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return places as an index, the same tensor every time: a device is told them once."""
-    return torch.tensor(places, device=device)
+def index_tensor(indices: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return indices as a tensor, cached so that they are copied to a device once."""
+    return torch.tensor(indices, device=device)
 
 
 class MemberIndex:
-    """Where the members of several groups stand in the stack."""
+    """Indices of the members of several groups in the stack."""
 
     def __init__(self, members: Sequence[tuple[int, ...]]) -> None:
         self.members = tuple(members)
-        order = [one for group in members for one in group]
-        self.back = tuple(sorted(range(len(order)), key=order.__getitem__))
-        self.in_order = self.back == tuple(range(len(order)))
-
-    def of(self, member: int) -> tuple[int, int]:
-        """Return the group of a member, and its place in there."""
-        for number, group in enumerate(self.members):
-            if member in group:
-                return number, group.index(member)
-        raise IndexError(member)
+        order = [member for group in members for member in group]
+        self.inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+        self.in_order = self.inverse == tuple(range(len(order)))
 
     def take(self, x: Tensor, group: int) -> Tensor:
-        """Return the members of a group from ``x [member, ...]``; all share one where it is 1."""
+        """Return the members of a group from ``x [member, ...]``; an axis of 1 is shared by all."""
         if len(x) == 1:
             return x
         members = self.members[group]
@@ -162,121 +156,119 @@ class MemberIndex:
         return x.index_select(0, index_tensor(members, x.device))
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Put what the groups have, ``[member of the group, ...]``, in the order of the stack."""
+        """Concatenate the groups' tensors ``[member of the group, ...]`` in the order of the stack."""
         joined = torch.cat(list(parts))
         if self.in_order:
             return joined
-        return joined.index_select(0, index_tensor(self.back, joined.device))
+        return joined.index_select(0, index_tensor(self.inverse, joined.device))
 
-    def spread(self, parts: Sequence[Tensor]) -> Tensor:
-        """As ``join``, of parts whose axes may be 1 where others are longer."""
-        shape = [max(sizes) for sizes in zip(*(one.shape[1:] for one in parts), strict=True)]
-        wide = [one.expand(len(members), *shape) for one, members in zip(parts, self.members, strict=True)]
+    def broadcast(self, parts: Sequence[Tensor]) -> Tensor:
+        """Join tensors as ``join`` does, expanding axes of length 1."""
+        shape = [max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True)]
+        wide = [part.expand(len(members), *shape) for part, members in zip(parts, self.members, strict=True)]
         return self.join(wide)
 
 
 class PerMemberPositional(Positional):
-    """Encodings of one role that differ between members; each acts on its own members.
+    """Encodings of a role that differ between members; each is called for its own members.
 
-    One that does not act in a way is given the neutral element: nothing added, nothing turned.
+    An encoding without a mechanism contributes the neutral element: zeros, or no rotation.
     """
 
     def __init__(self, parts: Sequence[Positional], members: Sequence[tuple[int, ...]]) -> None:
         super().__init__(Options(), parts[0].context)
         self.entries = torch.nn.ModuleList(parts)
-        self.places = MemberIndex(members)
-        self._mechanisms = frozenset[str]().union(*(one.mechanisms for one in parts))
-        # In the type of the model and on its device, which it learns by being moved along.
+        self.index_of = MemberIndex(members)
+        self._mechanisms = frozenset[str]().union(*(part.mechanisms for part in parts))
+        # A buffer follows the dtype and the device of the model.
         self.register_buffer("zero", torch.zeros(()), persistent=False)
 
     @property
     def mechanisms(self) -> frozenset[str]:
-        """The ways in which any of the encodings acts."""
+        """Names of the hooks by which any of the encodings acts."""
         return self._mechanisms
 
     @property
     def parts(self) -> Sequence[Positional]:
-        """The encodings, group by group."""
+        """The encodings, in the order of groups."""
         return list(self.entries)  # type: ignore[arg-type]
 
     def embed(self, positions: Tensor, role: str) -> Tensor | None:
-        """Return what is added to the embeddings of each member."""
         return self._tables("embed", positions, role, neutral=(1, 1, self.context.d_model))
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Return what is added to the scores of each member."""
-        places = (query_positions, key_positions)
-        return self._tables("bias", *places, role, layer, neutral=(1, 1, 1, 1))
+        return self._tables("bias", query_positions, key_positions, role, layer, neutral=(1, 1, 1, 1))
 
     def rotate(self, x: Tensor, positions: Tensor, role: str) -> Tensor:
-        """Turn the queries or keys of each member."""
-        return self.places.join(
-            [part.rotate(self.places.take(x, number), positions, role) for number, part in enumerate(self.parts)]
+        return self.index_of.join(
+            [part.rotate(self.index_of.take(x, number), positions, role) for number, part in enumerate(self.parts)]
         )
 
     def score(self, q: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor | None:
-        """Return scores of each member's queries."""
-        places = (query_positions, key_positions)
-        return self._answers("score", q, *places, role, layer)
+        return self._per_member("score", q, query_positions, key_positions, role, layer)
 
     def values(
         self, weights: Tensor, query_positions: Tensor, key_positions: Tensor, role: str, layer: int
     ) -> Tensor | None:
-        """Return what is added to the values of each member."""
-        places = (query_positions, key_positions)
-        return self._answers("values", weights, *places, role, layer)
+        return self._per_member("values", weights, query_positions, key_positions, role, layer)
 
-    def _tables(self, way: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
-        """Ask for tables, which are kept where no weight has a part in them."""
-        if way not in self.mechanisms:
+    def _tables(self, hook: str, *arguments: Any, neutral: tuple[int, ...]) -> Tensor | None:
+        """Return the joined tables of a hook; tables that depend on no parameter are cached."""
+        if hook not in self.mechanisms:
             return None
         if any(True for _ in self.parameters()):
-            return self._table(way, neutral, self.get_buffer("zero"), *arguments)
-        return self.cached(self._table, way, neutral, self.get_buffer("zero"), *arguments)
+            return self._table(hook, neutral, self.get_buffer("zero"), *arguments)
+        return self.cached(self._table, hook, neutral, self.get_buffer("zero"), *arguments)
 
-    def _table(self, way: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
-        found = [getattr(part, way)(*arguments) for part in self.parts]
-        return self.places.spread([zero.expand(1, *neutral) if one is None else one.to(zero.dtype) for one in found])
+    def _table(self, hook: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
+        tables = [getattr(part, hook)(*arguments) for part in self.parts]
+        return self.index_of.broadcast(
+            [zero.expand(1, *neutral) if table is None else table.to(zero.dtype) for table in tables]
+        )
 
-    def _answers(self, way: str, x: Tensor, *arguments: Any) -> Tensor | None:
-        if way not in self.mechanisms:
+    def _per_member(self, hook: str, x: Tensor, *arguments: Any) -> Tensor | None:
+        """Return the joined results of a hook that depends on activations."""
+        if hook not in self.mechanisms:
             return None
-        taken = [self.places.take(x, number) for number in range(len(self.parts))]
-        found = [getattr(part, way)(one, *arguments) for part, one in zip(self.parts, taken, strict=True)]
-        shape = next(one.shape[1:] for one in found if one is not None)
-        return self.places.join(
+        inputs = [self.index_of.take(x, number) for number in range(len(self.parts))]
+        results = [getattr(part, hook)(own, *arguments) for part, own in zip(self.parts, inputs, strict=True)]
+        shape = next(result.shape[1:] for result in results if result is not None)
+        return self.index_of.join(
             [
-                one.new_zeros(len(one), *shape) if answer is None else answer
-                for answer, one in zip(found, taken, strict=True)
+                own.new_zeros(len(own), *shape) if result is None else result
+                for result, own in zip(results, inputs, strict=True)
             ]
         )
 
 
 class PerMemberMasking(Masking):
-    """Maskings of one role that differ between members."""
+    """Maskings of a role that differ between members."""
 
     def __init__(self, parts: Sequence[Masking], members: Sequence[tuple[int, ...]]) -> None:
         super().__init__(Options())
         self.parts = parts
-        self.places = MemberIndex(members)
+        self.index_of = MemberIndex(members)
         self.members = sum(map(len, members))
 
     def hides_later(self, role: str) -> bool:
-        """Tell whether no member shows a query what stands behind it."""
-        return all(one.hides_later(role) for one in self.parts)
+        """Return whether every member's masking hides later keys."""
+        return all(part.hides_later(role) for part in self.parts)
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
-        """Return what each member keeps; ``lengths`` are those of one member after another."""
-        # One length stands for all sentences, as a cached step has it.
+        """Return the masks of all members, ``[member · sentence, query, key]``.
+
+        ``lengths`` are those of all members, member after member. A cached decoding step passes a
+        single length for all sentences.
+        """
         rows = lengths.expand(self.members).unsqueeze(1) if len(lengths) == 1 else (lengths.view(self.members, -1))
-        found = []
+        masks = []
         for number, part in enumerate(self.parts):
-            own = self.places.take(rows, number)
+            own = self.index_of.take(rows, number)
             mask = part.mask(role, query_positions, key_positions, own.flatten())
             if mask is None:
                 mask = torch.ones(1, 1, 1, dtype=torch.bool, device=lengths.device)
             sentences = 1 if len(mask) == 1 else own.shape[1]
-            found.append(mask.view(-1, sentences, *mask.shape[1:]))
+            masks.append(mask.view(-1, sentences, *mask.shape[1:]))
         shape = (rows.shape[1], len(query_positions), len(key_positions))
-        wide = [one.expand(len(members), *shape) for one, members in zip(found, self.places.members, strict=True)]
-        return self.places.join(wide).flatten(0, 1)
+        wide = [mask.expand(len(members), *shape) for mask, members in zip(masks, self.index_of.members, strict=True)]
+        return self.index_of.join(wide).flatten(0, 1)

@@ -1,7 +1,8 @@
-"""Counting the operations of a computation: on the CPU where that is quick, else of shapes alone.
+"""Counts the FLOPs of a computation: of small ones on the CPU, of large ones on the device ``meta``.
 
-Shapes of torch's device ``meta`` cost nothing to compute. But torch finds many of them in Python
-and loads its compiler for that, which takes longer than all else that a small plan does.
+On ``meta``, torch computes shapes only. It does so in Python for many operations and loads its
+compiler, which takes longer than everything else in a small plan. Small computations are therefore
+executed on the CPU.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 MOST_NUMBERS = 2**24
-"""Numbers of a model that is computed; more are counted as shapes. 64 MiB in float32."""
+"""Largest model executed on the CPU, in parameters: 64 MiB in float32."""
 
 MOST_FLOPS = 2**30
-"""Operations of a model that is computed: some 50 ms of a core."""
+"""Largest number of FLOPs executed on the CPU: about 50 ms of a core."""
 
 Result = TypeVar("Result")
 
 
 class Operations(TorchDispatchMode):
-    """Counts the floating-point operations of products, by torch's own formulas."""
+    """Counts the FLOPs of matrix products, using torch's formulas."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -35,13 +36,13 @@ class Operations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Say no: torch would load its compiler to keep it out of ``__torch_dispatch__``."""
+        """Return False; otherwise torch loads its compiler to exclude it from ``__torch_dispatch__``."""
         return False
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Compute one operation and count it."""
+        """Execute an operation and count its FLOPs."""
         named = kwargs or {}
         out = func(*args, **named)
         formula: Callable[..., int] | None = flop_registry.get(func.overloadpacket)
@@ -51,12 +52,12 @@ class Operations(TorchDispatchMode):
 
 
 def counted(compute: Callable[[Operations], Result]) -> Result:
-    """Return what a computation returns that asks for shapes of the device ``meta``.
+    """Return the result of a computation that is written for the device ``meta``.
 
-    It is computed on the CPU, its weights being zeros, and once more as shapes where that turns out
-    to be much. What it does within the operations that it is given is counted.
+    It is executed on the CPU with weights of 0. If it turns out to be large, it is executed again
+    on ``meta``. The computation counts FLOPs within the context of its argument.
     """
-    # Of the kernels of attention, torch counts this one alone on a CPU.
+    # The only attention kernel whose FLOPs torch counts on a CPU.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         try:
             with _OnCpu():
@@ -67,7 +68,7 @@ def counted(compute: Callable[[Operations], Result]) -> Result:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread: on tensors that are small, more only cost time."""
+    """Use a single thread within the context; for small tensors, more threads are slower."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -77,11 +78,11 @@ def one_thread() -> Iterator[None]:
 
 
 class _TooMany(Exception):
-    """What is computed is too large to be."""
+    """The computation is too large for the CPU."""
 
 
 class _Few(Operations):
-    """Stops after too many operations."""
+    """Counts FLOPs, and raises ``_TooMany`` beyond ``MOST_FLOPS``."""
 
     def __torch_dispatch__(self, *given: Any, **named: Any) -> Any:
         out = super().__torch_dispatch__(*given, **named)
@@ -91,7 +92,7 @@ class _Few(Operations):
 
 
 class _OnCpu(TorchFunctionMode):
-    """Makes on the CPU what is asked for as a shape without numbers, and zeros of what is empty."""
+    """Creates tensors on the CPU instead of ``meta``, with zeros instead of uninitialised memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,9 +105,9 @@ class _OnCpu(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Call a function of torch, with the CPU in place of ``meta``."""
+        """Call a torch function with the device CPU instead of ``meta``."""
         named = kwargs or {}
-        if not any(_is_meta(one) for one in (*args, *named.values())):
+        if not any(_is_meta(value) for value in (*args, *named.values())):
             return func(*args, **named)
         if func is torch.empty:
             shape: Tensor = func(*args, **named)
@@ -115,8 +116,8 @@ class _OnCpu(TorchFunctionMode):
                 raise _TooMany
             return torch.zeros(shape.shape, dtype=shape.dtype, requires_grad=shape.requires_grad)
         return func(
-            *("cpu" if _is_meta(one) else one for one in args),
-            **{name: "cpu" if _is_meta(one) else one for name, one in named.items()},
+            *("cpu" if _is_meta(value) else value for value in args),
+            **{name: "cpu" if _is_meta(value) else value for name, value in named.items()},
         )
 
 

@@ -1,4 +1,4 @@
-"""Numbers of rows of the token tables."""
+"""Numbers of rows of the token embedding tables."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headtohead.schema.run_config import RunConfig
 
 @dataclass(frozen=True)
 class VocabSizes:
-    """Words that each token table has; the projection has as many as the target's.
+    """Rows of the embedding tables; ``lm_head`` has as many outputs as the target table has rows.
 
-    Where a vocabulary is smaller, the other rows belong to no word.
+    They may exceed the sizes of the vocabularies; additional rows belong to no token.
     """
 
     source: int
@@ -19,7 +19,7 @@ class VocabSizes:
 
 
 def vocab_sizes(config: RunConfig, source_words: int, target_words: int) -> VocabSizes:
-    """Return the rows of the token tables for vocabularies of these sizes.
+    """Return the rows of the embedding tables for vocabularies of these sizes.
 
     They are at least ``quirks.min_vocab_size``. With ``tie_embeddings: embeddings`` both sides have
     the larger number.

@@ -1,4 +1,4 @@
-"""The stacked encoder-decoder: every run is a stack of one, every stack one program."""
+"""The batched encoder-decoder Transformer; a single run is a stack with one member."""
 
 from __future__ import annotations
 
@@ -23,32 +23,34 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
 Observe = Callable[[str, int | None, str, Tensor], None]
-"""Receives role, layer, name and value of every step, on the explicit path.
+"""Receives role, layer, name and value of every intermediate result, on the explicit path.
 
-The layer is None outside of layers. The names, in the order in which a post-norm model has them:
+The layer is None outside layers. Names, in the order of a post-norm model:
 
-- before the layers ``embeddings``, ``scaled``, ``positions`` and ``sum``, behind them
-  ``final_norm``, each only where there is one;
-- of an attention those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``;
-- of a feed-forward ``feed_forward.inner``, ``.activated``, ``.output``, ``.residual``, ``.norm``;
-  of one between the attentions of a decoder layer the same under ``between``.
+- before the layers: ``embeddings``, ``scaled``, ``positions``, ``sum``; after them: ``final_norm``;
+  each only if the model has this step
+- in an attention: those of ``MultiHeadAttention.forward``, then ``output``, ``residual``, ``norm``
+- in a feed-forward: ``feed_forward.inner``, ``.activated``, ``.output``, ``.residual``, ``.norm``;
+  the feed-forward between the attentions of a decoder layer has the prefix ``between``
 
-What is not an attention's inside is ``[member, tokens, width]``, the tokens of a batch in one row.
+Values outside an attention are ``[member, tokens, width]``, with the tokens of a batch concatenated.
 """
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder of Vaswani et al. 2017, section 3, for all members of a stack at once.
+    """The encoder-decoder of Vaswani et al. 2017, section 3, for all members of a stack.
 
     Args:
         config: The variant.
-        seeds: One per member; None builds a single member of shapes without numbers.
+        seeds: A seed per member. None builds a single member on the device ``meta``, with shapes
+            and without data.
         source_words: Size of the source vocabulary.
         target_words: Size of the target vocabulary.
-        configs: Of each member, where they differ in what ``members.py`` allows.
+        configs: A configuration per member, where they differ in ``members.MEMBER_FIELDS``,
+            encodings or maskings.
 
     Raises:
-        HeadToHeadError: If the configuration names an unknown entry or its numbers do not fit.
+        HeadToHeadError: If the configuration has an unknown entry or inconsistent sizes.
     """
 
     def __init__(
@@ -66,9 +68,9 @@ class Transformer(nn.Module):
         self.has_data = seeds is not None
         self.members = len(build.generators)
         self.vocab_sizes = vocab_sizes(build.config, source_words, target_words)
-        """Words that the tables and the logits have, at least those of the vocabularies."""
+        """Rows of the embedding tables, and the number of logits: at least the vocabulary sizes."""
         self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
-        """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
+        """Whether cross-attention attends to the encoder's output, not to the decoder itself."""
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
         build.positionals = self.positionals
         init = build.init
@@ -92,44 +94,45 @@ class Transformer(nn.Module):
         )
         self.maskings: dict[str, Masking] = {role: build.masking(role) for role in ROLES}
         self.dropout_rng = build.dropout_rng
-        """The random numbers of dropout; training tells it each step."""
+        """Random numbers of dropout; training sets the step."""
         self.dropout = build.dropout("embedding")
         self.embedding_scale = model.d_model**0.5 if model.embedding_scale == "sqrt-d_model" else None
         self._row_indexed = {
-            role: one.index(one.options) == "row"
-            for role, one in self.positionals.items()
-            if isinstance(one, Positional)
+            role: positional.index(positional.options) == "row"
+            for role, positional in self.positionals.items()
+            if isinstance(positional, Positional)
         }
         self._samples_positions = {
-            role: isinstance(one, Positional) and "draw" in one.mechanisms for role, one in self.positionals.items()
+            role: isinstance(positional, Positional) and "draw" in positional.mechanisms
+            for role, positional in self.positionals.items()
         }
         self.bounds = {role: list(build.bounds(role)) for role in ROLES}
-        """How many places the entries of a role know; ``encode`` and ``decode`` refuse more."""
+        """Maximum lengths of the entries of each role, checked by ``encode`` and ``decode``."""
         self._ranges: dict[tuple[int, int, torch.device], Range] = {}
         self._casts: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
     def position_is_row(self) -> bool:
-        """Whether a sentence's logits depend on its row in the batch.
+        """Whether the logits of a sentence depend on its row in the batch.
 
-        Where they do, only batches of one give what a sentence gives alone, and a batch cut into
-        pieces gives something else.
+        They then change if a batch is divided, and equal those of the sentence alone only in a
+        batch of one sentence.
         """
         return any(self._row_indexed.values())
 
     @property
     def obstacle(self) -> str:
-        """Why steps cannot be recorded and replayed; empty if they can."""
+        """Why steps cannot be captured as a graph; empty if they can."""
         if any(self._samples_positions.values()):
-            return "its encoding draws positions anew"
-        attentions = [one for one in self.modules() if isinstance(one, MultiHeadAttention)]
-        if any(one.needs_mask_values for one in attentions):
-            return "its attention asks each mask what it shows"
+            return "its encoding samples positions"
+        attentions = [module for module in self.modules() if isinstance(module, MultiHeadAttention)]
+        if any(attention.needs_mask_values for attention in attentions):
+            return "its attention depends on the values of each mask"
         return ""
 
     @property
     def paths(self) -> dict[str, str]:
-        """``"fused"`` or ``"explicit"`` for each role, as training takes it."""
+        """``"fused"`` or ``"explicit"`` per role: the path of training."""
         encoder, decoder = self.encoder[0], self.decoder[0]
         assert isinstance(encoder, EncoderLayer)
         assert isinstance(decoder, DecoderLayer)
@@ -139,15 +142,18 @@ class Transformer(nn.Module):
         """Return logits ``[member, batch, time, vocab]`` of the next token after each target token.
 
         Args:
-            source: Ids ``[member, batch, source time]``, padding on the right.
-            source_lengths: Live tokens, ``[member, batch]``.
-            target: Ids ``[member, batch, target time]``, starting with <sos>.
-            target_lengths: Live tokens, ``[member, batch]``.
+            source: Token ids ``[member, batch, source time]``, padding last.
+            source_lengths: Tokens without padding, ``[member, batch]``.
+            target: Decoder input ids ``[member, batch, target time]``, starting with <sos>.
+            target_lengths: Tokens without padding, ``[member, batch]``.
         """
         return self.project(self.hidden(source, source_lengths, target, target_lengths))
 
     def hidden(self, source: Tensor, source_lengths: Tensor, target: Tensor, target_lengths: Tensor) -> Tensor:
-        """Return what ``forward`` projects to words, ``[member, batch, time, d_model]``."""
+        """Return the decoder's output, which ``project`` turns into logits.
+
+        ``[member, batch, time, d_model]``; arguments as in ``forward``.
+        """
         memory = self.encode(source, source_lengths)
         return self.decode(target, target_lengths, memory, source_lengths)
 
@@ -156,7 +162,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Return the encoder's output, ``[member, batch, time, d_model]``.
 
-        ``rows`` tells an encoding that counts rows of the batch others than those there are.
+        ``rows`` replaces the batch rows of an encoding with ``index`` "row".
         """
         time = source.shape[-1]
         self._check("encoder", source.shape[1] if rows is None else rows.count, time)
@@ -182,11 +188,11 @@ class Transformer(nn.Module):
         rows: BatchRows | None = None,
     ) -> Tensor:
         """Return the decoder's output, ``[member, batch, time, d_model]``."""
-        places = (0, target.shape[-1])
-        self._check("decoder", target.shape[1] if rows is None else rows.count, places[1])
+        span = (0, target.shape[-1])
+        self._check("decoder", target.shape[1] if rows is None else rows.count, span[1])
         sampled = self._sample_positions("decoder", target)
-        own = self._attention_context("decoder", places, places, lengths, sampled)
-        cross = self._cross_context(places, places[1], lengths, memory, memory_lengths)
+        own = self._attention_context("decoder", span, span, lengths, sampled)
+        cross = self._cross_context(span, span[1], lengths, memory, memory_lengths)
         x = self._embed(target, self.target_embedding, "decoder", 0, observe, sampled, rows)
         memory = memory.flatten(1, 2)
         for index, layer in enumerate(self.decoder):
@@ -207,31 +213,33 @@ class Transformer(nn.Module):
         caches: Sequence[tuple[Cache, Cache]],
         rows: BatchRows | None = None,
     ) -> Tensor:
-        """Return the decoder's output for one new token of each row after the cached ones.
+        """Return the decoder's output for one new token per row, using cached keys and values.
 
-        A sentence may be written in several beam_size at once: its rows stand side by side, and read
-        one memory.
+        The hypotheses of a sentence are adjacent rows and share its memory.
 
         Args:
             token: Ids ``[member, batch · beam_size, 1]``.
-            position: The place of the token, the same in all rows.
+            position: Position of the token, equal in all rows.
             memory: The encoder's output, ``[member, batch, time, d_model]``.
-            memory_lengths: Live source tokens, ``[member, batch]``.
-            caches: As ``caches`` makes them.
-            rows: What an encoding that counts rows of the batch is told.
+            memory_lengths: Source tokens without padding, ``[member, batch]``.
+            caches: As ``caches`` returns them.
+            rows: Batch rows for an encoding with ``index`` "row".
+
+        Returns:
+            ``[member, batch · beam_size, 1, d_model]``.
         """
-        count, written = token.shape[1], position + 1
-        self._check("decoder", count if rows is None else rows.count, written)
-        # All rows have written as much: the mask of one is the mask of all.
-        live = memory_lengths.new_full((1,), written)
-        own = self._step_context("decoder", position, 1, (0, written), live)
-        read = memory.shape[2] if self.attends_to_source else written
-        self._check("cross", memory.shape[1], max(written, read))
+        count, length = token.shape[1], position + 1
+        self._check("decoder", count if rows is None else rows.count, length)
+        # All rows have the same length, so they share a mask.
+        lengths = memory_lengths.new_full((1,), length)
+        own = self._step_context("decoder", position, 1, (0, length), lengths)
+        keys = memory.shape[2] if self.attends_to_source else length
+        self._check("cross", memory.shape[1], max(length, keys))
         if self.attends_to_source:
             beam_size = count // memory.shape[1]
-            cross = self._step_context("cross", position, beam_size, (0, read), memory_lengths)
+            cross = self._step_context("cross", position, beam_size, (0, keys), memory_lengths)
         else:
-            cross = self._step_context("cross", position, 1, (0, written), live)
+            cross = self._step_context("cross", position, 1, (0, length), lengths)
         x = self._embed(token, self.target_embedding, "decoder", position, rows=rows)
         memory = memory.flatten(1, 2)
         for layer, pair in zip(self.decoder, caches, strict=True):
@@ -243,24 +251,24 @@ class Transformer(nn.Module):
     def _step_context(
         self, role: str, position: int, beam_size: int, keys: tuple[int, int], lengths: Tensor
     ) -> AttentionContext:
-        """Return what ``beam_size`` tokens at one place see, without a mask that hides nothing."""
+        """Return the context of ``beam_size`` tokens at the same position; a mask of True becomes None."""
         if beam_size == 1:
             ctx = self._attention_context(role, (position, 1), keys, lengths)
         else:
             key = (position, -beam_size, lengths.device)
             if key not in self._ranges:
-                places = torch.full((beam_size,), position, device=lengths.device)
-                self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
+                positions = torch.full((beam_size,), position, device=lengths.device)
+                self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
             ctx = self._context_of(role, self._ranges[key], self._positions(*keys, lengths.device), lengths)
         if ctx.mask is not None and bool(ctx.mask.all()):
             return AttentionContext(ctx.query_positions, ctx.key_positions, None)
         return ctx
 
     def caches(self, memory: Tensor, length: int, beam_size: int = 1) -> list[tuple[Cache, Cache]]:
-        """Return empty caches for up to ``length`` target tokens over ``memory``.
+        """Return empty caches of self-attention and cross-attention per decoder layer.
 
-        With several ``beam_size`` of writing a sentence, each has its own tokens; what the encoder read
-        is there once.
+        They have room for ``length`` target tokens. Self-attention caches have a row per
+        hypothesis, caches over ``memory`` a row per sentence.
         """
         own = (memory.shape[1] * beam_size, length)
         second = tuple(memory.shape[1:3]) if self.attends_to_source else own
@@ -290,30 +298,30 @@ class Transformer(nn.Module):
         return logits.view(*x.shape[:3], -1)
 
     def member_state(self, member: int) -> dict[str, Tensor]:
-        """Return one member's weights by their names in a stack of its own, without its axis."""
-        return {name: value[place].clone() for name, value, place in self._of_member(member, self.state_dict())}
+        """Return a member's weights without the member axis, with the names of a stack with one member."""
+        return {name: value[index].clone() for name, value, index in self._of_member(member, self.state_dict())}
 
     @torch.no_grad()
     def load_member(self, member: int, weights: Mapping[str, Tensor]) -> None:
-        """Give one member the weights that ``member_state`` returned."""
-        for name, value, place in self._of_member(member, self.state_dict()):
-            value[place].copy_(weights[name])
+        """Set the weights of a member to those that ``member_state`` returned."""
+        for name, value, index in self._of_member(member, self.state_dict()):
+            value[index].copy_(weights[name])
 
     def members_of(self, name: str) -> tuple[int, ...]:
-        """Return the members that the first axis of a parameter or buffer counts."""
+        """Return the members along the first axis of a parameter or buffer."""
         return self.owner(name)[1]
 
     def owner(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Return what a tensor is called in a stack of one, and the members that have it."""
-        for role, one in self.positionals.items():
+        """Return the name of a tensor in a stack with one member, and its members."""
+        for role, positional in self.positionals.items():
             prefix = f"positionals.{role}.entries."
-            if isinstance(one, PerMemberPositional) and name.startswith(prefix):
+            if isinstance(positional, PerMemberPositional) and name.startswith(prefix):
                 number, _, rest = name.removeprefix(prefix).partition(".")
-                return f"positionals.{role}.{rest}", one.places.members[int(number)]
+                return f"positionals.{role}.{rest}", positional.index_of.members[int(number)]
         return name, tuple(range(self.members))
 
     def _of_member(self, member: int, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor, int]]:
-        """Yield the tensors that a member has a part of, by plain name, and its place in them."""
+        """Yield name, tensor and the member's index along its first axis."""
         for name, value in tensors.items():
             plain, members = self.owner(name)
             if member in members:
@@ -337,9 +345,9 @@ class Transformer(nn.Module):
             x = x * self.embedding_scale
             if record is not None:
                 record("scaled", x.flatten(1, 2))
-        places = self._position_embeddings(ids, role, start, sampled, rows)
-        if places is not None:
-            added = places.view(x.shape).to(x) if sampled is not None else self._cast(places, x.dtype)
+        table = self._position_embeddings(ids, role, start, sampled, rows)
+        if table is not None:
+            added = table.view(x.shape).to(x) if sampled is not None else self._cast(table, x.dtype)
             x = x + added
             if record is not None:
                 record("positions", added.expand_as(x).flatten(1, 2))
@@ -347,13 +355,12 @@ class Transformer(nn.Module):
         dropped: Tensor = self.dropout(x.flatten(1, 2))
         return dropped
 
-    def _check(self, role: str, rows: int, places: int) -> None:
-        """Refuse more than the entries of a role are defined for."""
+    def _check(self, role: str, rows: int, length: int) -> None:
         for bound in self.bounds[role]:
-            bound.check(places, rows)
+            bound.check(length, rows)
 
     def _sample_positions(self, role: str, ids: Tensor) -> Tensor | None:
-        """Return what training calls the places of a batch, ``[member · batch, time]``, or None."""
+        """Return sampled positions ``[member · batch, time]``, or None for an encoding without."""
         if not (self.training and self._samples_positions[role]):
             return None
         positional = self.positionals[role]
@@ -361,8 +368,9 @@ class Transformer(nn.Module):
         sampled = positional.draw(*ids.shape[1:])
         return None if sampled is None else sampled.flatten(0, 1)
 
-    def _position_embeddings(self, ids: Tensor, role: str, start: int, sampled: Tensor | None, rows: BatchRows | None) -> Tensor | None:
-        """Return what the encoding of a role adds to embeddings."""
+    def _position_embeddings(
+        self, ids: Tensor, role: str, start: int, sampled: Tensor | None, rows: BatchRows | None
+    ) -> Tensor | None:
         positional = self.positionals[role]
         assert isinstance(positional, Positional)
         if sampled is not None:
@@ -376,7 +384,7 @@ class Transformer(nn.Module):
         return positional.embed(positions, role)
 
     def _embed_rows(self, positional: Positional, role: str, rows: BatchRows) -> Tensor | None:
-        """Return what the encoding adds to each sentence, ``[member, batch, 1, d_model]``."""
+        """Return the embeddings of the given batch rows, ``[member, batch, 1, d_model]``."""
         table = positional.embed(self._positions(0, rows.count, rows.chosen.device).column, role)
         if table is None or rows.count == 1:
             return table
@@ -385,35 +393,35 @@ class Transformer(nn.Module):
         return table.expand(members, -1, -1, -1)[own, rows.chosen]
 
     def _cast(self, table: Tensor, dtype: torch.dtype) -> Tensor:
-        """Convert a table; one without gradient, which the encoding remembers, only once."""
+        """Convert a table. A table without gradient, which the encoding caches, is converted once."""
         if table.dtype == dtype or table.requires_grad:
             return table.to(dtype)
         known = self._casts.get(id(table))
         if known is None or known[1].dtype != dtype:
             if len(self._casts) >= 512:
                 self._casts.clear()
-            # The table is kept beside its copy: an id is only unique among living objects.
+            # The table is stored with its copy: an id is unique among living objects only.
             known = self._casts[id(table)] = (table, table.to(dtype))
         return known[1]
 
     def _positions(self, start: int, count: int, device: torch.device) -> Range:
-        """Return a range of positions, the same tensor objects every time."""
+        """Return a range of positions; always the same tensor objects, as ``Positional.cached`` requires."""
         key = (start, count, device)
         if key not in self._ranges:
-            places = torch.arange(start, start + count, device=device)
-            self._ranges[key] = Range(places, places.unsqueeze(0), places.unsqueeze(1))
+            positions = torch.arange(start, start + count, device=device)
+            self._ranges[key] = Range(positions, positions.unsqueeze(0), positions.unsqueeze(1))
         return self._ranges[key]
 
     def _attention_context(
         self, role: str, queries: tuple[int, int], keys: tuple[int, int], lengths: Tensor, sampled: Tensor | None = None
     ) -> AttentionContext:
-        query, key = (self._positions(*places, lengths.device) for places in (queries, keys))
+        query, key = (self._positions(*span, lengths.device) for span in (queries, keys))
         return self._context_of(role, query, key, lengths, sampled)
 
     def _context_of(
         self, role: str, query: Range, key: Range, lengths: Tensor, sampled: Tensor | None = None
     ) -> AttentionContext:
-        mask = self.maskings[role].mask(role, query.places, key.places, lengths.flatten())
+        mask = self.maskings[role].mask(role, query.positions, key.positions, lengths.flatten())
         if mask is not None:
             mask = mask[None, :, None] if len(mask) == 1 else mask.view(self.members, -1, 1, *mask.shape[1:])
         if sampled is not None:
@@ -421,19 +429,17 @@ class Transformer(nn.Module):
         return AttentionContext(query.row, key.row, mask, has_data=self.has_data)
 
     def _cross_context(
-        self, queries: tuple[int, int], written: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
+        self, queries: tuple[int, int], length: int, lengths: Tensor, memory: Tensor, memory_lengths: Tensor
     ) -> AttentionContext:
-        """Return what the second attention sees: the memory, or the ``written`` target tokens."""
-        read = memory.shape[2] if self.attends_to_source else written
-        self._check("cross", memory.shape[1], max(written, read))
-        if self.attends_to_source:
-            return self._attention_context("cross", queries, (0, read), memory_lengths)
-        return self._attention_context("cross", queries, (0, written), lengths)
+        keys = memory.shape[2] if self.attends_to_source else length
+        self._check("cross", memory.shape[1], max(length, keys))
+        key_lengths = memory_lengths if self.attends_to_source else lengths
+        return self._attention_context("cross", queries, (0, keys), key_lengths)
 
 
 @dataclass(frozen=True)
 class BatchRows:
-    """Which row of its batch each sentence is said to be in, for encodings that count rows.
+    """Batch rows of sentences for encodings with ``index`` "row", where they differ from actual rows.
 
     ``chosen`` are rows below ``count``, ``[member, batch]``.
     """
@@ -443,9 +449,9 @@ class BatchRows:
 
 
 class Range(NamedTuple):
-    """Positions from one place to another, ``[count]``, ``[1, count]`` and ``[count, 1]``."""
+    """Consecutive positions as ``[count]``, ``[1, count]`` and ``[count, 1]``."""
 
-    places: Tensor
+    positions: Tensor
     row: Tensor
     column: Tensor
 

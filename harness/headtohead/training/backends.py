@@ -51,7 +51,7 @@ class BatchShape(NamedTuple):
     rows: int
     source_time: int
     target_time: int
-    live: int
+    num_target_tokens: int
 
 
 class BatchSpec(NamedTuple):

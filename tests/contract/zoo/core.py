@@ -191,7 +191,7 @@ class PlacesThatAct(Fault):
     def wrong(right):
         def dropout(self, where):
             place = right(self, where)
-            self._position_embeddings -= not place.rate
+            self._sites -= not place.rate
             return place
 
         return dropout

@@ -50,7 +50,7 @@ PARTS: Sequence[tuple[Any, str, str]] = (
     (DropoutRNG, "begin", DROPOUT),
     (StackedEmbedding, "forward", EMBEDDING),
     (Transformer, "project", WORDS),
-    (loop, "live_positions", WORDS),
+    (loop, "label_positions", WORDS),
     (loop, "token_losses", WORDS),
     (loop, "clip_gradients", OPTIMIZER),
     (StackOptimizer, "update", OPTIMIZER),

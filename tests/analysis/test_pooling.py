@@ -17,7 +17,7 @@ import torch
 from headtohead.analysis.published import findings, side_scores
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.records import ClaimRecord, PublishedRecord
-from headtohead.training.evaluate import Forced, Translations
+from headtohead.training.evaluate import TeacherForced, Translations
 from headtohead.training.results import bucket_scores
 
 BOUNDS = (3, 6, 9)
@@ -39,7 +39,7 @@ class Planted:
         )
         words = torch.tensor(self.lengths, dtype=torch.float64) + 1
         losses = torch.from_numpy(random.gamma(2.0, size=60)) * words
-        self.forced = Forced(losses.unsqueeze(0), torch.zeros(1, 60), words)
+        self.forced = TeacherForced(losses.unsqueeze(0), torch.zeros(1, 60), words)
 
     def buckets(self) -> list[dict[str, object]]:
         found = bucket_scores(self.lengths, range(60), self.translations, self.forced, 0, BOUNDS)
@@ -53,7 +53,7 @@ class Planted:
         bleu = sacrebleu.metrics.BLEU(tokenize="none", force=True)
         return {
             "test/bleu": bleu.corpus_score(hypotheses, streams).score,
-            "test/loss": float(self.forced.losses[0][rows].sum() / self.forced.words[rows].sum()),
+            "test/loss": float(self.forced.losses[0][rows].sum() / self.forced.num_tokens[rows].sum()),
             "test/exact_match": sum(
                 hypothesis in accepted for hypothesis, accepted in zip(hypotheses, references, strict=True)
             )

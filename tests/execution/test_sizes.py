@@ -18,7 +18,7 @@ from headtohead.plugins import registry
 from headtohead.training import sizing
 from headtohead.training.backends import Graphs
 from headtohead.training.loop import StackTraining, planned_shapes
-from headtohead.training.sizing import paying, step_seconds, time_sizes
+from headtohead.training.sizing import best_stack_size, step_seconds, time_sizes
 
 if TYPE_CHECKING:
     from .conftest import Study
@@ -50,7 +50,7 @@ def test_time_per_member_falls_where_a_step_is_mostly_overhead(study: Study) -> 
     timed = time_sizes(one.config, found.data_of(one.slug), torch.device("cpu"), 8, 60.0)
     assert list(timed) == [1, 2, 4, 8]
     assert timed[8] < 0.6 * timed[1]
-    assert paying(timed) > 1
+    assert best_stack_size(timed) > 1
 
 
 def test_the_search_ends_with_its_time(study: Study) -> None:
@@ -162,7 +162,7 @@ def test_a_size_that_does_not_fit_ends_the_search(
     one = found.variants[0]
     timed = time_sizes(one.config, found.data, torch.device("cpu"), 4, 60.0)
     assert list(timed) == sizes_timed
-    assert 1 <= paying(timed) <= max(fits, 1)
+    assert 1 <= best_stack_size(timed) <= max(fits, 1)
 
 
 def test_another_fault_in_a_benchmark_is_raised(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

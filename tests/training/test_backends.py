@@ -525,7 +525,7 @@ def test_memory_that_a_step_reads_is_kept_and_what_it_made_is_not() -> None:
 def test_the_backend_is_chosen_from_what_is_planned_and_verified(
     asked: str, device: str, planned: list[int], obstacle: str, unverified: str, expected: str
 ) -> None:
-    assert choose(asked, device, planned, obstacle, lambda name: unverified).words == expected
+    assert choose(asked, device, planned, obstacle, lambda name: unverified).description == expected
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import (
-    alone_size,
-    stepwise_writer,
+    unpadded_batch_size,
+    stepwise_translator,
     teacher_forced,
     translate_rows,
-    write_forced,
-    write_over_zeros,
-    writer,
+    translate_teacher_forced,
+    translate_non_autoregressive,
+    translator,
 )
 from headtohead.training.tensors import SplitTensors
 
@@ -64,7 +64,7 @@ def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
     with torch.no_grad():
         model.lm_head.bias[..., 0] += 1.5
     split = split_of(sources, [[1, 2]] * 12)
-    found = translate_rows(model, split, BATCHES, write_over_zeros)
+    found = translate_rows(model, split, BATCHES, translate_non_autoregressive)
     dropped = 0
     for row, source in enumerate(sources):
         logits = logits_alone(model, source, [0] * len(source))
@@ -79,7 +79,7 @@ def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
 def test_forced_words_are_the_likeliest_behind_the_true_ones(predicts):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
     split = split_of(sources, targets, predicts=predicts)
-    found = translate_rows(model, split, BATCHES, write_forced)
+    found = translate_rows(model, split, BATCHES, translate_teacher_forced)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         decoder_input_ids = target if predicts == "same" else target[:-1]
         for member in range(2):
@@ -92,9 +92,9 @@ def test_forced_words_are_the_likeliest_behind_the_true_ones(predicts):
 
 def test_forced_words_are_found_in_pieces_too(monkeypatch):
     model, split = model_of(), split_of(drawn(), drawn(seed=8))
-    whole = translate_rows(model, split, BATCHES, write_forced)
+    whole = translate_rows(model, split, BATCHES, translate_teacher_forced)
     monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
-    assert translate_rows(model, split, BATCHES, write_forced) == whole
+    assert translate_rows(model, split, BATCHES, translate_teacher_forced) == whole
 
 
 @pytest.mark.parametrize("predicts", ["next", "same"])
@@ -105,7 +105,7 @@ def test_losses_count_words_with_the_id_0_and_no_padding(predicts):
     zeros = 0
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         decoder_input_ids, labels = (target, target) if predicts == "same" else (target[:-1], target[1:])
-        assert int(found.words[row]) == len(labels)
+        assert int(found.num_tokens[row]) == len(labels)
         zeros += labels.count(0)
         if labels:
             chances = logits_alone(model, source, decoder_input_ids).softmax(-1)
@@ -136,7 +136,7 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     texts = []
     for one, vocabulary, name in ((model, standard, int), (moved, other, place.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
-        found = translate_rows(one, split, BATCHES, stepwise_writer(vocabulary, 9))
+        found = translate_rows(one, split, BATCHES, stepwise_translator(vocabulary, 9))
         texts.append([[vocabulary.decode(written[row], until_eos=False) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
@@ -149,7 +149,7 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
         model.lm_head.bias[..., 10] += 2.0
         model.lm_head.bias[..., 0] += 1.0
     split = split_of(drawn(lowest=1), [[1, 2]] * 12)
-    found = translate_rows(model, split, BATCHES, stepwise_writer(vocabulary, 9))
+    found = translate_rows(model, split, BATCHES, stepwise_translator(vocabulary, 9))
     written = [words for member in found for words in member.values()]
     assert not any(10 in words for words in written)
     assert any(0 in words for words in written)
@@ -159,14 +159,14 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
 def test_greedy_decoding_is_refused_where_it_has_no_start_or_no_stop():
     for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
         with pytest.raises(HeadToHeadError, match=r"^greedy decoding has no start and no stop "):
-            writer("greedy", Vocabulary(words), 5)
+            translator("greedy", Vocabulary(words), 5)
 
 
 def test_every_name_has_its_writer():
     vocabulary = tiny_data().target_vocabulary
-    assert writer("non-autoregressive", vocabulary, 5) is write_over_zeros
-    assert writer("teacher-forced", vocabulary, 5) is write_forced
-    assert callable(writer("greedy", vocabulary, 5))
+    assert translator("non-autoregressive", vocabulary, 5) is translate_non_autoregressive
+    assert translator("teacher-forced", vocabulary, 5) is translate_teacher_forced
+    assert callable(translator("greedy", vocabulary, 5))
 
 
 BY_ROW = {"name": "sinusoidal", "index": "row"}
@@ -174,11 +174,11 @@ POSITIONS = {"encoder": BY_ROW, "decoder": BY_ROW, "cross": "none"}
 
 
 def test_alone_is_a_batch_of_one_where_rows_are_told_apart():
-    assert alone_size(model_of(), 64) == 64
+    assert unpadded_batch_size(model_of(), 64) == 64
     model, sources, targets = model_of(positional=POSITIONS), drawn(), drawn(seed=8)
-    assert alone_size(model, 64) == 1
+    assert unpadded_batch_size(model, 64) == 1
     split = split_of(sources, targets)
-    size = alone_size(model, 64)
+    size = unpadded_batch_size(model, 64)
     alone = teacher_forced(model, split, split.unpadded_batches(size, by_target=True))
     together = teacher_forced(model, split, split.unpadded_batches(64, by_target=True))
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):

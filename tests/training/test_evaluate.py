@@ -14,12 +14,12 @@ from headtohead.training.evaluate import (
     bucket_of,
     collect,
     distinct_sources,
-    stepwise_writer,
+    stepwise_translator,
     teacher_forced,
     token_losses,
     translate_rows,
 )
-from headtohead.training.loop import live_positions
+from headtohead.training.loop import label_positions
 from headtohead.training.tensors import IGNORE_INDEX, SplitTensors
 
 
@@ -63,8 +63,8 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
                 loss += most + math.log(sum(math.exp(s - most) for s in scores)) - scores[word]
                 right += scores.index(most) == word
             assert float(found.losses[member, row]) == pytest.approx(loss, rel=1e-5)
-            assert int(found.right[member, row]) == right
-        assert int(found.words[row]) == len(labels)
+            assert int(found.correct[member, row]) == right
+        assert int(found.num_tokens[row]) == len(labels)
 
 
 def test_metrics_are_means_over_tokens(data, split):
@@ -73,7 +73,7 @@ def test_metrics_are_means_over_tokens(data, split):
     words = sum(len(one) - 1 for one in data.splits["train"].target)
     assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / words)
     assert metrics["perplexity"] == pytest.approx(math.exp(metrics["loss"]))
-    assert metrics["token_accuracy"] == pytest.approx(float(found.right[1].sum()) / words)
+    assert metrics["token_accuracy"] == pytest.approx(float(found.correct[1].sum()) / words)
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "padding", "causal", "none"])
@@ -85,7 +85,7 @@ def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
     hidden = masking in ("padding-causal", "padding")
     assert (apart < 1e-5) if hidden else (apart > 1e-3)
     written = [
-        translate_rows(model, split, batches, stepwise_writer(data.target_vocabulary, 6))
+        translate_rows(model, split, batches, stepwise_translator(data.target_vocabulary, 6))
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
     ]
     assert (written[0] == written[1]) or not hidden
@@ -97,7 +97,7 @@ def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
     monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
     pieces = teacher_forced(model, split, split.padded_batches(60))
     torch.testing.assert_close(pieces.losses, whole.losses, rtol=0, atol=1e-5)
-    assert torch.equal(pieces.right, whole.right)
+    assert torch.equal(pieces.correct, whole.correct)
 
 
 def test_padding_costs_no_loss_and_smoothing_is_torchs():
@@ -128,14 +128,14 @@ def test_projecting_live_positions_alone_gives_the_same_losses():
             ],
         ]
     )
-    chosen, words = live_positions(hidden, labels, 9)
+    chosen, words = label_positions(hidden, labels, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
         live = labels[member] != IGNORE_INDEX
         assert torch.equal(words[member, 0, :count], labels[member][live])
         assert torch.equal(chosen[member, 0, :count], hidden[member][live])
         assert (words[member, 0, count:] == IGNORE_INDEX).all()
-    everything, _ = live_positions(hidden, labels, 12)
+    everything, _ = label_positions(hidden, labels, 12)
     assert everything.shape == (2, 1, 12, 5)
 
 
@@ -191,7 +191,7 @@ def test_translations_are_joined_with_their_own_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
     rows = distinct_sources(raw, 5)
-    write = stepwise_writer(data.target_vocabulary, 6)
+    write = stepwise_translator(data.target_vocabulary, 6)
     written = translate_rows(model, split, [torch.tensor(rows)], write)[1]
     found = collect(data, raw, rows, written)
     assert found.sources == tuple(raw.source_text[row] for row in rows)

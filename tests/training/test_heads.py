@@ -6,7 +6,7 @@ import torch
 from headtohead.errors import UndefinedError
 from headtohead.model.transformer import Transformer
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training.evaluate import stepwise_writer, teacher_forced, token_losses
+from headtohead.training.evaluate import stepwise_translator, teacher_forced, token_losses
 from headtohead.training.heads import HeadEffect, HeadEffects, attentions, head_effects, masked
 from headtohead.training.tensors import SplitTensors
 
@@ -110,7 +110,7 @@ def test_masking_every_head_of_a_layer_leaves_its_bias_alone(data):
 
 def test_translations_are_scored_with_heads_masked_too(data):
     model = model_of(data)
-    write = stepwise_writer(data.target_vocabulary, 8)
+    write = stepwise_translator(data.target_vocabulary, 8)
     found = head_effects(model, data, write)
     assert set(found.whole) == {"loss", "bleu", "exact_match"}
     assert any(one.only_one["bleu"] for one in found.heads)

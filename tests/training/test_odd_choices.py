@@ -24,11 +24,11 @@ from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
-from headtohead.training.evaluate import write_forced
+from headtohead.training.evaluate import translate_teacher_forced
 from headtohead.training.loop import Evaluation, StackTraining
 from headtohead.training.maps import probe_maps
 from headtohead.training.optimise import part_of
-from headtohead.training.results import SplitResults, _alone, score_test_split, translations_table
+from headtohead.training.results import SplitResults, _unpadded, score_test_split, translations_table
 
 CPU = torch.device("cpu")
 PARTS = (
@@ -346,7 +346,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         for parameter in stack.model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
     rows = list(range(len(test)))
-    found = _alone(stack, rows, write_forced).written
+    found = _unpadded(stack, rows, translate_teacher_forced).written
     assert found is not None
     for row in rows:
         ids = [torch.tensor(one).view(1, 1, -1) for one in (test.source[row], test.target[row])]

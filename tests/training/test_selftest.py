@@ -108,7 +108,7 @@ def test_the_verdict_is_cached_by_machine(tmp_path: Path) -> None:
     wrong = print_result('{"fault": "weights differ", "lasting": true}')
     verdict = verify(tmp_path, CPU, command=right)
     assert verdict.fault == ""
-    assert verdict.words.startswith(f"cuda-graphs is verified on {selftest.machine(CPU)} (")
+    assert verdict.description.startswith(f"cuda-graphs is verified on {selftest.machine(CPU)} (")
     assert torch.__version__ in verdict.machine
     assert verify(tmp_path, CPU, command=wrong) == verdict, "it is not run a second time"
     again = verify(tmp_path, CPU, again=True, command=wrong)

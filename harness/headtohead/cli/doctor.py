@@ -144,7 +144,7 @@ def _backends() -> Iterator[Finding]:
         except OSError as error:
             yield Finding(FAIL, "backends", f"no verdict could be stored: {error.strerror}")
             return
-        text = f"{verdict.words}; {compiled}"
+        text = f"{verdict.description}; {compiled}"
         if verdict.fault:
             yield Finding(WARN, "backends", f"auto is eager: {text}")
         else:

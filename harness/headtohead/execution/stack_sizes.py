@@ -113,7 +113,7 @@ def _time(
 
     from headtohead.training import selftest
     from headtohead.training.memory import keep_freed_memory
-    from headtohead.training.sizing import paying, time_sizes
+    from headtohead.training.sizing import best_stack_size, time_sizes
 
     found: int | str
     try:
@@ -123,7 +123,7 @@ def _time(
         chosen = RunConfig.model_validate(config)
         data = prepare(chosen.data, Path(cache))
         place = torch.device(device)
-        found = paying(
+        found = best_stack_size(
             time_sizes(chosen, data, place, most, seconds, lambda name: selftest.unverified(name, Path(cache), place))
         )
     except Exception as error:  # the parent logs it; the training itself shows it with its trace

@@ -10,7 +10,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.leases import Busy
 from headtohead.storage.run_directory import leased
-from headtohead.training.evaluate import writer
+from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
 
 FILE = "heads.json"
@@ -50,7 +50,7 @@ def _measured(run: LoadedRun, decode: bool) -> dict[str, Any]:
     write = None
     if decode and kind != "none":
         beam = run.config.evaluate.beam
-        write = writer(kind, run.data.target_vocabulary, run.decoding_limit, beam)
+        write = translator(kind, run.data.target_vocabulary, run.decoding_limit, beam)
     found = head_effects(run.model, run.data, write)
     maps = _maps(run.path)
     return {

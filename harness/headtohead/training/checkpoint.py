@@ -1,4 +1,4 @@
-"""Checkpoints: tensors in safetensors and plain JSON beside them, never pickles."""
+"""Checkpoints: tensors and a JSON state in a safetensors file, without pickle."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from headtohead.errors import HeadToHeadError
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Write tensors and their JSON state into one file, in one step."""
-    ready = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    """Write tensors and their JSON state to a file, atomically."""
+    on_cpu = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     metadata = {"state": json.dumps(dict(state))}
-    files.replace(path, lambda temporary: save_file(ready, temporary, metadata=metadata))
+    files.replace(path, lambda temporary: save_file(on_cpu, temporary, metadata=metadata))
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a file written by ``save``.
 
     Raises:
-        HeadToHeadError: If it is missing or damaged.
+        HeadToHeadError: If the file is missing or damaged.
     """
     if not path.is_file():
         raise HeadToHeadError(f"checkpoint '{path}' does not exist")
@@ -43,10 +43,10 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
-    """Give each member of a model its weights.
+    """Set the weights of all members of a model, from a state dict per member.
 
     Raises:
-        HeadToHeadError: If names or shapes do not fit; the message lists them.
+        HeadToHeadError: If names or shapes differ from the model's. The message lists them.
     """
     expected = {name: value.shape[1:] for name, value in model.state_dict().items()}
     for state in states:
@@ -58,8 +58,8 @@ def load_members(model: nn.Module, states: list[Mapping[str, Tensor]]) -> None:
             if state[name].shape != expected[name]
         ]
         if missing or extra or wrong:
-            faults = [("missing", missing), ("unknown", extra), ("of wrong shape", wrong)]
-            said = "; ".join(f"{what}: {', '.join(names)}" for what, names in faults if names)
-            raise HeadToHeadError(f"checkpoint does not fit the configuration: {said}")
+            faults = [("missing", missing), ("unknown", extra), ("wrong shape", wrong)]
+            listed = "; ".join(f"{fault}: {', '.join(names)}" for fault, names in faults if names)
+            raise HeadToHeadError(f"checkpoint does not match the configuration: {listed}")
     stacked = {name: torch.stack([state[name] for state in states]) for name in expected}
     model.load_state_dict(stacked)

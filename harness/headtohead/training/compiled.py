@@ -1,8 +1,8 @@
-"""The gradients of a batch shape as one compiled graph.
+"""The gradients of a batch shape as a single compiled graph.
 
-What a step does between its batch and its gradients is traced operation by operation, below
-autograd and without Python, and handed to ``torch.compile``: no graph breaks, and one compilation
-for each shape. torch caches compiled code on disk, so later stacks of the same shape load it.
+The operations from a batch to its gradients are traced, including the backward pass, and passed to
+``torch.compile``. There are no graph breaks, and each shape is compiled once. torch caches compiled
+code on disk, so later stacks of the same shape load it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headtohead.training.backends import PAYS, BatchShape, Owned, compare, first
 BACKEND = "inductor"
 
 SHARE = 1e-2
-"""Share of the norm of a member's gradient by which its compiled gradient may differ."""
+"""Largest difference of a compiled gradient, as a share of the norm of the member's gradient."""
 
 Backward = Callable[[Tensor, BatchShape], Tensor]
-"""Gives the model's parameters their gradients and returns the members' losses."""
+"""Sets the gradients of the model's parameters and returns the losses of the members."""
 
 Gradients = list[Tensor | None]
 
@@ -39,19 +39,19 @@ class Differentiable(Protocol):
         """Members that still train."""
 
     def eager_gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Give the parameters their gradients and return the members' losses, ``[member]``."""
+        """Set the gradients of the parameters and return the losses, ``[member]``."""
 
 
 class Compiled:
     """The backward pass, compiled for shapes that have enough planned steps.
 
-    The first compiled gradients of a shape are verified: the eager gradients must agree in every
-    live member. Where compiling or the verification fails, the rest of the training is eager, and
-    the reason is logged. Compiled code is never dropped, because CUDA graphs that were captured
-    with it read its constants.
+    The first compiled gradients of a shape are verified against eager gradients in every active
+    member. If compiling or the verification fails, the rest of the training is eager, and the
+    reason is logged. Compiled code is never freed, because CUDA graphs captured with it access its
+    constants.
 
     Args:
-        planned: Planned steps of a shape, without its live positions.
+        planned: Planned steps by the first three sizes of a shape.
         log: Receives the reason of a fallback.
     """
 
@@ -62,32 +62,32 @@ class Compiled:
         self.verified: set[BatchShape] = set()
 
     def __call__(self, training: Differentiable, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Give the parameters their gradients and return the members' losses, ``[member]``."""
+        """Set the gradients of the parameters and return the losses, ``[member]``."""
         if self.fell_back or self.planned.get(shape[:3], 0) < PAYS["compile"]:
             return training.eager_gradients(rows, shape)
         if shape not in self.verified:
             return self._verify(training, rows, shape)
         try:
-            found = self._run(training.model, rows, shape)
+            results = self._run(training.model, rows, shape)
         except Exception as error:
             self._fall_back(first_line(error))
         else:
-            return _put(training.model, found)
+            return _put(training.model, results)
         return training.eager_gradients(rows, shape)
 
     def _verify(self, training: Differentiable, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Compute gradients in both ways, and keep the eager ones."""
+        """Compute eager and compiled gradients, compare both, and use the eager ones."""
         model = training.model
         losses = training.eager_gradients(rows, shape)
-        eager = [one.grad for one in _trained(model).values()]
+        eager = [parameter.grad for parameter in _trained(model).values()]
         try:
             if shape not in self.compiled:
                 self.compiled[shape] = _compile(model, training.eager_gradients, rows, shape)
-            found = self._run(model, rows, shape)
+            compiled = self._run(model, rows, shape)
         except Exception as error:
             self._fall_back(first_line(error))
             return losses
-        fault, compared = _difference(model, eager, found[1:], training.active_members)
+        fault, compared = _difference(model, eager, compiled[1:], training.active_members)
         if fault:
             self._fall_back(fault)
         elif compared:
@@ -96,18 +96,18 @@ class Compiled:
 
     def _run(self, model: Transformer, rows: Tensor, shape: BatchShape) -> Gradients:
         with torch.no_grad():
-            weights = [one.detach() for one in model.parameters()]
+            weights = [parameter.detach() for parameter in model.parameters()]
             starts = model.dropout_rng.get_buffer("starts")
-            found: Gradients = self.compiled[shape](rows, starts, *weights)
-            return found
+            gradients: Gradients = self.compiled[shape](rows, starts, *weights)
+            return gradients
 
     def _fall_back(self, why: str) -> None:
         self.fell_back = True
         self.log(f"compile falls back to eager: {why}")
 
 
-def _put(model: Transformer, found: Gradients) -> Tensor:
-    losses, *gradients = found
+def _put(model: Transformer, results: Gradients) -> Tensor:
+    losses, *gradients = results
     for parameter, gradient in zip(_trained(model).values(), gradients, strict=True):
         parameter.grad = gradient
     assert losses is not None
@@ -115,55 +115,55 @@ def _put(model: Transformer, found: Gradients) -> Tensor:
 
 
 def _trained(model: Transformer) -> dict[str, nn.Parameter]:
-    return {name: one for name, one in model.named_parameters() if one.requires_grad}
+    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 class _Backwards(nn.Module):
-    """The backward pass as a module, so that torch calls it with other weights."""
+    """The backward pass as a module, so that ``functional_call`` can replace the weights."""
 
     def __init__(self, model: Transformer, backward: Backward, shape: BatchShape) -> None:
         super().__init__()
         self.model, self.backward, self.shape = model, backward, shape
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the members' losses."""
+        """Return the losses of the members."""
         return self.backward(rows, self.shape)
 
 
 def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: BatchShape) -> Callable[..., Any]:
-    """Return losses and gradients as a compiled function of rows, dropout's key and weights."""
+    """Return a compiled function from rows, dropout keys and weights to losses and gradients."""
     named = dict(model.named_parameters())
 
     whole = _Backwards(model, backward, shape)
 
     def gradients(rows: Tensor, starts: Tensor, *weights: Tensor) -> list[Tensor | None]:
         own = {
-            name: one.detach().requires_grad_(parameter.requires_grad)
-            for (name, parameter), one in zip(named.items(), weights, strict=True)
+            name: weight.detach().requires_grad_(parameter.requires_grad)
+            for (name, parameter), weight in zip(named.items(), weights, strict=True)
         }
-        inside: dict[str, Tensor] = {f"model.{name}": one for name, one in own.items()}
-        inside["model.stream.starts"] = starts
+        inside: dict[str, Tensor] = {f"model.{name}": weight for name, weight in own.items()}
+        inside["model.dropout_rng.starts"] = starts
         losses = torch.func.functional_call(whole, inside, (rows,))
-        return [losses, *(one.grad for one in own.values() if one.requires_grad)]
+        return [losses, *(weight.grad for weight in own.values() if weight.requires_grad)]
 
-    weights = [one.detach() for one in named.values()]
+    weights = [parameter.detach() for parameter in named.values()]
     with all_assumed():
         graph = make_fx(gradients)(rows, model.dropout_rng.get_buffer("starts"), *weights)
     compiled: Callable[..., Any] = torch.compile(graph, dynamic=False, backend=BACKEND)
     return compiled
 
 
-def _difference(model: Transformer, eager: Gradients, found: Gradients, live: Sequence[int]) -> tuple[str, bool]:
+def _difference(model: Transformer, eager: Gradients, compiled: Gradients, active: Sequence[int]) -> tuple[str, bool]:
     """Return how compiled gradients differ from eager ones, and whether any were compared."""
-    pairs = list(zip(_trained(model), eager, found, strict=True))
+    pairs = list(zip(_trained(model), eager, compiled, strict=True))
     if any((a is None) is not (b is None) for _, a, b in pairs):
-        return "it has gradients of other parameters", True
+        return "compiled gradients are of other parameters", True
     both = [(model.members_of(name), a, b) for name, a, b in pairs if not (a is None or b is None)]
     result = compare(
         None,
         {"gradients": [a for _, a, _ in both]},
         {"gradients": [Owned(b, members) for members, _, b in both]},
-        live,
+        active,
         SHARE,
     )
     return result.fault, result.compared

@@ -1,10 +1,10 @@
-"""What a trained model loses when heads are masked: one at a time, and all but one of a layer.
+"""Head ablation: the change of scores when a head, or all other heads of a layer, are masked.
 
-Paper: Michel, Levy & Neubig 2019, Are Sixteen Heads Really Better than One?, NeurIPS,
-arXiv:1905.10650, sections 3.2 and 3.3: ``MHAtt(x) = sum_h ξ_h · Att_h(x)`` with ``ξ_h`` set to 0
-for a masked head. The rows of the output projection that read a head's block are set to 0, which is
-the same on every path and for every style that projects; the projection's bias stays. Copies of the
-model, each with other heads masked, are scored as members of a stack.
+Paper: P. Michel, O. Levy, G. Neubig. "Are Sixteen Heads Really Better than One?". NeurIPS 2019,
+arXiv:1905.10650, sections 3.2 and 3.3: ``MHAtt(x) = sum_h ξ_h · Att_h(x)`` with ``ξ_h`` = 0 for a
+masked head. The rows of the output projection that belong to a masked head are set to 0. This is
+equivalent on every path and for every style with projections; the bias of the projection is kept.
+Copies of the model with different masked heads are scored as members of a stack.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from headtohead.model.transformer import Transformer
 from headtohead.schema.experiment_file import HEAD_METRICS
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
-from headtohead.training.evaluate import Write, collect, distinct_sources, teacher_forced, translate_rows
+from headtohead.training.evaluate import Translator, collect, distinct_sources, teacher_forced, translate_rows
 from headtohead.training.tensors import SplitTensors, pads_of
 
 TOGETHER = 16
-"""Copies of a model that are scored as one stack."""
+"""Number of copies of a model that are scored as a stack."""
 
 Change = Mapping[str, float]
-"""Loss in nats per token, BLEU and exact match: masked minus whole."""
+"""Differences of loss in nats per token, BLEU and exact match: masked minus unmasked model."""
 
 
 @dataclass(frozen=True)
 class HeadEffect:
-    """What masking one head of a layer changes, and masking every head but this one."""
+    """Changes when a head of a layer is masked, and when all other heads of the layer are masked."""
 
     role: str
     layer: int
@@ -43,7 +43,7 @@ class HeadEffect:
     only_one: Change
 
     def to_json(self) -> dict[str, Any]:
-        """Return the effect as data, under the names that metrics have."""
+        """Return the effect as JSON data, with the names of the metrics."""
         return {
             "role": self.role,
             "layer": self.layer,
@@ -55,78 +55,78 @@ class HeadEffect:
 
 @dataclass(frozen=True)
 class HeadEffects:
-    """All heads of a model of one member, on its test sentences."""
+    """Effects of all heads of a model, and the scores of the unmasked model."""
 
     whole: Change
     heads: tuple[HeadEffect, ...]
 
     def metrics(self) -> dict[str, float]:
-        """Return what the heads of each role change, under the names of ``HEAD_METRICS``.
+        """Return the effects of the heads of each role, with the names of ``HEAD_METRICS``.
 
-        ``without-one`` is the mean over heads and layers. ``only-one`` keeps in each layer the head
-        with the smallest loss, as table 2 of the paper does, and is the mean over layers.
+        ``without-one`` is the mean over heads and layers. ``only-one`` is the mean over layers of
+        the best head (smallest loss), as in table 2 of the paper.
         """
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for role in ROLES:
-            heads = [one for one in self.heads if one.role == role]
+            heads = [effect for effect in self.heads if effect.role == role]
             best = [
-                min((one for one in heads if one.layer == layer), key=lambda h: h.only_one["loss"])
-                for layer in sorted({one.layer for one in heads})
+                min((effect for effect in heads if effect.layer == layer), key=lambda effect: effect.only_one["loss"])
+                for layer in sorted({effect.layer for effect in heads})
             ]
             for name in self.whole if heads else ():
-                found[f"heads/{role}/without-one/{name}"] = _mean([one.without_one[name] for one in heads])
-                found[f"heads/{role}/only-one/{name}"] = _mean([one.only_one[name] for one in best])
-        assert set(found) <= set(HEAD_METRICS)
-        return found
+                metrics[f"heads/{role}/without-one/{name}"] = _mean([effect.without_one[name] for effect in heads])
+                metrics[f"heads/{role}/only-one/{name}"] = _mean([effect.only_one[name] for effect in best])
+        assert set(metrics) <= set(HEAD_METRICS)
+        return metrics
 
 
 Masks = tuple[int, tuple[int, ...]]
-"""The number of an attention, in the order of ``attentions``, and its heads that are masked."""
+"""Index of an attention in ``attentions``, and its masked heads."""
 
 
 def attentions(model: Transformer) -> list[MultiHeadAttention]:
-    """Return a model's attentions, layer by layer, the encoder's first."""
+    """Return the attentions of a model layer by layer, those of the encoder first."""
     return [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
 
 
-def head_effects(model: Transformer, data: PreparedData, write: Write | None) -> HeadEffects:
-    """Mask the heads of a model, one at a time and all but one, and score the test sentences.
+def head_effects(model: Transformer, data: PreparedData, translator: Translator | None) -> HeadEffects:
+    """Score the test sentences with each head masked, and with all other heads of its layer masked.
 
     Args:
-        model: Of one member, in evaluation mode.
-        data: Its data.
-        write: Translates, as `writer` returns it; None leaves out BLEU and exact match.
+        model: A stack with one member, in evaluation mode.
+        data: The data of the model.
+        translator: From ``evaluate.translator``; None omits BLEU and exact match.
 
     Raises:
-        UndefinedError: If a style has no heads to mask.
+        UndefinedError: If an attention style has no output projection.
     """
-    asked: list[Masks] = []
+    all_masks: list[Masks] = []
     for number, attention in enumerate(attentions(model)):
         if not attention.style.projects:
             raise UndefinedError(
-                "the attention style has no output projection to mask heads in; its heads are "
-                "parts of the embedding itself"
+                "the attention style has no output projection in which heads could be masked; use a "
+                "style with projections"
             )
         heads = range(attention.context.geometry.output_heads)
         for head in heads:
             others = tuple(other for other in heads if other != head)
-            asked += [(number, (head,)), (number, others)]
-    scorer = _Scorer(model.config, data, write)
+            all_masks += [(number, (head,)), (number, others)]
+    scorer = _Scorer(model.config, data, translator)
     whole = scorer.scores(masked(model, data, [(0, ())]))[0]
     scores: list[dict[str, float]] = []
-    for start in range(0, len(asked), TOGETHER):
-        scores += scorer.scores(masked(model, data, asked[start : start + TOGETHER]))
-    changes = [{name: one[name] - whole[name] for name in whole} for one in scores]
-    found = []
-    for place, (number, (head,)) in enumerate(asked[::2]):
+    for start in range(0, len(all_masks), TOGETHER):
+        scores += scorer.scores(masked(model, data, all_masks[start : start + TOGETHER]))
+    changes = [{name: values[name] - whole[name] for name in whole} for values in scores]
+    effects = []
+    for index, (number, (head,)) in enumerate(all_masks[::2]):
         context = attentions(model)[number].context
-        effect = changes[2 * place], changes[2 * place + 1]
-        found.append(HeadEffect(context.role, context.layer or 0, head, *effect))
-    return HeadEffects(whole, tuple(found))
+        without_one, only_one = changes[2 * index], changes[2 * index + 1]
+        effects.append(HeadEffect(context.role, context.layer or 0, head, without_one, only_one))
+    return HeadEffects(whole, tuple(effects))
 
 
 def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Transformer:
-    """Return a stack of copies of a model of one member, each with other heads masked."""
+    """Return a stack of copies of a model with one member, with the given heads masked in each copy."""
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     stack = Transformer(model.config, [1] * len(masks), *words)
     stack.to(next(model.parameters()))
@@ -144,8 +144,8 @@ def masked(model: Transformer, data: PreparedData, masks: Sequence[Masks]) -> Tr
 class _Scorer:
     """Scores the test sentences with every member of a stack."""
 
-    def __init__(self, config: RunConfig, data: PreparedData, write: Write | None) -> None:
-        self.config, self.data, self.write = config, data, write
+    def __init__(self, config: RunConfig, data: PreparedData, translator: Translator | None) -> None:
+        self.config, self.data, self.translator = config, data, translator
         self.split = data.splits["test"]
         pads = pads_of(data.source_vocabulary, data.target_vocabulary)
         self.tensors = SplitTensors.of(
@@ -156,14 +156,14 @@ class _Scorer:
     def scores(self, stack: Transformer) -> list[dict[str, float]]:
         size = self.config.evaluate.batch_size
         forced = teacher_forced(stack, self.tensors, self.tensors.padded_batches(size))
-        found = [{"loss": forced.metrics(member)["loss"]} for member in range(stack.members)]
-        if self.write is not None:
+        scores = [{"loss": forced.metrics(member)["loss"]} for member in range(stack.members)]
+        if self.translator is not None:
             parts = list(torch.tensor(self.rows).split(size))
-            written = translate_rows(stack, self.tensors, parts, self.write)
-            for scores, sentences in zip(found, written, strict=True):
-                values = collect(self.data, self.split, self.rows, sentences).scores().values
-                scores |= {name: values[name] for name in ("bleu", "exact_match")}
-        return found
+            translations = translate_rows(stack, self.tensors, parts, self.translator)
+            for values, sentences in zip(scores, translations, strict=True):
+                all_values = collect(self.data, self.split, self.rows, sentences).scores().values
+                values |= {name: all_values[name] for name in ("bleu", "exact_match")}
+        return scores
 
 
 def _mean(values: Sequence[float]) -> float:

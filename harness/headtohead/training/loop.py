@@ -1,4 +1,4 @@
-"""Training a stack: every member's steps in one program, resumable bit for bit on a CPU."""
+"""The training loop of a stack; on a CPU, a resumed training is identical bit for bit."""
 
 from __future__ import annotations
 
@@ -35,22 +35,30 @@ from headtohead.training.backends import (
     not_tested,
     rounded,
 )
-from headtohead.training.evaluate import Forced, teacher_forced, token_losses
-from headtohead.training.optimise import StackOptimizer, alike, clip_gradients, freeze, trained
+from headtohead.training.evaluate import TeacherForced, teacher_forced, token_losses
+from headtohead.training.optimise import StackOptimizer, clip_gradients, equal_ranges, freeze, trained
 from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors, pads_of
 
 if TYPE_CHECKING:
     from headtohead.training.compiled import Compiled
 
 SAVING = 50
-"""A resume point is followed by so many times its own writing time: at most 2 % goes into them."""
+"""Minimum interval between resume points, in multiples of the time to write them: at most 2 % of the
+training time is spent on resume points.
+"""
 
 
 @dataclass
 class Member:
-    """Where one run of a stack stands. ``ended`` is None while it trains, else why it stopped.
+    """Progress of a run of a stack.
 
-    ``key`` identifies the run in a resume point, whichever stack wrote it.
+    Args:
+        seed: Seed of the run.
+        key: Identifies the run in resume points of any stack.
+        ended: None while the run trains, else why it stopped.
+        best: Best value of the early-stopping metric; smaller is better.
+        best_step: Step of the best value.
+        evaluations_since_best: Evaluations without a better value.
     """
 
     seed: int
@@ -63,7 +71,7 @@ class Member:
 
 @dataclass
 class Progress:
-    """Where the whole stack stands; everything that a resume needs beside the tensors."""
+    """Progress of a stack: the state of a resume point besides its tensors."""
 
     step: int = 0
     train_seconds: float = 0.0
@@ -73,7 +81,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known of one member at an evaluation."""
+    """The metrics of a member at an evaluation."""
 
     member: int
     step: int
@@ -85,18 +93,18 @@ class StackTraining:
     """The training of one stack.
 
     Args:
-        config: The variant of the members, or of the first.
-        seeds: One per member.
+        config: The variant of the members, or of the first member.
+        seeds: A seed per member.
         data: The prepared data.
-        device: Where to train.
-        resume_path: File of the resume point; read if it exists.
-        on_evaluation: Called for each live member at each evaluation.
+        device: The device.
+        resume_path: File of the resume point; it is loaded if it exists.
+        on_evaluation: Called for each active member at each evaluation.
         on_progress: Called after every step with the step and the number of steps.
-        configs: The variants of the members, where they differ in what a stack allows
-            (``model/members.py``).
-        on_fall_back: Receives the reason where another backend than ``train.backend`` is used.
+        num_microbatches: Number of pieces in which a batch is computed, to save memory.
+        configs: A variant per member, where they differ as ``model/members.py`` allows.
+        on_fall_back: Receives the reason if another backend than ``train.backend`` is used.
         unverified: Returns why a backend is not verified on this machine, or an empty text.
-        keys: What identifies each member in a resume point; by default its number.
+        keys: Identifies each member in a resume point; by default its index.
         saving: Returns the context in which resume points are written; it may raise.
     """
 
@@ -118,7 +126,7 @@ class StackTraining:
     ) -> None:
         self.config = config
         self.train = config.train
-        trains = [one.train for one in configs or [config] * len(seeds)]
+        trains = [config.train for config in configs or [config] * len(seeds)]
         self.device = device
         self.resume_path = resume_path
         self.on_evaluation = on_evaluation
@@ -131,21 +139,21 @@ class StackTraining:
         )
         freeze(self.model, config.quirks.trainable)
         self.parameters = trained(self.model)
-        owners = [self.model.members_of(name) for name, one in self.model.named_parameters() if one.requires_grad]
+        owners = [self.model.members_of(name) for name, value in self.model.named_parameters() if value.requires_grad]
         shared = all(len(own) == len(seeds) for own in owners)
         self.owners = None if shared else owners
-        norms = [math.inf if one.clip_norm is None else one.clip_norm for one in trains]
+        norms = [math.inf if train.clip_norm is None else train.clip_norm for train in trains]
         self.clip_norm = same_or_each(norms)
         self.smoothed = [
             (members, trains[members[0]].label_smoothing)
-            for members in alike(trains, lambda train: train.label_smoothing)
+            for members in equal_ranges(trains, lambda train: train.label_smoothing)
         ]
         self.target_vocab_size = self.model.vocab_sizes.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
         self.plan = make_batches(config, training, data.record["longest"])
-        # A batch of one-word targets without boundary tokens has nothing to predict.
-        self.may_lack_words = bool((training.host_target_lengths == 0).any())
+        # A batch of targets with a single token and without boundary tokens has no labels.
+        self.may_lack_labels = bool((training.host_target_lengths == 0).any())
         self.steps = planned_steps(config, self.plan.steps_per_epoch)
         self._choose_backend(on_fall_back, unverified)
         captured = isinstance(self.backend, Graphs)
@@ -153,13 +161,13 @@ class StackTraining:
         self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
         names = keys or [str(number) for number in range(len(seeds))]
         self.progress = Progress(members=list(map(Member, seeds, names)))
-        # Sums stay on the device and are read at evaluations: no step waits for the host.
+        # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
         self.token_sums = torch.zeros_like(self.loss_sums)
         self.best_weights: dict[int, dict[str, Tensor]] = {}
 
     def _choose_backend(self, log: Callable[[str], None], unverified: Callable[[str], str]) -> None:
-        asked, device = self.train.backend, self.device
+        requested, device = self.train.backend, self.device
 
         def missing(name: str) -> str:
             why = unverified(name)
@@ -167,14 +175,14 @@ class StackTraining:
                 log(f"train.backend auto uses eager: {why}")
             return why
 
-        known = device.type == "cuda" or asked == "compile"
-        planned = planned_shapes(self.plan, self.steps) if known else Counter()
+        uses_shapes = device.type == "cuda" or requested == "compile"
+        planned = planned_shapes(self.plan, self.steps) if uses_shapes else Counter()
         obstacle = self.model.obstacle
-        self.choice = choose(asked, device.type, planned.values(), obstacle, missing)
-        if asked not in ("auto", self.choice.name):
-            log(f"train.backend {asked} is not used: {self.choice.why}")
-        # Backends receive the training with every call: one that held it would be a reference
-        # cycle, and a stack's memory would stay allocated until the garbage collector runs.
+        self.choice = choose(requested, device.type, planned.values(), obstacle, missing)
+        if requested not in ("auto", self.choice.name):
+            log(f"train.backend {requested} is not used: {self.choice.why}")
+        # Backends receive the training with every call. A stored reference would be a cycle, and the
+        # memory of a stack would stay allocated until the garbage collector runs.
         self.compiled: Compiled | None = None
         if self.choice.name == "compile":
             from headtohead.training.compiled import Compiled
@@ -190,10 +198,10 @@ class StackTraining:
         return [i for i, member in enumerate(self.progress.members) if member.ended is None]
 
     def run(self, seconds_left: Callable[[], float] | None = None) -> None:
-        """Train to the end, from the resume point if there is one.
+        """Train to the end, from the resume point if it exists.
 
         Raises:
-            TimeoutError: If ``seconds_left`` falls to zero; the resume point is then current.
+            TimeoutError: If ``seconds_left`` falls to 0. A resume point is written before.
         """
         self._resume()
         saved, pause = time.monotonic(), self.train.checkpoint_seconds
@@ -226,13 +234,13 @@ class StackTraining:
         self._restore_best()
 
     def retire(self, member: int, reason: str) -> None:
-        """Stop caring for a member; its neighbours go on unchanged."""
+        """Mark a member as ended; the others continue unchanged."""
         self.progress.members[member].ended = reason
 
     # -- steps -----------------------------------------------------------------------------------
 
     def _batches(self) -> Iterator[BatchSpec]:
-        """Yield the batches from the current step on."""
+        """Yield the batches from the current step on, without end."""
         per_epoch = self.plan.steps_per_epoch
         while True:
             epoch, done = divmod(self.progress.step, per_epoch)
@@ -241,40 +249,40 @@ class StackTraining:
                 yield self._batch_spec(rows, source_time, target_time)
 
     def _batch_spec(self, rows: Tensor, source_time: int, target_time: int) -> BatchSpec:
-        """Return a batch of rows ``[member, batch]`` on the host, on its way to the device."""
-        live, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
+        """Return a batch of rows ``[member, batch]``, with an asynchronous copy of them to the device."""
+        num_target_tokens, count = self.splits["train"].num_target_tokens(rows), rows.shape[1]
         if self.choice.name == "compile":
-            live = count * target_time
+            num_target_tokens = count * target_time
         elif self.device.type == "cuda":
-            # Few shapes count for more there than few positions.
-            live = rounded(live, (count, target_time))
+            # On a GPU, fewer shapes save more time than fewer positions.
+            num_target_tokens = rounded(num_target_tokens, (count, target_time))
         if self.device.type == "cuda":
-            rows = rows.pin_memory()  # or the copy would wait for the device
-        shape = BatchShape(count, source_time, target_time, live)
+            rows = rows.pin_memory()  # otherwise the copy waits for the device
+        shape = BatchShape(count, source_time, target_time, num_target_tokens)
         return BatchSpec(rows.to(self.device, non_blocking=True), shape)
 
-    def _batch(self, cut: BatchSpec) -> Batch:
-        return self.splits["train"].batch(cut.rows, cut.shape.source_time, cut.shape.target_time)
+    def _batch(self, spec: BatchSpec) -> Batch:
+        return self.splits["train"].batch(spec.rows, spec.shape.source_time, spec.shape.target_time)
 
-    def _step(self, cut: BatchSpec) -> None:
+    def _step(self, spec: BatchSpec) -> None:
         started = time.perf_counter()
         if not self.model.training:
             self.model.train()
         progress = self.progress
         self.model.dropout_rng.set_step(progress.step)
         self.optimizer.begin(progress.step + 1)
-        self.backend(self, cut)
+        self.backend(self, spec)
         progress.step += 1
         progress.steps_since += 1
         progress.train_seconds += time.perf_counter() - started
 
     def update(self, rows: Tensor, shape: BatchShape, eager: bool = False) -> None:
-        """Execute the device's part of a step; what differs between steps is in tensors by now.
+        """Execute the device's part of a step; all inputs that differ between steps are tensors.
 
         Args:
-            rows: Of the training part, ``[member, batch]``.
-            shape: Of the batch.
-            eager: Whether compiled code is left aside.
+            rows: Rows of the training part, ``[member, batch]``.
+            shape: Shape of the batch.
+            eager: Whether to ignore compiled code.
         """
         self.clear_gradients()
         losses = (self.eager_gradients if eager else self.gradients)(rows, shape)
@@ -285,20 +293,20 @@ class StackTraining:
         self.token_sums += self.splits["train"].target_lengths[rows].sum(dim=1)
 
     def clear_gradients(self) -> None:
-        """Set all gradients to None, so that no step accumulates onto those of a failed one."""
+        """Set all gradients to None, so that a step never accumulates onto those of a failed step."""
         self.optimizer.clear_gradients()
 
     def state(self) -> dict[str, list[Owned]]:
-        """Return everything that a step changes, by kind."""
-        everyone = tuple(range(self.model.members))
+        """Return all tensors that a step changes, by kind."""
+        all_members = tuple(range(self.model.members))
         kinds = {
             "weights": [
-                Owned(one, self.model.members_of(name))
-                for name, one in self.model.named_parameters()
-                if one.requires_grad
+                Owned(parameter, self.model.members_of(name))
+                for name, parameter in self.model.named_parameters()
+                if parameter.requires_grad
             ],
-            "losses": [Owned(self.loss_sums, everyone)],
-            "words": [Owned(self.token_sums, everyone)],
+            "losses": [Owned(self.loss_sums, all_members)],
+            "tokens": [Owned(self.token_sums, all_members)],
         }
         for name, value in self.optimizer.state().items():
             index, _, kind = name.partition("/")
@@ -309,35 +317,35 @@ class StackTraining:
         return kinds
 
     def gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Give the parameters their gradients and return the members' losses, ``[member]``."""
+        """Set the gradients of the parameters and return the losses, ``[member]``."""
         if self.compiled is None:
             return self.eager_gradients(rows, shape)
         return self.compiled(self, rows, shape)
 
     def eager_gradients(self, rows: Tensor, shape: BatchShape) -> Tensor:
-        """Do the same operation by operation."""
+        """Set the gradients as ``gradients`` does, without compiled code."""
         return self._backward(self._batch(BatchSpec(rows, shape)), shape.num_target_tokens)
 
-    def _backward(self, batch: Batch, live: int) -> Tensor:
-        """Accumulate gradients of the members' mean token losses; return those, ``[member]``."""
-        words = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
-        if self.may_lack_words:
-            words = words.clamp(min=1)
+    def _backward(self, batch: Batch, num_target_tokens: int) -> Tensor:
+        """Accumulate the gradients of the mean token losses, and return the losses, ``[member]``."""
+        num_labels = batch.target_lengths.sum(dim=1).to(self.parameters[0].dtype)
+        if self.may_lack_labels:
+            num_labels = num_labels.clamp(min=1)
         rows = batch.source.shape[1]
         if self.num_microbatches == 1 or rows == 1 or self.model.position_is_row:
             self.model.dropout_rng.start_microbatch(batch.shape)
-            total = self._accumulate(batch, live, words)
+            total = self._accumulate(batch, num_target_tokens, num_labels)
             self.model.dropout_rng.finish_microbatch()
             return total
-        total = torch.zeros_like(words)
+        total = torch.zeros_like(num_labels)
         for part in np.array_split(range(rows), min(self.num_microbatches, rows)):
             piece = batch.part(slice(int(part[0]), int(part[-1]) + 1))
             self.model.dropout_rng.start_microbatch(first=int(part[0]), rows=len(part))
-            total += self._accumulate(piece, min(live, piece.labels[0].numel()), words)
+            total += self._accumulate(piece, min(num_target_tokens, piece.labels[0].numel()), num_labels)
             self.model.dropout_rng.finish_microbatch()
         return total
 
-    def _accumulate(self, batch: Batch, live: int, words: Tensor) -> Tensor:
+    def _accumulate(self, batch: Batch, num_target_tokens: int, num_labels: Tensor) -> Tensor:
         enabled = self.train.precision == "bfloat16"
         with torch.autocast(self.device.type, torch.bfloat16) if enabled else nullcontext():
             hidden = self.model.hidden(
@@ -345,22 +353,22 @@ class StackTraining:
             )
             labels = batch.labels
             if self.target_vocab_size >= LARGE_VOCABULARY:
-                hidden, labels = live_positions(hidden, labels, live)
+                hidden, labels = label_positions(hidden, labels, num_target_tokens)
             logits = self.model.project(hidden)
         losses = self._token_losses(logits.float() if enabled else logits, labels)
-        means = losses.sum(dim=(1, 2)) / words
-        # As of their sum, which keeps members apart: each one's gradient is that of its own loss.
+        means = losses.sum(dim=(1, 2)) / num_labels
+        # The gradient of the sum: each member's gradient is that of its own loss.
         torch.autograd.backward([means], [torch.ones_like(means)])
         return means.detach()
 
     def _token_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the losses that are trained on, smoothed as each member asks."""
+        """Return the training losses with the label smoothing of each member."""
         if len(self.smoothed) == 1:
             return token_losses(logits, labels, self.smoothed[0][1])
         return torch.cat(
             [
-                token_losses(logits[one.start : one.stop], labels[one.start : one.stop], smoothing)
-                for one, smoothing in self.smoothed
+                token_losses(logits[members.start : members.stop], labels[members.start : members.stop], smoothing)
+                for members, smoothing in self.smoothed
             ]
         )
 
@@ -379,7 +387,7 @@ class StackTraining:
         self.loss_sums.zero_()
         progress.steps_since = 0
 
-    def _evaluate_member(self, index: int, train_loss: float | None, forced: Forced) -> None:
+    def _evaluate_member(self, index: int, train_loss: float | None, forced: TeacherForced) -> None:
         step = self.progress.step
         metrics = {f"valid/{name}": value for name, value in forced.metrics(index).items()}
         if train_loss is not None:
@@ -393,7 +401,7 @@ class StackTraining:
             self._watch(index, metrics)
 
     def _watch(self, index: int, metrics: dict[str, float]) -> None:
-        """Keep the best weights and stop a member that no longer improves, if asked to."""
+        """Apply early stopping: store the best weights, and end a member that no longer improves."""
         stopping = self.train.early_stopping
         if stopping is None:
             return
@@ -411,14 +419,14 @@ class StackTraining:
             member.ended = "stopped early"
 
     def _restore_best(self) -> None:
-        """Give members their best weights, where early stopping kept them."""
+        """Load the best weights of members with early stopping."""
         for index, weights in self.best_weights.items():
             self.model.load_member(index, weights)
 
     # -- resume points ---------------------------------------------------------------------------
 
     def save_resume_point(self) -> None:
-        """Write everything that the rest of the training depends on."""
+        """Write the resume point: everything that the rest of the training depends on."""
         if self.resume_path is None:
             return
         with self.saving():
@@ -429,71 +437,71 @@ class StackTraining:
             self._restore(*checkpoint.load(self.resume_path))
 
     def _snapshot(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return a copy in host memory to go back to where a replay fails; empty where none can."""
+        """Return a copy of the state in host memory, for a failed replay; empty without replays."""
         if not isinstance(self.backend, Graphs) or self.backend.fell_back:
             return {}, {}
-        tensors = {name: one.detach().to("cpu", copy=True) for name, one in self._tensors().items()}
+        tensors = {name: value.detach().to("cpu", copy=True) for name, value in self._tensors().items()}
         return tensors, self._state()
 
     def _tensors(self) -> dict[str, Tensor]:
         """Return every tensor that the rest of the training depends on."""
         tensors = {f"model/{name}": value for name, value in self.model.state_dict().items()}
-        tensors |= {f"optimizer/{name}": one for name, one in self.optimizer.rows().items()}
+        tensors |= {f"optimizer/{name}": value for name, value in self.optimizer.rows().items()}
         tensors |= {"sums/losses": self.loss_sums, "sums/tokens": self.token_sums}
         for member, weights in self.best_weights.items():
             tensors |= {f"best/{member}/{name}": value for name, value in weights.items()}
         return tensors
 
     def _state(self) -> dict[str, Any]:
-        """Return the rest of a resume point: the progress, and whose rows each tensor has."""
-        everyone = tuple(range(self.model.members))
+        """Return the rest of a resume point: the progress, and the members of each tensor."""
+        all_members = tuple(range(self.model.members))
         owners = {
             name: own
             for name in self._tensors()
-            if not name.startswith("best/") and (own := self._owner(name)) != (name, everyone)
+            if not name.startswith("best/") and (own := self._owner(name)) != (name, all_members)
         }
         return asdict(self.progress) | {"owners": owners}
 
     def _owner(self, name: str) -> tuple[str, tuple[int, ...]]:
-        """Return a saved tensor's name in a stack of one, and the members of its first axis."""
+        """Return the name of a saved tensor in a stack with one member, and its members."""
         section, _, rest = name.partition("/")
         parameter, slash, kind = rest.partition("/")
         plain, members = self.model.owner(parameter)
         return f"{section}/{plain}{slash}{kind}", members
 
     def _restore(self, tensors: dict[str, Tensor], point: Mapping[str, Any]) -> None:
-        """Go back, or on, to a resume point of this stack or of a larger one with the same members.
+        """Load a resume point of this stack, or of a larger stack that contains its members.
 
-        Members that have ended since stay ended.
+        Members that have ended since then stay ended.
         """
         state = dict(point)
         saved = [Member(**member) for member in state.pop("members")]
         owners = state.pop("owners")
-        found = {member.key: place for place, member in enumerate(saved)}
+        index_of_key = {member.key: index for index, member in enumerate(saved)}
         try:
-            places = [found[member.key] for member in self.progress.members]
+            indices = [index_of_key[member.key] for member in self.progress.members]
         except KeyError as error:
             raise HeadToHeadError(
-                f"checkpoint '{self.resume_path}' is of other runs; delete it and run the same command again"
+                f"checkpoint '{self.resume_path}' belongs to other runs; delete it and run the same command again"
             ) from error
         rows: dict[tuple[str, int], Tensor] = {}
         for name, value in tensors.items():
             if not name.startswith("best/"):
                 plain, members = owners.get(name, (name, range(len(saved))))
-                rows |= {(plain, one): row for one, row in zip(members, value, strict=True)}
+                rows |= {(plain, member): row for member, row in zip(members, value, strict=True)}
         kinds = dict.fromkeys(name.rpartition("/")[2] for name in tensors if name.startswith("optimizer/"))
 
         def stacked(name: str) -> Tensor:
             plain, members = self._owner(name)
-            return torch.stack([rows[plain, places[member]] for member in members])
+            return torch.stack([rows[plain, indices[member]] for member in members])
 
         def moments(name: str) -> dict[str, Tensor]:
             plain, members = self._owner(f"optimizer/{name}")
-            first = places[members[0]]  # a parameter without gradients has none
+            first = indices[members[0]]  # a parameter without gradients has no moments
             return {kind: stacked(f"optimizer/{name}/{kind}") for kind in kinds if (f"{plain}/{kind}", first) in rows}
 
         retired = {i: m.ended for i, m in enumerate(self.progress.members) if m.ended}
-        self.progress = Progress(**state, members=[saved[place] for place in places])
+        self.progress = Progress(**state, members=[saved[index] for index in indices])
         for index, reason in retired.items():
             self.progress.members[index].ended = reason
         self.clear_gradients()
@@ -501,33 +509,33 @@ class StackTraining:
         self.optimizer.load(moments)
         self.best_weights = {
             index: {name: value.to(self.device) for name, value in weights.items()}
-            for index, place in enumerate(places)
-            if (weights := _under(tensors, f"best/{place}/"))
+            for index, saved_index in enumerate(indices)
+            if (weights := _under(tensors, f"best/{saved_index}/"))
         }
         self.loss_sums.copy_(stacked("sums/losses"))
         self.token_sums.copy_(stacked("sums/tokens"))
 
 
-def live_positions(hidden: Tensor, labels: Tensor, live: int) -> tuple[Tensor, Tensor]:
-    """Gather the positions that have a target word, ``live`` a member, padding filling the rest.
+def label_positions(hidden: Tensor, labels: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Select the positions with a label, ``count`` per member; padding fills the rest.
 
     Args:
         hidden: ``[member, batch, time, d_model]``.
-        writes: Target ids ``[member, batch, time]``.
-        live: At least the largest number of targets of a member.
+        labels: ``[member, batch, time]``.
+        count: At least the largest number of labels of a member.
 
     Returns:
-        ``[member, 1, live, d_model]`` and ``[member, 1, live]``.
+        ``[member, 1, count, d_model]`` and ``[member, 1, count]``.
     """
-    targets = labels.flatten(1)
-    order = (targets == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :live]
-    chosen = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
-    kept = hidden.flatten(1, 2).gather(1, chosen)
-    return kept.unsqueeze(1), targets.gather(1, order).unsqueeze(1)
+    flat = labels.flatten(1)
+    order = (flat == IGNORE_INDEX).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    index = order.unsqueeze(-1).expand(-1, -1, hidden.shape[-1])
+    selected = hidden.flatten(1, 2).gather(1, index)
+    return selected.unsqueeze(1), flat.gather(1, order).unsqueeze(1)
 
 
 def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times one."""
+    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) in steps."""
     if config.train.steps is not None:
         return config.train.steps
     if config.train.epochs == 0:
@@ -536,7 +544,7 @@ def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
 
 
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
-    """Return the planned steps by rows of a member, source and target time, as in one epoch."""
+    """Return the planned steps by (rows, source time, target time), extrapolated from an epoch."""
     epoch = Counter(
         (rows.shape[1], source_time, target_time) for rows, source_time, target_time in plan.batches([0], 0)
     )
@@ -544,7 +552,7 @@ def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
 
 
 def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -> dict[str, SplitTensors]:
-    """Return the parts as tensors; training sentences as long as their batches want them."""
+    """Return the parts as tensors, with training sentences padded as ``quirks.pad_to`` requires."""
     fixed = padded_length(config, data.record["longest"]) or 0
     pads = pads_of(data.source_vocabulary, data.target_vocabulary)
     return {
@@ -556,12 +564,12 @@ def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -
 
 
 def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str, int]) -> Batches:
-    """Return the batches that a configuration asks for.
+    """Return the training batches of a configuration.
 
     Args:
         config: The variant.
         training: The training part.
-        longest: Tokens of the longest sentence of the corpus, by side.
+        longest: Tokens of the longest sentence of the corpus by side.
     """
     lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
     if config.train.batch_size is None:
@@ -570,12 +578,12 @@ def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str
     fixed = padded_length(config, longest)
     if fixed is None:
         return SentenceBatches(*lengths, config.train.batch_size)
-    read = fixed - 1 if config.quirks.shift_targets else fixed
-    return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, read)))
+    target_time = fixed - 1 if config.quirks.shift_targets else fixed
+    return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, target_time)))
 
 
 def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
-    """Return the tokens that every training sentence is padded to, None where batches differ."""
+    """Return the length to which all training sentences are padded, or None to pad per batch."""
     pad_to = config.quirks.pad_to
     if config.train.batch_size is None or pad_to == "batch":
         return None
@@ -583,7 +591,7 @@ def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
 
 
 def wait(device: torch.device) -> None:
-    """Wait for what a GPU was told to do; on a CPU it is done already."""
+    """Wait for the operations of a GPU; CPU operations are synchronous."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -1,4 +1,4 @@
-"""Attention maps of probe sentences, on the explicit path, with its difference from the fused."""
+"""Attention maps of probe sentences, with the difference between explicit and fused path."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headtohead.storage.attention_maps import head_statistics
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """The maps of one sentence: float32 ``[layer, head, query, key]`` by role, and their labels."""
+    """Attention maps of a sentence: float32 ``[layer, head, query, key]`` by role, with their labels."""
 
     record: dict[str, Any]
     weights: Mapping[str, np.ndarray]
@@ -47,16 +47,16 @@ def probe_maps(
     max_length: int,
     target_from: str = "reference",
 ) -> AttentionMaps:
-    """Record every head's weights for one sentence.
+    """Return the attention weights of all heads for a sentence.
 
     Args:
-        model: A stack; all its members compute, one is read.
-        member: The one that is read.
-        data: For the vocabularies.
-        source: Raw text.
-        target: Raw text that the decoder reads; None lets the run translate.
-        max_length: Most words of such a translation.
-        target_from: How the record names a given target.
+        model: A stack. All members are computed.
+        member: The member whose maps are returned.
+        data: Data with the vocabularies.
+        source: Raw source text.
+        target: Raw target text for the decoder; None uses the model's own translation.
+        max_length: Maximum length of this translation.
+        target_from: Origin of a given target, for the record.
     """
     model.eval()
     device = next(model.parameters()).device
@@ -68,7 +68,7 @@ def probe_maps(
         ids = own_translation(model, member, data, source_ids, source_lengths, max_length)
     else:
         ids = data.tokenise(target, "target")
-        # A lonely token has no next one to predict; it is read all the same.
+        # A single token has no next token to predict, but is used as decoder input.
         ids = ids if not model.config.quirks.shift_targets else ids[:-1] or ids
     decoder_input_ids = torch.tensor(ids, device=device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
@@ -106,34 +106,32 @@ def probe_maps(
 def own_translation(
     model: Transformer, member: int, data: PreparedData, source: Tensor, lengths: Tensor, max_length: int
 ) -> list[int]:
-    """Return what the decoder reads when the run translates: the words so far, or zeros.
+    """Return the decoder inputs of the model's own translation: its tokens, or zeros.
 
     Args:
-        model: A stack; all its members compute, one is read.
-        member: The one that is read.
-        data: For the vocabularies.
+        model: A stack. All members are computed.
+        member: The member whose translation is returned.
+        data: Data with the vocabularies.
         source: Ids ``[member, 1, time]``.
-        lengths: ``[member, 1]``.
-        max_length: Most words.
+        lengths: Source tokens, ``[member, 1]``.
+        max_length: Maximum length of the translation.
 
     Raises:
-        HeadToHeadError: If the configuration does not translate.
+        HeadToHeadError: If the configuration has no decoding.
     """
     if model.config.evaluate.decode == "non-autoregressive":
         return [0] * source.shape[-1]
     sos, eos, pad = (getattr(data.target_vocabulary, name) for name in ("sos", "eos", "pad"))
     evaluate = model.config.evaluate
     if evaluate.decode not in STEPWISE or sos is None or eos is None:
-        raise HeadToHeadError(
-            f"the run makes no translation of its own to read (evaluate.decode: {evaluate.decode}); give a target"
-        )
+        raise HeadToHeadError(f"the run has no translation (evaluate.decode: {evaluate.decode}); pass a target")
     fill = eos if pad is None else pad
     ids = translate(model, source, lengths, max_length, evaluate.beam, sos=sos, eos=eos, fill=fill)
-    return [sos, *(word for word in ids[member, 0].tolist() if word != fill)]
+    return [sos, *(token for token in ids[member, 0].tolist() if token != fill)]
 
 
 def write_maps(folder: Path, maps: Sequence[AttentionMaps]) -> None:
-    """Write arrays and their labels into a run's ``attention`` folder."""
+    """Write maps and their labels to a run's ``attention`` folder."""
     folder.mkdir(exist_ok=True)
     arrays = {
         f"{index}/{role}": np.ascontiguousarray(weights)
@@ -145,7 +143,7 @@ def write_maps(folder: Path, maps: Sequence[AttentionMaps]) -> None:
 
 
 def summary(maps: Sequence[AttentionMaps]) -> dict[str, float]:
-    """Return means over probes, layers and heads, and the largest fused difference."""
+    """Return means over probes, layers and heads, and the largest difference from the fused path."""
     metrics: dict[str, float] = {}
     for role in ROLES:
         heads = [head for probe in maps for layer in probe.record["heads"][role] for head in layer]
@@ -160,7 +158,6 @@ def summary(maps: Sequence[AttentionMaps]) -> dict[str, float]:
 
 
 def _styles(model: Transformer) -> dict[str, Attention]:
-    """Return the attention style of each role."""
     encoder, decoder = model.encoder[0], model.decoder[0]
     assert isinstance(encoder, EncoderLayer)
     assert isinstance(decoder, DecoderLayer)
@@ -180,5 +177,5 @@ def _describe(maps: np.ndarray) -> list[list[dict[str, float | None]]]:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no NaN; a head without any weight has no entropy."""
+    """Return None for NaN, which JSON lacks; a head without weights has no entropy."""
     return None if math.isnan(value) else float(value)

@@ -1,4 +1,4 @@
-"""Memory of a training process: what counts as too little, and keeping what was freed."""
+"""Memory of a training process: out-of-memory errors, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import torch
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 LARGEST = 2**30
-"""Blocks up to this many bytes are taken from the heap."""
+"""Blocks of up to this many bytes are allocated from the heap."""
 
 OUT_OF_MEMORY = re.compile(r"out of memory|not enough memory|allocate memory|_STATUS_\w*ALLOC\w*_FAILED", re.IGNORECASE)
-"""Messages of errors that torch raises as plain RuntimeError: CUDA's, its libraries', the CPU's."""
+"""Messages of out-of-memory errors that torch raises as plain RuntimeError."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an error is a lack of memory, on a GPU or the host, not a fault of a run."""
+    """Return whether an error means that a GPU or the host is out of memory."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -29,11 +29,14 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to serve large blocks from the heap and to keep what is freed; say if it did.
+    """Make glibc allocate large blocks from the heap and reuse freed memory.
 
-    By default every block over 32 MiB is mapped and unmapped anew, and its pages are zeroed and
-    faulted in again: for logits of a real vocabulary that is a third of a training step on a CPU
-    (docs/internals/performance.md). Other C libraries are left as they are.
+    By default, blocks over 32 MiB are mapped and unmapped each time, and their pages are zeroed. For
+    the logits of a large vocabulary, this takes a third of a training step on a CPU
+    (docs/internals/performance.md). Other C libraries are not changed.
+
+    Returns:
+        Whether glibc accepted the settings.
     """
     name = ctypes.util.find_library("c") if sys.platform == "linux" else None
     mallopt = getattr(ctypes.CDLL(name), "mallopt", None) if name else None

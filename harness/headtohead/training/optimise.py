@@ -1,4 +1,4 @@
-"""Learning-rate schedules, what is trained, and clipping that no member feels from another."""
+"""Learning-rate schedules, the optimizer of a stack, trainable parameters, and clipping per member."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headtohead.schema.run_config import ModelPart, TrainConfig
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
-    """Return the rate of optimizer step ``step`` (from 1) of ``steps``.
+    """Return the learning rate of step ``step`` (from 1) of ``steps``.
 
     Warm-up is linear from 0. ``inverse-sqrt`` then falls with the square root of the step (Vaswani
     et al. 2017, section 5.3, with the peak set directly), ``cosine`` to 0 at the last step
@@ -35,23 +35,22 @@ def learning_rate(train: TrainConfig, step: int, steps: int) -> float:
 
 
 class StackOptimizer:
-    """Adam or AdamW over all members of a stack at once, element by element.
+    """Adam or AdamW for all members of a stack.
 
-    Members that stand side by side and have the same rates are updated together; where rates
-    differ, each such range is a slice of the same parameters, so that a member is updated exactly
-    as it would be alone.
+    Adjacent members with equal settings are updated together. Where settings differ, each range of
+    members is a slice of the same parameters. Every member is updated exactly as if trained alone.
 
     Args:
-        trains: The training section of each member.
-        model: Whose trained parameters are updated.
-        steps: Of the whole training, which schedules depend on.
+        trains: The train section of each member.
+        model: The model whose trainable parameters are updated.
+        steps: Total number of steps, for schedules.
         capturable: Whether steps are captured in CUDA graphs.
     """
 
     def __init__(self, trains: Sequence[TrainConfig], model: Transformer, steps: int, capturable: bool = False) -> None:
         self.trains, self.steps = trains, steps
-        ranges = alike(trains, _rates)
-        parameters = {name: one for name, one in model.named_parameters() if one.requires_grad}
+        ranges = equal_ranges(trains, _rates)
+        parameters = {name: value for name, value in model.named_parameters() if value.requires_grad}
         self._slices: list[tuple[Tensor, nn.Parameter, slice]] = []
         self._parts: list[tuple[str, slice]] = []
         groups: list[dict[str, Any]] = []
@@ -62,13 +61,13 @@ class StackOptimizer:
             own: list[Tensor] = []
             for name, parameter in parameters.items():
                 owners = model.members_of(name)
-                places = [place for place, one in enumerate(owners) if one in members]
-                if not places:
+                indices = [index for index, member in enumerate(owners) if member in members]
+                if not indices:
                     continue
-                self.members.append(tuple(owners[place] for place in places))
-                part = slice(places[0], places[-1] + 1)
+                self.members.append(tuple(owners[index] for index in indices))
+                part = slice(indices[0], indices[-1] + 1)
                 self._parts.append((name, part))
-                if len(places) == len(owners):
+                if len(indices) == len(owners):
                     own.append(parameter)
                 else:
                     view = parameter.detach()[part]
@@ -80,58 +79,58 @@ class StackOptimizer:
         device = next(iter(parameters.values())).device
         on_gpu = device.type == "cuda"
         for group in groups:
-            # A tensor, so that a recorded step reads what is written there, of the type that
-            # torch's fused update wants.
+            # A tensor, so that a captured step uses its current value; the dtype is what torch's fused
+            # update requires.
             group["lr"] = torch.zeros((), device=device, dtype=torch.float32 if on_gpu else torch.float64)
         first = trains[0]
         self.optimizer = kinds[first.optimizer](
             groups, betas=first.betas, eps=first.eps, fused=True, capturable=capturable
         )
 
-    def begin(self, number: int) -> None:
-        """Say which step follows, from 1: write its learning rates down."""
+    def set_step(self, step: int) -> None:
+        """Set the learning rates of a step, from 1."""
         for group in self.optimizer.param_groups:
-            group["lr"].fill_(learning_rate(group["train"], number, self.steps))
+            group["lr"].fill_(learning_rate(group["train"], step, self.steps))
 
     def update(self) -> None:
-        """Take the step that was begun, and forget the gradients."""
+        """Update the parameters and clear the gradients."""
         for view, parameter, part in self._slices:
             view.grad = None if parameter.grad is None else parameter.grad[part]
         self.optimizer.step()
         self.clear_gradients()
 
     def clear_gradients(self) -> None:
-        """Set the gradients of all trained parameters to None."""
+        """Set the gradients of all trainable parameters to None."""
         self.optimizer.zero_grad(set_to_none=True)
         for _, parameter, _ in self._slices:
             parameter.grad = None
 
-    def rate(self, member: int, number: int) -> float:
+    def rate(self, member: int, step: int) -> float:
         """Return the learning rate of a member at a step."""
-        return learning_rate(self.trains[member], number, self.steps)
+        return learning_rate(self.trains[member], step, self.steps)
 
     def state(self) -> dict[str, Tensor]:
-        """Return what an update changes beside the weights, the tensors themselves."""
+        """Return the tensors that an update changes besides the weights."""
         return {
             f"{index}/{name}": value
-            for index, one in enumerate(self._updated())
-            for name, value in self.optimizer.state[one].items()
+            for index, updated in enumerate(self._updated())
+            for name, value in self.optimizer.state[updated].items()
         }
 
     def rows(self) -> dict[str, Tensor]:
-        """Return what a resume needs, ``parameter/kind``, with the axis of members first."""
-        found: dict[str, list[Tensor]] = {}
-        for (name, part), one in zip(self._parts, self._updated(), strict=True):
-            for kind, value in self.optimizer.state[one].items():
+        """Return the state for a resume point by ``parameter/kind``, with the member axis first."""
+        parts_of: dict[str, list[Tensor]] = {}
+        for (name, part), updated in zip(self._parts, self._updated(), strict=True):
+            for kind, value in self.optimizer.state[updated].items():
                 rows = value if value.dim() else value.expand(part.stop - part.start)
-                found.setdefault(f"{name}/{kind}", []).append(rows.cpu())
-        return {name: torch.cat(parts) for name, parts in found.items()}
+                parts_of.setdefault(f"{name}/{kind}", []).append(rows.cpu())
+        return {name: torch.cat(parts) for name, parts in parts_of.items()}
 
     def load(self, rows: Callable[[str], Mapping[str, Tensor]]) -> None:
-        """Go on from what ``rows`` returned, given by kind for the name of a parameter."""
-        for (name, part), one in zip(self._parts, self._updated(), strict=True):
-            self.optimizer.state[one] = {
-                kind: (value[part.start] if kind == "step" else value[part]).to(one.device).clone()
+        """Load the state of a resume point, given by kind for the name of a parameter."""
+        for (name, part), updated in zip(self._parts, self._updated(), strict=True):
+            self.optimizer.state[updated] = {
+                kind: (value[part.start] if kind == "step" else value[part]).to(updated.device).clone()
                 for kind, value in rows(name).items()
             }
 
@@ -140,19 +139,19 @@ class StackOptimizer:
             yield from group["params"]
 
 
-def alike(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
-    """Return the members that stand side by side and are the same in ``key``.
+def equal_ranges(trains: Sequence[TrainConfig], key: Callable[[TrainConfig], object]) -> list[range]:
+    """Return the ranges of adjacent members with an equal ``key``.
 
     >>> from headtohead.schema.config import TrainConfig
-    >>> alike([TrainConfig(lr=one) for one in (0.1, 0.1, 0.2)], lambda train: train.lr)
+    >>> alike([TrainConfig(lr=lr) for lr in (0.1, 0.1, 0.2)], lambda train: train.lr)
     [range(0, 2), range(2, 3)]
     """
-    found, start = [], 0
+    ranges, start = [], 0
     for _, members in groupby(trains, key):
         end = start + sum(1 for _ in members)
-        found.append(range(start, end))
+        ranges.append(range(start, end))
         start = end
-    return found
+    return ranges
 
 
 def _rates(train: TrainConfig) -> object:
@@ -160,7 +159,7 @@ def _rates(train: TrainConfig) -> object:
 
 
 def part_of(name: str) -> ModelPart:
-    """Return the part that a parameter belongs to, told by its name in the model.
+    """Return the part of the model to which a parameter of this name belongs.
 
     >>> part_of("decoder.0.cross_branch.norm.weight")
     'norm'
@@ -182,10 +181,10 @@ def part_of(name: str) -> ModelPart:
 
 
 def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
-    """Let only the parameters of some parts be trained; all of them where ``parts`` is None.
+    """Freeze the parameters of all other parts; with None, freeze nothing.
 
     Raises:
-        HeadToHeadError: If these parts have none.
+        HeadToHeadError: If these parts have no parameters.
     """
     if parts is None:
         return
@@ -193,22 +192,22 @@ def freeze(model: nn.Module, parts: Collection[ModelPart] | None) -> None:
         parameter.requires_grad_(part_of(name) in parts)
     if not trained(model):
         raise HeadToHeadError(
-            f"quirks.trainable: {', '.join(parts)} has no parameters here, so nothing would be trained; "
-            "name other parts, or use epochs: 0"
+            f"quirks.trainable: {', '.join(parts)} has no parameters in this model, so nothing would be "
+            "trained; list other parts, or use epochs: 0"
         )
 
 
 def trained(model: nn.Module) -> list[nn.Parameter]:
-    """Return the parameters that are not frozen."""
+    """Return the trainable parameters."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] | None = None) -> Tensor:
-    """Return each member's norm over gradients, as ``[member]``.
+    """Return the norm of each member's gradients, ``[member]``.
 
     Args:
-        gradients: ``[member, ...]``, or ``[member of some, ...]``.
-        owners: The members of each, where some are of some only.
+        gradients: ``[member, ...]``.
+        owners: The members of each gradient; None if all gradients have all members.
     """
     norms: Sequence[Tensor]
     if owners is None and len(gradients[0]) == 1:
@@ -218,7 +217,7 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
     norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
     if owners is not None:
         members = 1 + max(map(max, owners))
-        norms = [_spread(one, own, members) for one, own in zip(norms, owners, strict=True)]
+        norms = [_for_all(norm, own, members) for norm, own in zip(norms, owners, strict=True)]
     each: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
     return each
 
@@ -226,18 +225,18 @@ def gradient_norms(gradients: Sequence[Tensor], owners: Sequence[Sequence[int]] 
 def clip_gradients(
     parameters: Sequence[nn.Parameter], largest: float | PerMember, owners: Sequence[Sequence[int]] | None = None
 ) -> Tensor:
-    """Scale each member's gradient down to norm ``largest``, and return the norms before.
+    """Clip each member's gradients to norm ``largest``, and return the norms before clipping.
 
-    As ``torch.nn.utils.clip_grad_norm_`` for each member alone.
+    This equals ``torch.nn.utils.clip_grad_norm_`` for each member separately.
 
     Args:
-        parameters: ``[member, ...]``, or of some members only.
-        largest: Of all members, or of each.
-        owners: The members of each parameter, where some are of some only.
+        parameters: ``[member, ...]``.
+        largest: Maximum norm of all members, or per member.
+        owners: The members of each parameter; None if all parameters have all members.
     """
-    gradients = [one.grad for one in parameters if one.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if owners is not None:
-        owners = [own for one, own in zip(parameters, owners, strict=True) if one.grad is not None]
+        owners = [own for parameter, own in zip(parameters, owners, strict=True) if parameter.grad is not None]
     norms = gradient_norms(gradients, owners)
     limit = largest.like(norms) if isinstance(largest, PerMember) else largest
     factors = (limit / (norms + 1e-6)).clamp(max=1.0)
@@ -245,17 +244,17 @@ def clip_gradients(
         torch._foreach_mul_(gradients, factors[0])
         return norms
     for number, gradient in enumerate(gradients):
-        mine = (
+        own_factors = (
             factors
             if len(gradient) == len(factors) or owners is None
             else (factors.index_select(0, index_tensor(tuple(owners[number]), factors.device)))
         )
-        gradient.mul_(mine.view(-1, *[1] * (gradient.dim() - 1)))
+        gradient.mul_(own_factors.view(-1, *[1] * (gradient.dim() - 1)))
     return norms
 
 
-def _spread(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
-    """Bring norms of some members to all: those that have no such gradient have 0."""
+def _for_all(norms: Tensor, owners: Sequence[int], members: int) -> Tensor:
+    """Return norms of all members; members without this gradient have 0."""
     if len(owners) == members:
         return norms
     return norms.new_zeros(members).index_copy(0, index_tensor(tuple(owners), norms.device), norms)

@@ -1,4 +1,4 @@
-"""A trained stack's final word: test scores, buckets, maps and costs of each member."""
+"""Results of a trained stack: test scores, length buckets and costs of each member."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
 from headtohead.training.backends import BackendChoice
 from headtohead.training.evaluate import (
-    Forced,
+    TeacherForced,
     Translations,
-    Write,
-    alone_size,
+    Translator,
     bucket_of,
     collect,
     distinct_sources,
     teacher_forced,
     translate_rows,
-    writer,
+    translator,
+    unpadded_batch_size,
 )
 from headtohead.training.loop import StackTraining
 
 
 @dataclass(frozen=True)
 class SplitResults:
-    """What the test split says of one member; no translations where nothing is decoded."""
+    """Test results of a member; ``translations`` is None with ``evaluate.decode: none``."""
 
     metrics: dict[str, float]
     buckets: list[dict[str, Any]]
     signatures: dict[str, str]
     translations: Translations | None
     decoding: dict[str, Any] | None = None
-    """How they were written, as results.json says it."""
+    """Settings of the decoding, for results.json."""
 
 
 def decoding_record(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any] | None:
-    """Return how translations were written, as data; None where there are none."""
+    """Return the settings of the decoding as JSON data, or None without decoding."""
     if evaluate.decode == "none":
         return None
     record: dict[str, Any] = {"decode": evaluate.decode}
@@ -56,120 +56,120 @@ def decoding_record(evaluate: EvaluateConfig, max_length: int) -> dict[str, Any]
 
 @dataclass(frozen=True)
 class _Scored:
-    """The test split, scored for all members at once: losses, and translations where there are."""
+    """Scores of the test split for all members: losses, and translations if decoded."""
 
-    forced: Forced
-    written: list[dict[int, list[int]]] | None
+    forced: TeacherForced
+    translations: list[dict[int, list[int]]] | None
 
 
 def score_test_split(training: StackTraining, data: PreparedData, decoding_limit: int) -> Callable[[int], SplitResults]:
-    """Score the test split for all members at once; return each member's part on demand.
+    """Score the test split for all members, and return a function that gives a member's results.
 
     Args:
         training: The trained stack.
-        data: Of the stack.
-        decoding_limit: Maximum number of tokens of a translation, as the runs' records have it.
+        data: The data of the stack.
+        decoding_limit: Maximum length of a translation, as in the runs' records.
     """
     config, split = training.config.evaluate, data.splits["test"]
     rows = distinct_sources(split, config.test_limit)
-    write, decoding = None, decoding_record(config, decoding_limit)
+    translate, decoding = None, decoding_record(config, decoding_limit)
     if config.decode != "none":
-        write = writer(config.decode, data.target_vocabulary, decoding_limit, config.beam)
-    together = _padded(training, rows, write)
-    alone = _alone(training, rows, write) if config.unpadded else None
+        translate = translator(config.decode, data.target_vocabulary, decoding_limit, config.beam)
+    padded = _padded(training, rows, translate)
+    unpadded = _unpadded(training, rows, translate) if config.unpadded else None
 
     def results(member: int) -> SplitResults:
-        metrics = {f"test/{name}": value for name, value in together.forced.metrics(member).items()}
+        metrics = {f"test/{name}": value for name, value in padded.forced.metrics(member).items()}
         translations, signatures = None, {}
-        if together.written is not None:
-            translations = collect(data, split, rows, together.written[member])
+        if padded.translations is not None:
+            translations = collect(data, split, rows, padded.translations[member])
             scores = translations.scores()
             metrics |= {f"test/{name}": value for name, value in scores.values.items()}
             signatures = scores.signatures
-        if alone is not None:
-            metrics["test/loss_unpadded"] = alone.forced.metrics(member)["loss"]
-            if alone.written is not None:
-                exact = collect(data, split, rows, alone.written[member]).exact
+        if unpadded is not None:
+            metrics["test/loss_unpadded"] = unpadded.forced.metrics(member)["loss"]
+            if unpadded.translations is not None:
+                exact = collect(data, split, rows, unpadded.translations[member]).exact
                 metrics["test/exact_match_unpadded"] = sum(exact) / len(rows)
         lengths = [data.source_vocabulary.count_words(split.source[row]) for row in rows]
-        buckets = bucket_scores(lengths, rows, translations, together.forced, member, config.buckets)
+        buckets = bucket_scores(lengths, rows, translations, padded.forced, member, config.buckets)
         return SplitResults(metrics, buckets, signatures, translations, decoding)
 
     return results
 
 
-def _padded(training: StackTraining, rows: Sequence[int], write: Write | None) -> _Scored:
-    """Score in batches as a user would make them."""
+def _padded(training: StackTraining, rows: Sequence[int], translate: Translator | None) -> _Scored:
+    """Score ordinary, padded batches."""
     model, tensors = training.model, training.splits["test"]
     size = training.config.evaluate.batch_size
     forced = teacher_forced(model, tensors, tensors.padded_batches(size))
     batches = list(torch.tensor(rows).split(size))
-    return _Scored(forced, translate_rows(model, tensors, batches, write) if write else None)
+    return _Scored(forced, translate_rows(model, tensors, batches, translate) if translate else None)
 
 
-def _alone(training: StackTraining, rows: Sequence[int], write: Write | None) -> _Scored:
-    """Score every sentence as in a batch of one."""
+def _unpadded(training: StackTraining, rows: Sequence[int], translate: Translator | None) -> _Scored:
+    """Score every sentence without padding."""
     model, tensors = training.model, training.splits["test"]
-    size = alone_size(model, training.config.evaluate.batch_size)
+    size = unpadded_batch_size(model, training.config.evaluate.batch_size)
     forced = teacher_forced(model, tensors, tensors.unpadded_batches(size, by_target=True))
-    if write is None:
+    if translate is None:
         return _Scored(forced, None)
     wanted = set(rows)
-    # A pass that reads the reference must not be padded on its side either.
+    # The target must not be padded either if the decoder is teacher-forced.
     by_target = training.config.evaluate.decode == "teacher-forced"
     batches = [
         part
         for batch in tensors.unpadded_batches(size, by_target)
         if len(part := batch[[row in wanted for row in batch.tolist()]])
     ]
-    return _Scored(forced, translate_rows(model, tensors, batches, write))
+    return _Scored(forced, translate_rows(model, tensors, batches, translate))
 
 
 def bucket_scores(
     lengths: Sequence[int],
     rows: Sequence[int],
     translations: Translations | None,
-    forced: Forced,
+    forced: TeacherForced,
     member: int,
     bounds: Sequence[int],
 ) -> list[dict[str, Any]]:
     """Score the test sentences by source length, in tokens without boundary tokens.
 
     Args:
-        lengths: Of the source of each row.
+        lengths: Source length of each of ``rows``.
         rows: The test sentences that are translated.
-        translations: Of these, if there are any.
+        translations: Their translations, if any.
         forced: Teacher-forced sums of all test pairs.
-        member: Whose losses are taken.
-        bounds: Upper ends of the ranges.
+        member: The member.
+        bounds: Upper ends of the buckets.
     """
     groups: dict[tuple[int, int | None], list[int]] = {}
-    for place, length in enumerate(lengths):
-        groups.setdefault(bucket_of(length, bounds), []).append(place)
+    for index, length in enumerate(lengths):
+        groups.setdefault(bucket_of(length, bounds), []).append(index)
     scored = []
-    for (low, high), places in sorted(groups.items(), key=lambda item: item[0][0]):
-        own = [rows[place] for place in places]
-        words = int(forced.words[own].sum())
+    for (low, high), indices in sorted(groups.items(), key=lambda item: item[0][0]):
+        own = [rows[index] for index in indices]
+        num_tokens = int(forced.num_tokens[own].sum())
         bucket = {
             "bucket": f"{low}-{high}" if high else f"{low}+",
             "low": low,
             "high": high,
-            "n": len(places),
-            "target_tokens": words,
-            "loss": float(forced.losses[member][own].sum()) / words if words else None,
+            "n": len(indices),
+            "target_tokens": num_tokens,
+            "loss": float(forced.losses[member][own].sum()) / num_tokens if num_tokens else None,
         }
         if translations:
-            scores = translations.part(places).scores()
+            scores = translations.part(indices).scores()
             bucket |= scores.values | {"bleu_counts": scores.bleu_counts}
         scored.append(bucket)
     return scored
 
 
 def cost_metrics(training: StackTraining) -> dict[str, float]:
-    """Return what training cost: the stack's figures, shared by its members.
+    """Return the costs of training, which are equal for all members of the stack.
 
-    ``system/tokens_per_second`` counts live target tokens of all members; ``system/step_ms`` is one
-    step of the whole stack.
+    ``system/tokens_per_second`` counts target tokens without padding of all members.
+    ``system/step_ms`` is the duration of a step of the stack.
     """
     progress = training.progress
     seconds = max(progress.train_seconds, 1e-9)
@@ -182,7 +182,7 @@ def cost_metrics(training: StackTraining) -> dict[str, float]:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """Return the most memory used so far: of the GPU, or resident in this process."""
+    """Return the peak memory in bytes: of the GPU, or the resident memory of this process."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -190,9 +190,9 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 def translations_table(translations: Translations | None) -> str:
-    """Return translations.tsv: source, references, hypothesis, and 1 where it is exact.
+    """Return translations.tsv: source, references, hypothesis, and 1 for an exact match.
 
-    The heading alone where nothing was decoded.
+    Without decoding, it has only the header.
     """
     lines = ["source\treferences\thypothesis\texact"]
     if translations is None:
@@ -216,7 +216,7 @@ def assemble(
     backend: BackendChoice,
     notes: Sequence[str],
 ) -> ResultsRecord:
-    """Join everything into the content of results.json."""
+    """Return the content of results.json."""
     return ResultsRecord(
         metrics=dict(last) | test.metrics | dict(maps) | dict(costs),
         buckets=tuple(test.buckets),

@@ -1,9 +1,9 @@
-"""The self-test of backends: whether replayed steps equal eager steps on this machine.
+"""The self-test of backends: compares replayed steps with eager steps on this machine.
 
-It trains a small stack twice on the GPU, with eager and with replayed steps, and compares both. The
-stack has members that differ in everything that members may differ in, dropout, batches of
-several shapes, and a member that diverges. It runs in a process of its own, so that a crash or an
-endless wait is a result too, and its verdict is cached by GPU, driver and torch.
+A small stack is trained twice on the GPU, with eager and with replayed steps. Its members differ in
+everything in which members may differ; it has dropout, batches of several shapes, and a member that
+diverges. The test runs in a separate process, so that a crash or a hang is a result too. The result
+is cached by GPU, driver and torch version.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from headtohead.training.loop import StackTraining
 from headtohead.training.memory import is_out_of_memory
 
 TESTED = "cuda-graphs"
-"""The backend that ``auto`` uses where it is verified; every training verifies ``compile``."""
+"""The backend that ``auto`` uses if it is verified. ``compile`` is verified in every training."""
 
 FILE = "backends.json"
-"""File beside the prepared data: verdicts by machine."""
+"""File name of the cache: results by machine."""
 
 SECONDS = 30.0
-"""The longest that the self-test may take."""
+"""Time limit of the self-test."""
 
 STEPS = 5
-"""Steps of each shape: one is captured, one verified, and three are replayed."""
+"""Steps of each shape: one captured, one verified and three replayed."""
 
 LENGTHS = ((2, 3), (6, 5), (10, 9))
-"""Words of the sources and targets of each shape of batches."""
+"""Source and target lengths in words, by shape of batches."""
 
 PRECISIONS = {"float64": 1e-6, "float32": 0.05}
-"""Shares of the change of a training by which the replayed one may differ, by precision."""
+"""Largest difference by precision, as a share of the change by training."""
 
 DIVERGING = {"float64": 1e300, "float32": 1e30}
 """Learning rates at which a member diverges in its first steps."""
@@ -67,15 +67,15 @@ DIVERGING = {"float64": 1e300, "float32": 1e30}
 
 @dataclass(frozen=True)
 class SelfTestResult:
-    """Whether a backend is verified on a machine, and why it is not."""
+    """Result of the self-test on a machine; ``fault`` is empty if the backend is verified."""
 
     machine: str
     fault: str
     seconds: float
 
     @property
-    def words(self) -> str:
-        """The verdict in words."""
+    def description(self) -> str:
+        """The result as a sentence."""
         if self.fault:
             return f"{TESTED} failed its self-test on {self.machine}: {self.fault}"
         return f"{TESTED} is verified on {self.machine} ({self.seconds:.0f} s)"
@@ -84,45 +84,45 @@ class SelfTestResult:
 def unverified(backend: str, cache: Path, device: torch.device) -> str:
     """Return why a backend is not verified on this machine, or an empty text.
 
-    Runs the self-test where this machine has no verdict yet.
+    Runs the self-test if this machine has no cached result.
     """
     if backend != TESTED:
         return f"{backend} has no self-test"
     try:
-        verdict = verify(cache, device)
+        result = verify(cache, device)
     except OSError as error:
         return f"{backend} could not be verified: {error.strerror or error}"
-    return verdict.words if verdict.fault else ""
+    return result.description if result.fault else ""
 
 
 def verify(cache: Path, device: torch.device, again: bool = False, command: Sequence[str] = ()) -> SelfTestResult:
-    """Return the verdict on this machine, from the cache or from the self-test.
+    """Return the result on this machine, from the cache or from the self-test.
 
-    Processes that start at once wait for one of them to run it.
+    Concurrent processes wait for the first to run it.
 
     Args:
         cache: Folder of the cache.
         device: A GPU.
-        again: Whether to run the self-test even if there is a verdict.
-        command: Runs the self-test and prints its result; by default this module.
+        again: Whether to run the self-test even if a result is cached.
+        command: Command that runs the self-test and prints its result; by default this module.
     """
     name = machine(device)
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / f".{FILE}.lock"):
-        known = _read(cache / FILE)
-        if name in known and not again:
-            return SelfTestResult(**known[name])
+        cached = _read(cache / FILE)
+        if name in cached and not again:
+            return SelfTestResult(**cached[name])
         began = time.monotonic()
         own = (sys.executable, "-m", "headtohead.training.selftest", str(device))
-        fault, lasting = _run(command or own)
-        verdict = SelfTestResult(name, fault, round(time.monotonic() - began, 1))
-        if lasting:
-            files.write_json(cache / FILE, known | {name: asdict(verdict)})
-        return verdict
+        fault, permanent = _run(command or own)
+        result = SelfTestResult(name, fault, round(time.monotonic() - began, 1))
+        if permanent:
+            files.write_json(cache / FILE, cached | {name: asdict(result)})
+        return result
 
 
 def machine(device: torch.device) -> str:
-    """Return what a verdict depends on: the GPU, its driver and torch."""
+    """Return the key of a result: GPU, driver and torch version."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return f"{gpu}, driver {_driver()}, torch {torch.__version__}"
 
@@ -139,41 +139,41 @@ def _driver() -> str:
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        known: dict[str, dict[str, Any]] = files.read_json(path)
+        results: dict[str, dict[str, Any]] = files.read_json(path)
     except (FileNotFoundError, HeadToHeadError):
         return {}
-    return known
+    return results
 
 
 def _run(command: Sequence[str]) -> tuple[str, bool]:
-    """Return what is wrong, or an empty text, and whether that lasts beyond this moment."""
+    """Return the fault, or an empty text, and whether it is permanent."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"it took longer than {SECONDS:g} s", True
     try:
         result = json.loads(done.stdout.strip().splitlines()[-1])
-        return str(result["fault"]), bool(result["lasting"])
+        return str(result["fault"]), bool(result["permanent"])
     except (IndexError, KeyError, TypeError, json.JSONDecodeError):
         lines = done.stderr.strip().splitlines() or ["no message"]
         return f"it ended with exit code {done.returncode}: {lines[-1].strip()}", True
 
 
 def main() -> None:
-    """Run the self-test on the device that is named, and print its result as JSON."""
-    # Where the process that started it is gone, nothing else ends it.
+    """Run the self-test on the device of the first argument, and print its result as JSON."""
+    # Ends this process even if its parent no longer exists.
     faulthandler.dump_traceback_later(2 * SECONDS, exit=True)
-    device, fault, lasting = torch.device(sys.argv[1]), "", True
+    device, fault, permanent = torch.device(sys.argv[1]), "", True
     try:
         fault = self_test(device, cuda_capture(device))
     except Exception as error:
-        # Another process may hold the memory now.
-        fault, lasting = first_line(error), not is_out_of_memory(error)
-    print(json.dumps({"fault": fault, "lasting": lasting}))
+        # A lack of memory is temporary: another process may use the memory.
+        fault, permanent = first_line(error), not is_out_of_memory(error)
+    print(json.dumps({"fault": fault, "permanent": permanent}))
 
 
 def self_test(device: torch.device, capture: Capture) -> str:
-    """Return how replayed trainings differ from eager ones, or an empty text."""
+    """Return how a replayed training differs from an eager one, or an empty text."""
     data = _data()
     for precision, share in PRECISIONS.items():
         fault = _compared(_configs(precision), data, device, capture, share)
@@ -188,58 +188,62 @@ def _compared(
     eager, replayed = (
         StackTraining(configs[0], range(1, len(configs) + 1), data, device, configs=configs) for _ in range(2)
     )
-    cuts, fallbacks = _cuts(eager), list[str]()
+    specs, fallbacks = _specs(eager), list[str]()
     eager.backend = Eager()
-    replayed.backend = Graphs({cut.shape[:3]: 10**6 for cut in cuts}, capture, fallbacks.append)
+    replayed.backend = Graphs({spec.shape[:3]: 10**6 for spec in specs}, capture, fallbacks.append)
     before: Values = {}
-    for cut in cuts:
+    for spec in specs:
         for training in (eager, replayed):
-            training._step(cut)
+            training._step(spec)
         before = before or _start(eager)
     if fallbacks:
         return fallbacks[0]
-    if not all(replayed.backend.is_steady(cut.shape) for cut in cuts):
+    if not all(replayed.backend.is_steady(spec.shape) for spec in specs):
         return "a captured step was not verified"
     *_, diverging = range(len(configs))
     if bool(torch.isfinite(eager.loss_sums[diverging])):
         return "the member that should diverge did not"
-    values = {kind: [one.tensor.detach() for one in parts] for kind, parts in eager.state().items()}
+    values = {kind: [owned.tensor.detach() for owned in parts] for kind, parts in eager.state().items()}
     return compare(before, values, replayed.state(), range(len(configs)), share).fault
 
 
 def _start(training: StackTraining) -> Values:
-    """Return the state that changes are measured from: weights after the first step, else zeros."""
+    """Return the reference state of changes: weights after the first step, zeros for the rest."""
     return {
-        kind: [one.tensor.detach().clone() if kind == "weights" else torch.zeros_like(one.tensor) for one in parts]
+        kind: [
+            owned.tensor.detach().clone() if kind == "weights" else torch.zeros_like(owned.tensor) for owned in parts
+        ]
         for kind, parts in training.state().items()
     }
 
 
-def _cuts(training: StackTraining) -> list[BatchSpec]:
-    """Return batches of every shape, each as often as is needed, in turn."""
-    found: dict[BatchShape, list[BatchSpec]] = {}
+def _specs(training: StackTraining) -> list[BatchSpec]:
+    """Return ``STEPS`` batches of each shape, alternating between shapes."""
+    by_shape: dict[BatchShape, list[BatchSpec]] = {}
     seeds = [member.seed for member in training.progress.members]
     for epoch in range(2 * STEPS):
         for batch in training.plan.batches(seeds, epoch):
-            cut = training._batch_spec(*batch)
-            found.setdefault(cut.shape, []).append(cut)
-    frequent = sorted(found.values(), key=len)[-len(LENGTHS) :]
-    return [cut for turn in zip(*(cuts[:STEPS] for cuts in frequent), strict=True) for cut in turn]
+            spec = training._batch_spec(*batch)
+            by_shape.setdefault(spec.shape, []).append(spec)
+    frequent = sorted(by_shape.values(), key=len)[-len(LENGTHS) :]
+    return [spec for turn in zip(*(specs[:STEPS] for specs in frequent), strict=True) for spec in turn]
 
 
 def _configs(precision: str) -> list[RunConfig]:
-    """Return variants that train in one stack and differ in whatever a stack allows.
+    """Return variants of a stack that differ in everything in which members may differ.
 
-    They have every built-in encoding that can be stacked with the default one.
+    They include every built-in encoding that can be stacked with the default encoding.
     """
     registry = current()
     wanted = shape(_config(precision, {}), registry)
     encodings = [
-        {"encoder": one.name, "decoder": one.name}
-        for one in registry.all()
-        if (one.family, one.distribution) == ("positional", "headtohead")
+        {"encoder": entry.name, "decoder": entry.name}
+        for entry in registry.all()
+        if (entry.family, entry.distribution) == ("positional", "headtohead")
     ]
-    alike = [chosen for chosen in encodings if shape(_config(precision, {"positional": chosen}), registry) == wanted]
+    stackable = [
+        chosen for chosen in encodings if shape(_config(precision, {"positional": chosen}), registry) == wanted
+    ]
     members: list[dict[str, Any]] = [
         {
             "positional": chosen,
@@ -251,7 +255,7 @@ def _configs(precision: str) -> list[RunConfig]:
             },
             "model": {"dropout": 0.1 * (1 + number % 3), "mask_value": "-1e9" if number % 2 else "-inf"},
         }
-        for number, chosen in enumerate(alike)
+        for number, chosen in enumerate(stackable)
     ]
     diverging = {"train": {"lr": DIVERGING[precision], "clip_norm": None}}
     return [_config(precision, raw) for raw in (*members, diverging)]
@@ -271,13 +275,13 @@ def _config(precision: str, raw: dict[str, Any]) -> RunConfig:
 
 
 def _data() -> PreparedData:
-    """Return pairs of invented words, equal in length within each shape of batches."""
+    """Return pairs of invented words, with equal lengths within each shape of batches."""
     pairs = []
     for group, (source, target) in enumerate(LENGTHS):
         for index in range(40):
-            chosen = [f"w{(index * 7 + place * (1 + index % 5)) % 23}" for place in range(source)]
-            written = [f"v{(index * 5 + place * (1 + group)) % 19}" for place in range(target)]
-            pairs.append(Pair(" ".join(chosen), " ".join(written), f"{group} {index}"))
+            source_words = [f"w{(index * 7 + position * (1 + index % 5)) % 23}" for position in range(source)]
+            target_words = [f"v{(index * 5 + position * (1 + group)) % 19}" for position in range(target)]
+            pairs.append(Pair(" ".join(source_words), " ".join(target_words), f"{group} {index}"))
     languages = ("source", "target")
     corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", languages)
     config = DataConfig(dataset="invented", split="row", normalise="none", valid=6, test=6)

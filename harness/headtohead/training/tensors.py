@@ -1,4 +1,4 @@
-"""A split as padded tensors on the device, and batches cut out of it."""
+"""A split as padded tensors on the device, and batches selected from it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from headtohead.data import Split, Vocabulary
 
 IGNORE_INDEX = -100
-"""Stands where the decoder must write nothing: no word has this id, whatever the vocabulary."""
+"""Label of positions without a target token; no token of any vocabulary has this id."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Ids and live lengths; ``reads`` is what the decoder is given, ``writes`` what it must say.
+    """Token ids ``[member, batch, time]`` and lengths without padding ``[member, batch]``.
 
-    All are ``[member, batch, time]`` or ``[member, batch]``.
+    ``target_lengths`` count labels. Labels of padding are ``IGNORE_INDEX``.
     """
 
     source: Tensor
@@ -30,11 +30,11 @@ class Batch:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows of each member, source time, target time."""
+        """Sentences per member, source time and target time."""
         return (*self.source.shape[1:], self.decoder_input_ids.shape[-1])
 
     def part(self, rows: slice) -> Batch:
-        """Return some of the rows."""
+        """Return the batch of some sentences of each member."""
         return Batch(
             self.source[:, rows],
             self.source_lengths[:, rows],
@@ -46,11 +46,15 @@ class Batch:
 
 @dataclass(frozen=True)
 class SplitTensors:
-    """All pairs of a split, padded to its longest.
+    """All pairs of a split, padded to its longest sentence.
 
-    ``source`` is ``[row, time]``; ``target`` holds what the decoder reads and what it must write,
-    ``[row, 2, time]``, so that both come with one look-up. ``target_lengths`` count the tokens to
-    be written; none where the only token of a target has nothing behind it.
+    Args:
+        source: Ids ``[row, time]``.
+        source_lengths: Source tokens, ``[row]``.
+        target: Decoder inputs and labels, ``[row, 2, time]``, in a tensor so that a single lookup
+            selects both.
+        target_lengths: Labels, ``[row]``; 0 for a target with a single token and shifted labels.
+        host_target_lengths: ``target_lengths`` on the CPU.
     """
 
     source: Tensor
@@ -69,36 +73,35 @@ class SplitTensors:
         pads: tuple[int, int] = (0, 0),
         width: int = 0,
     ) -> SplitTensors:
-        """Move a split to the device.
+        """Return a split as tensors on a device.
 
         Args:
             split: The pairs.
-            device: Where to.
+            device: The device.
             shift_targets: Whether a target token predicts the next token instead of itself.
-            pads: Ids that fill sources and read targets up; lengths decide what is live.
-            width: Tokens that sentences are padded to at least.
+            pads: Padding ids of sources and decoder inputs.
+            width: Minimum padded length in tokens.
         """
         source, source_lengths = _pad(split.source, pads[0], width)
         decoder_input_ids, lengths = _pad(split.target, pads[1], width)
         shift = int(shift_targets)
         labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
-        written = lengths - shift
+        num_labels = lengths - shift
         return cls(
             source.to(device),
             source_lengths.to(device),
             torch.stack([decoder_input_ids, labels], dim=1).to(device),
-            written.to(device),
-            written,
+            num_labels.to(device),
+            num_labels,
         )
 
     def __len__(self) -> int:
         return len(self.source)
 
     def batch(self, rows: Tensor, source_time: int, target_time: int) -> Batch:
-        """Cut out rows ``[member, batch]``, padded to the given times.
+        """Return the batch of rows ``[member, batch]``, padded to the given times.
 
-        ``target_time`` counts what the decoder reads and writes: where each token predicts the
-        next, one less than the target's tokens.
+        ``target_time`` is the length of labels: with shifted labels, target tokens minus 1.
         """
         target = self.target[rows, :, :target_time]
         return Batch(
@@ -110,14 +113,13 @@ class SplitTensors:
         )
 
     def padded_batches(self, size: int) -> list[Tensor]:
-        """Return rows in their order, ``size`` at a time: batches as a user would make them."""
+        """Return rows in order, in batches of ``size`` sentences."""
         return list(torch.arange(len(self)).split(size))
 
     def unpadded_batches(self, size: int, by_target: bool) -> list[Tensor]:
-        """Return rows of equal length together, so that nothing is padded.
+        """Return batches of up to ``size`` sentences of equal source length, without padding.
 
-        Each row is then computed as in a batch of one. ``by_target`` asks for equal target lengths
-        too, which teacher forcing needs.
+        ``by_target`` requires equal target lengths too, as teacher forcing needs.
         """
         lengths = self.source_lengths.cpu()
         if by_target:
@@ -125,19 +127,19 @@ class SplitTensors:
         return [part for value in lengths.unique() for part in torch.nonzero(lengths == value).flatten().split(size)]
 
     def num_target_tokens(self, rows: Tensor) -> int:
-        """Return the most target tokens that a member has in rows ``[member, batch]``, at least 1.
+        """Return the largest number of labels of a member in rows ``[member, batch]``, at least 1.
 
-        Read from the host's copy of the lengths: nothing waits for the device.
+        It is computed from the lengths on the host, without synchronising with the device.
         """
         return max(1, int(self.host_target_lengths[rows].sum(dim=1).max()))
 
     def times(self, rows: Tensor) -> tuple[int, int]:
-        """Return the longest source and target among rows, at least one token each."""
+        """Return the longest source and the largest number of labels (at least 1) among rows."""
         return int(self.source_lengths[rows].max()), max(1, int(self.target_lengths[rows].max()))
 
 
 def pads_of(source: Vocabulary, target: Vocabulary) -> tuple[int, int]:
-    """Return the ids that fill short sentences up; 0 where a vocabulary has none of its own."""
+    """Return the padding ids of source and target; 0 for a vocabulary without padding token."""
     return source.pad or 0, target.pad or 0
 
 

@@ -104,8 +104,8 @@ def print_result(text: str) -> tuple[str, ...]:
 
 
 def test_the_verdict_is_cached_by_machine(tmp_path: Path) -> None:
-    right = print_result('{"fault": "", "lasting": true}')
-    wrong = print_result('{"fault": "weights differ", "lasting": true}')
+    right = print_result('{"fault": "", "permanent": true}')
+    wrong = print_result('{"fault": "weights differ", "permanent": true}')
     verdict = verify(tmp_path, CPU, command=right)
     assert verdict.fault == ""
     assert verdict.description.startswith(f"cuda-graphs is verified on {selftest.machine(CPU)} (")
@@ -123,7 +123,7 @@ def test_the_verdict_is_cached_by_machine(tmp_path: Path) -> None:
 
 
 def test_a_verdict_for_lack_of_memory_is_not_kept(tmp_path: Path) -> None:
-    result = print_result('{"fault": "OutOfMemoryError", "lasting": false}')
+    result = print_result('{"fault": "OutOfMemoryError", "permanent": false}')
     assert verify(tmp_path, CPU, command=result).fault == "OutOfMemoryError"
     assert not (tmp_path / FILE).exists()
 

@@ -255,8 +255,8 @@ def test_style_that_reads_all_tokens_at_once_is_refused():
     subject = Subject(tiny_config(attention="embedding-softmax"))
     with pytest.raises(
         HeadToHeadError,
-        match=r"^attention 'embedding-softmax' reads exactly 16 "
-        r"tokens at once, which beam decoding does not; "
+        match=r"^attention 'embedding-softmax' supports exactly 16 "
+        r"target tokens, which beam decoding does not provide; "
         r"set evaluate\.decode: teacher-forced$",
     ):
         search(subject, 3, 0.6)

@@ -81,8 +81,8 @@ def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
     sentences = subject.sentences
     with pytest.raises(
         HeadToHeadError,
-        match=r"^attention 'embedding-softmax' reads exactly 16 "
-        r"tokens at once, which greedy decoding does not; "
+        match=r"^attention 'embedding-softmax' supports exactly 16 "
+        r"target tokens, which greedy decoding does not provide; "
         r"set evaluate\.decode: teacher-forced$",
     ):
         greedy(subject.model, sentences.source, sentences.source_lengths, 8)
@@ -129,7 +129,7 @@ def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
     subject = Subject(tiny_config({"name": "learned", "max_length": 5}))
     with pytest.raises(
         HeadToHeadError,
-        match=r"^place 6 is beyond the 5 places of learned; "
+        match=r"^position 6 is beyond the 5 positions of learned; "
         r"set positional\.encoder\.max_length to at least 6$",
     ):
         subject.logits()

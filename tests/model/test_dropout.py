@@ -52,7 +52,7 @@ WIDTHS = {"embedding": {16}, "attention": {5, 6}, "ffn": {12}, "residual": {16}}
 @pytest.mark.parametrize("place", PLACES)
 def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch):
     calls = []
-    for name in ("forward", "turned"):
+    for name in ("forward", "transposed"):
         plain = getattr(Dropout, name)
 
         def counted(self, x, plain=plain):

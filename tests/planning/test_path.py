@@ -398,7 +398,7 @@ def test_what_only_the_data_can_tell_is_asked_of_the_data(plan):
               to: {positional.encoder: {name: learned, max_length: 8}, data.max_words: 5,
                    train.lr: 2.0e-3}
     """)
-    reason = "tokens is longer than the 8 places of learned"
+    reason = "tokens is longer than the 8 positions of learned"
     assert [one.slug for one in found.design.excluded if reason in one.reason] == [
         "from-plus-positional.encoder",
         "to-minus-data.max_words",
@@ -505,7 +505,7 @@ def test_an_end_without_a_meaning_is_an_error_at_that_end(plan):
     """,
     )
     assert message.startswith("x.yaml:9: design[0].path.to: a source of ")
-    assert "is longer than the 3 places of learned" in message
+    assert "is longer than the 3 positions of learned" in message
 
 
 # plan and record

@@ -284,7 +284,7 @@ def test_heads_that_do_not_divide_the_width_of_the_baseline_are_an_error(plan):
 def test_data_longer_than_a_learned_table_is_refused(plan):
     found = plan("design: [{one_at_a_time: {positional: [{name: learned, max_length: 5}]}}]")
     (refused,) = found.design.excluded
-    assert "is longer than the 5 places of learned" in refused.reason
+    assert "is longer than the 5 positions of learned" in refused.reason
 
 
 def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp_path):
@@ -294,7 +294,7 @@ def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp
     config = resolved(registry, {"positional": "short"})
     assert undefined_reason(config, {"source": 4, "target": 3}, registry) is None
     assert undefined_reason(config, {"source": 5, "target": 3}, registry) == (
-        "a source of 5 tokens is longer than the 4 places of short; take sentences of at most 4 tokens"
+        "a source of 5 tokens is longer than the 4 positions of short; use sentences of at most 4 tokens"
     )
 
 

@@ -195,7 +195,7 @@ REFUSED = {
     ),
     "no translation of its own": (
         ["by-hand-en-fr", "a cat"],
-        r"the run makes no translation of its own to read \(evaluate\.decode: teacher-forced\); "
+        r"the run has no translation \(evaluate\.decode: teacher-forced\); "
         r"give a target",
     ),
     "a recipe that is not defined so": (

@@ -158,7 +158,7 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
 
 def test_greedy_decoding_is_refused_where_it_has_no_start_or_no_stop():
     for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
-        with pytest.raises(HeadToHeadError, match=r"^greedy decoding has no start and no stop "):
+        with pytest.raises(HeadToHeadError, match=r"^greedy decoding requires <sos> and <eos>, "):
             translator("greedy", Vocabulary(words), 5)
 
 

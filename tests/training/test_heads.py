@@ -145,5 +145,5 @@ def test_a_role_is_summed_up_by_its_mean_head_and_its_best_lonely_head():
 
 def test_a_style_without_projections_has_no_heads_to_mask(data):
     model = model_of(data, attention="embedding-softmax", heads=4)
-    with pytest.raises(UndefinedError, match="no output projection to mask heads in"):
+    with pytest.raises(UndefinedError, match="no output projection in which heads could be masked"):
         head_effects(model, data, None)

@@ -452,7 +452,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
                 "quirks": {"pad_to": 100},
                 "positional": {"name": "learned", "max_length": 64},
             },
-            "a source of 100 tokens is longer than the 64 places of learned; set "
+            "a source of 100 tokens is longer than the 64 positions of learned; set "
             "positional.encoder.max_length to at least 100",
         ),
         (
@@ -465,7 +465,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
                 },
                 "longest": {"source": 13, "target": 11},
             },
-            "a target of 13 tokens is longer than the 12 places of learned; set "
+            "a target of 13 tokens is longer than the 12 positions of learned; set "
             "positional.decoder.max_length to at least 13",
         ),
         (

@@ -96,7 +96,7 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
             for own, shared in zip(parameters, stacked.parameters(), strict=True):
                 own.grad = None if shared.grad is None else shared.grad[member].clone()
             others[member].step()
-        ours.begin(step + 1)
+        ours.set_step(step + 1)
         ours.update()
     for member, parameters in enumerate(alone):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
@@ -155,7 +155,7 @@ def test_torch_does_not_warn_of_steps_outside_of_a_capture(monkeypatch, capturab
     for number in (1, 2):
         for one in model.parameters():
             one.grad = torch.ones_like(one)
-        optimizer.begin(number)
+        optimizer.set_step(number)
         optimizer.update()
     stream.is_capturing = lambda: True
     for one in model.parameters():

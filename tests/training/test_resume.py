@@ -197,5 +197,5 @@ def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, membe
 def test_a_resume_point_of_other_runs_is_refused(tmp_path: Path) -> None:
     config, path = tiny(), tmp_path / "resume.safetensors"
     cut_off(config, path, 3)
-    with pytest.raises(HeadToHeadError, match="is of other runs; delete it"):
+    with pytest.raises(HeadToHeadError, match="belongs to other runs; delete it"):
         training(config, path, keys=["a", "b", "c"]).run()

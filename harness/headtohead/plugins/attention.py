@@ -72,7 +72,7 @@ class Attention(Component):
     """Mechanisms of encodings (``MECHANISMS``) that the style cannot use, each with the reason.
 
     A reason continues a sentence that starts with the encoding's name: "acts on ..., which ...
-    never makes". Do not list what follows from ``projects``, ``position_dependent`` or a key width
+    never computes". Do not list what follows from ``projects``, ``position_dependent`` or a key width
     of 0.
     """
 

@@ -270,7 +270,7 @@ class StackTraining:
             self.model.train()
         progress = self.progress
         self.model.dropout_rng.set_step(progress.step)
-        self.optimizer.begin(progress.step + 1)
+        self.optimizer.set_step(progress.step + 1)
         self.backend(self, spec)
         progress.step += 1
         progress.steps_since += 1

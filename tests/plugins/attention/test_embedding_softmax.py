@@ -90,14 +90,14 @@ def test_padding_must_not_change_that():
 @pytest.mark.parametrize("role", ["encoder", "cross"])
 def test_other_roles_are_refused(role):
     assert reason(attention={role: "embedding-softmax"}) == (
-        f"embedding-softmax is the decoder's own attention, got role '{role}'"
+        f"embedding-softmax is defined for the decoder only, got role '{role}'; use another attention"
     )
 
 
 @pytest.mark.parametrize("decode", ["greedy", "non-autoregressive"])
 def test_decoding_that_reads_fewer_tokens_is_refused(decode):
     assert reason(decode=decode) == (
-        f"embedding-softmax reads exactly 6 tokens at once, which decode '{decode}' does not; "
+        f"embedding-softmax requires exactly 6 target tokens, which decode '{decode}' does not provide; "
         "set evaluate.decode: teacher-forced"
     )
     assert reason(decode="none") is None
@@ -109,7 +109,7 @@ def test_sentence_of_another_length_is_refused_in_one_line():
     with pytest.raises(
         HeadToHeadError,
         match=r"^embedding-softmax needs as many target tokens as "
-        r"d_model, got 5 and 16; take targets of 16 tokens, "
+        r"d_model, got 5 and 16; use targets of 16 tokens, "
         r"or change model\.d_model$",
     ):
         model(ids, lengths, ids, lengths)

@@ -130,8 +130,8 @@ ON_QUERIES = "acts on queries, and {} attention has none; use an encoding that i
 REFUSED = {
     ("rotary", "uniform"): ON_QUERIES.format("uniform"),
     ("rotary", "random"): ON_QUERIES.format("random"),
-    ("alibi", "linear"): "acts on the matrix of scores, which linear attention never makes",
-    ("rotary", "linear"): "turns queries and keys, and φ of what was turned is no longer relative",
+    ("alibi", "linear"): "acts on the matrix of scores, which linear attention never computes",
+    ("rotary", "linear"): "rotates queries and keys, and φ of rotated vectors is not relative",
 }
 
 
@@ -156,13 +156,13 @@ def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
     config = tiny_config("none", {"name": "random", "max_length": 7})
     assert undefined_reason(config, {"source": 7, "target": 7}, REGISTRY) is None
     assert undefined_reason(config, {"source": 8, "target": 7}, REGISTRY) == (
-        "a source of 8 tokens is longer than the 7 places of random; set attention.encoder.max_length to at least 8"
+        "a source of 8 tokens is longer than the 7 positions of random; set attention.encoder.max_length to at least 8"
     )
     model = Subject(config).model
     ids, lengths = torch.ones(2, 1, 8, dtype=torch.long), torch.full((2, 1), 8)
     with pytest.raises(
         HeadToHeadError,
-        match=r"^place 8 is beyond the 7 places of random; set "
+        match=r"^position 8 is beyond the 7 positions of random; set "
         r"attention\.encoder\.max_length to at least 8$",
     ):
         model(ids, lengths, ids, lengths)
@@ -174,7 +174,7 @@ def test_decoding_ends_where_the_random_matrix_ends():
     assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
     model = subject.model
     memory = model.encode(read.source, read.source_lengths)
-    with pytest.raises(HeadToHeadError, match="place 8 is beyond the 7 places of random"):
+    with pytest.raises(HeadToHeadError, match="position 8 is beyond the 7 positions of random"):
         model.step(read.target[:, :, :1], 7, memory, read.source_lengths, model.caches(memory, 9))
 
 

@@ -83,7 +83,8 @@ def test_bare_names_mean_padding_where_the_scheme_has_no_say():
 def test_window_of_two_sentences_is_refused():
     config = tiny_config(masking={"cross": "window"})
     assert undefined_reason(config, {}, current()) == (
-        "window measures distances within one sentence, and cross-attention has two; set masking.cross: padding"
+        "window is defined for distances within a sentence, and cross-attention has two sentences; "
+        "set masking.cross: padding"
     )
 
 

@@ -48,7 +48,7 @@ def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reas
     for name in ("t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape", "randomised"):
         assert name in done.stdout
     said = " ".join(done.stdout.split())
-    assert "fire divides a distance by the query's own place" in said
+    assert "fire divides the distance by the query's position" in said
     assert "for the encoder use another encoding" in said
 
 
@@ -75,7 +75,7 @@ def test_every_entry_trains_decodes_and_leaves_maps(trained):
 FORMULAS = {
     "shaw-relative": "a^K_c",
     "kerple-log-fire": "ψ(max(L, i))",
-    "randomised-of-alibi": "told sorted random numbers of 1..2048",
+    "randomised-of-alibi": "positions: sorted random numbers of 1..2048",
 }
 
 

@@ -86,8 +86,8 @@ def reason(positional, masking="padding-causal", **model):
 
 
 BEHIND = (
-    "fire divides a distance by the query's own place, which means something only where keys are "
-    "behind the query; for the {} use another encoding"
+    "fire divides the distance by the query's position, which is defined only where keys "
+    "precede the query; use another encoding for the {}"
 )
 
 
@@ -100,7 +100,7 @@ def test_encoder_and_cross_attention_are_refused_with_the_reason():
 @pytest.mark.parametrize("masking", ["none", "padding", "prefix"])
 def test_decoders_that_see_later_tokens_are_refused(masking):
     assert reason({"encoder": "none", "decoder": "fire"}, masking) == (
-        f"fire needs a causal decoder, and masking {masking} shows it later tokens"
+        f"fire requires a causal decoder, but masking {masking} shows later tokens; use a causal masking"
     )
 
 

@@ -119,7 +119,7 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
     model(ids[..., :6], lengths - 1, ids[..., :6], lengths - 1)
     with pytest.raises(
         HeadToHeadError,
-        match=r"^place 7 is beyond the 6 places of randomised; "
+        match=r"^position 7 is beyond the 6 positions of randomised; "
         r"set positional\.encoder\.max_length to at least 7$",
     ):
         model(ids, lengths, ids, lengths)

@@ -7,13 +7,15 @@ from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
 
+ODD_WIDTH = "rotary requires an even key width, got 3; change model.d_model or model.heads"
+
 
 def reason(config, **longest):
     return undefined_reason(config, longest, current())
 
 
 def test_rotary_refuses_an_odd_key_width():
-    assert reason(tiny_config("rotary", d_model=9, heads=3)) == ("rotary needs an even key width, got 3")
+    assert reason(tiny_config("rotary", d_model=9, heads=3)) == ODD_WIDTH
     assert reason(tiny_config("rotary", d_model=12, heads=3)) is None
 
 
@@ -21,11 +23,11 @@ def test_learned_refuses_data_longer_than_its_table():
     config = tiny_config({"name": "learned", "max_length": 12})
     assert reason(config, source=12, target=12) is None
     assert reason(config, source=13, target=9) == (
-        "a source of 13 tokens is longer than the 12 places of learned; "
+        "a source of 13 tokens is longer than the 12 positions of learned; "
         "set positional.encoder.max_length to at least 13"
     )
     assert reason(config, source=9, target=14) == (
-        "a target of 14 tokens is longer than the 12 places of learned; "
+        "a target of 14 tokens is longer than the 12 positions of learned; "
         "set positional.decoder.max_length to at least 14"
     )
 
@@ -33,7 +35,7 @@ def test_learned_refuses_data_longer_than_its_table():
 @pytest.mark.parametrize("name", ["sinusoidal", "learned", "shape"])
 def test_encodings_of_embeddings_refuse_cross_attention(name):
     assert reason(tiny_config({"cross": name})) == (
-        f"{name} adds to embeddings, which cross-attention has none of; use 'none'"
+        f"{name} adds to embeddings, and cross-attention has none of its own; use 'none'"
     )
 
 
@@ -57,7 +59,7 @@ def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
         return reason(config.model_copy(update={"evaluate": smaller}))
 
     said = (
-        "sinusoidal counts rows of a batch and has 20, and a batch may have {} sentences; "
+        "sinusoidal supports 20 batch rows, but a batch may have {} sentences; "
         "set train.batch_size and evaluate.batch_size to at most 20"
     )
     assert defined(20, batch_size=20) is None
@@ -108,16 +110,16 @@ RANDOMISED = {"name": "randomised", "max_length": 12}
 
 def test_randomised_refuses_cross_attention_whose_places_are_of_two_sentences():
     assert reason(tiny_config({"cross": "randomised"})) == (
-        "randomised adds to embeddings, which cross-attention has none of; use 'none'"
+        "randomised adds to embeddings, and cross-attention has none of its own; use 'none'"
     )
     assert reason(tiny_config({"cross": {"name": "randomised", "of": "alibi"}})) == (
-        "randomised draws the places of one sentence, and cross-attention has two; use 'none'"
+        "randomised samples positions of a single sentence, and cross-attention has two; use 'none'"
     )
 
 
 def test_randomised_refuses_fewer_numbers_than_places():
     assert reason(tiny_config(RANDOMISED | {"numbers": 11})) == (
-        "randomised cannot draw 12 of 11 numbers; set positional.encoder.numbers to at least 12"
+        "randomised cannot sample 12 positions from 11 numbers; set positional.encoder.numbers to at least 12"
     )
     assert reason(tiny_config(RANDOMISED | {"numbers": 12})) is None
 
@@ -126,14 +128,14 @@ def test_randomised_refuses_data_longer_than_its_places():
     config = tiny_config(RANDOMISED)
     assert reason(config, source=12, target=12) is None
     assert reason(config, source=9, target=13) == (
-        "a target of 13 tokens is longer than the 12 places of randomised; "
+        "a target of 13 tokens is longer than the 12 positions of randomised; "
         "set positional.decoder.max_length to at least 13"
     )
 
 
 def test_randomised_refuses_what_its_encoding_refuses():
     odd = {"d_model": 9, "heads": 3}
-    assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ("rotary needs an even key width, got 3")
+    assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ODD_WIDTH
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
 
 

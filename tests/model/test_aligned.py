@@ -33,10 +33,10 @@ def gradients(multiply, x, weight, bias, table):
     """Return the product and every gradient of a loss that weighs each number differently."""
     out = multiply(x, weight.transpose(1, 2) if table else weight, bias)
     (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape)).sum().backward()
-    leaves = [one for one in (x, weight, bias) if one is not None]
-    found = [out.detach(), *(one.grad for one in leaves)]
-    for one in leaves:
-        one.grad = None
+    leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
+    found = [out.detach(), *(leaf.grad for leaf in leaves)]
+    for leaf in leaves:
+        leaf.grad = None
     return found
 
 

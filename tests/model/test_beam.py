@@ -118,8 +118,8 @@ WIDTHS = [(1, 0.0), (2, 0.6), (5, 2.0), (5, 0.0)]
 @pytest.mark.parametrize(
     ("size", "alpha"),
     [
-        one if one in WIDTHS else pytest.param(*one, marks=pytest.mark.slow)
-        for one in itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])
+        combination if combination in WIDTHS else pytest.param(*combination, marks=pytest.mark.slow)
+        for combination in itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])
     ],
 )
 def test_every_width_and_penalty_is_searched_as_defined(size, alpha):
@@ -203,8 +203,8 @@ def test_members_are_searched_as_alone():
         torch.testing.assert_close(found.scores[0], together.scores[member], rtol=0, atol=1e-10)
 
 
-def test_rows_may_be_told_apart_from_their_batch():
-    """Every sentence is translated as in a batch of one where all are told to be its first."""
+def test_batch_rows_can_be_overridden():
+    """With all sentences in batch row 0, each is translated as in a batch of one."""
     subject = subject_of(positional={"name": "sinusoidal", "index": "row"})
     read = subject.sentences
     rows = BatchRows(1, torch.zeros_like(read.source_lengths))

@@ -25,7 +25,7 @@ def _for_members(subject, members):
     from dataclasses import fields, replace
 
     sentences = subject.sentences
-    wider = {one.name: getattr(sentences, one.name)[[0, 1, 0][:members]] for one in fields(sentences)}
+    wider = {field.name: getattr(sentences, field.name)[[0, 1, 0][:members]] for field in fields(sentences)}
     return replace(sentences, **wider)
 
 

@@ -43,8 +43,8 @@ GREEDY, BEAM = None, BeamConfig(size=3)
         ({"positional": BY_ROW}, GREEDY),
         ({"positional": BY_ROW, "masking": "none"}, BEAM),
         *(
-            pytest.param(*one, marks=pytest.mark.slow)
-            for one in (
+            pytest.param(*item, marks=pytest.mark.slow)
+            for item in (
                 ({}, BEAM),
                 ({"masking": "none"}, BEAM),
                 ({"masking": "causal"}, GREEDY),

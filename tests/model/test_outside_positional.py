@@ -113,14 +113,14 @@ def test_scores_and_values_equal_the_papers_formula():
             expected = (q[i] @ (k[j] + relative)) / width**0.5
             torch.testing.assert_close(seen["scores"][member, row, head, i, j], expected)
     heads = []
-    for one in range(4):
+    for column in range(4):
         rows = []
         for i in range(5):
             total = torch.zeros(width, dtype=torch.float64)
             for j in range(i + 1):
                 table = positional.of_values[member, max(-clip, min(clip, j - i)) + clip]
-                value = seen["values"][member, row, one, j]
-                total += seen["weights"][member, row, one, i, j] * (value + table)
+                value = seen["values"][member, row, column, j]
+                total += seen["weights"][member, row, column, i, j] * (value + table)
             rows.append(total)
         heads.append(torch.stack(rows))
     expected = torch.cat(heads, -1) @ attention.output.weight[member] + attention.output.bias[member, 0]

@@ -79,9 +79,9 @@ def trained_run(folder: Path) -> dict[str, object]:
 
 def origin(record: dict[str, object]) -> tuple[str, str]:
     (found,) = {
-        (one["module"], one["distribution"])
-        for one in record["plugins"]  # type: ignore[attr-defined]
-        if one["name"] == "tisa"
+        (plugin["module"], plugin["distribution"])
+        for plugin in record["plugins"]  # type: ignore[attr-defined]
+        if plugin["name"] == "tisa"
     }
     return found
 
@@ -116,7 +116,7 @@ def test_the_examples_bias_is_its_equation(folder: Path) -> None:
     assert bias.shape == (2, 1, 3, 2, 7)
     for member in range(2):
         for head in range(3):
-            a, b, c = (one[member, 1, head].tolist() for one in (part.height, part.narrowness, part.centre))
+            a, b, c = (numbers[member, 1, head].tolist() for numbers in (part.height, part.narrowness, part.centre))
             for row, i in enumerate((4, 5)):
                 for column, j in enumerate(range(7)):
                     expected = sum(a[s] * math.exp(-abs(b[s]) * (j - i - c[s]) ** 2) for s in range(4))

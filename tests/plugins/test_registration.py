@@ -92,9 +92,9 @@ def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple
         "class Plugin:\n    @hookimpl\n    def register_po", "@hookimpl\ndef register_po"
     )
     text = text.replace("(self):\n        return", "():\n    return")
-    before = names_of_plugins(), list(current().objects), {one.name for one in current().all()}
+    before = names_of_plugins(), list(current().objects), {entry.name for entry in current().all()}
     assert refusal(module(text.replace(*fault))) == message
-    assert (names_of_plugins(), current().objects, {one.name for one in current().all()}) == before
+    assert (names_of_plugins(), current().objects, {entry.name for entry in current().all()}) == before
     assert current().manager.hook.on_run_start(run=Path("somewhere")) == []
     good = module(text)
     register(good)

@@ -72,13 +72,13 @@ def _static(value: Any) -> Any:
 
 def _written(schema: Any, args: Any, kwargs: Any) -> Any:
     """Return the arguments that an operation that writes to them returns."""
-    given = dict(zip((one.name for one in schema.arguments), args, strict=False)) | kwargs
+    given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
     by_alias = {
-        frozenset(one.alias_info.before_set): given.get(one.name)
-        for one in schema.arguments
-        if one.alias_info is not None
+        frozenset(argument.alias_info.before_set): given.get(argument.name)
+        for argument in schema.arguments
+        if argument.alias_info is not None
     }
-    found = tuple(by_alias[frozenset(one.alias_info.before_set)] for one in schema.returns)
+    found = tuple(by_alias[frozenset(output.alias_info.before_set)] for output in schema.returns)
     return found[0] if len(found) == 1 else found or None
 
 
@@ -90,4 +90,4 @@ def tensors(value: Any) -> list[Tensor]:
         value = value.values()
     elif not isinstance(value, list | tuple):
         return []
-    return [one for part in value for one in tensors(part)]
+    return [tensor for part in value for tensor in tensors(part)]

@@ -106,7 +106,7 @@ def as_on_a_gpu() -> Iterator[None]:
 
 
 def values(stack: StackTraining) -> list[Tensor]:
-    return [one.tensor.detach().clone() for group in stack.state().values() for one in group]
+    return [tensor.tensor.detach().clone() for group in stack.state().values() for tensor in group]
 
 
 def train(stack: StackTraining) -> list[Tensor]:
@@ -214,7 +214,7 @@ def without_an_operation(name: str) -> Any:
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         with Capture() as captured:
             work()
-        captured.operations = [one for one in captured.operations if one[0].overloadpacket.__name__ != name]
+        captured.operations = [call for call in captured.operations if call[0].overloadpacket.__name__ != name]
         return captured.replay
 
     return capture
@@ -249,7 +249,7 @@ FAR_STAGES = (
 
 
 @pytest.mark.parametrize(
-    "stage", [pytest.param(one, marks=pytest.mark.slow) if one in FAR_STAGES else one for one in STAGES]
+    "stage", [pytest.param(case, marks=pytest.mark.slow) if case in FAR_STAGES else case for case in STAGES]
 )
 def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     capture, why = STAGES[stage]
@@ -260,7 +260,7 @@ def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
     (line,) = log
     assert line.startswith(f"cuda-graphs falls back to eager: {why}")
     assert "\n" not in line
-    assert all(one.grad is None for one in stack.parameters)
+    assert all(parameter.grad is None for parameter in stack.parameters)
     assert same(found, trained_eagerly("dropped"))
 
 
@@ -282,7 +282,7 @@ def test_a_later_replay_that_fails_is_undone(place: str) -> None:
         if broken:
             replayed(stack, capture, log)
         stack.run()
-        trained.append((values(stack), [replace(one, metrics=dict(one.metrics)) for one in seen]))
+        trained.append((values(stack), [replace(evaluation, metrics=dict(evaluation.metrics)) for evaluation in seen]))
     (line,) = log
     assert line == "cuda-graphs falls back to eager: a replay failed: Planted: planted"
     (found, seen), (expected, wanted) = trained
@@ -292,8 +292,8 @@ def test_a_later_replay_that_fails_is_undone(place: str) -> None:
 
 def test_gradients_of_a_step_that_failed_are_not_accumulated_onto() -> None:
     stack = training("dropped")
-    for one in stack.parameters:
-        one.grad = torch.full_like(one, torch.nan)
+    for parameter in stack.parameters:
+        parameter.grad = torch.full_like(parameter, torch.nan)
     assert same(train(stack), trained_eagerly("dropped"))
 
 
@@ -426,8 +426,8 @@ def test_a_member_that_has_ended_is_not_compared() -> None:
     found = train(stack)
     assert not log
     assert same(
-        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in found],
-        [one[[0, 2]] if one.dim() and len(one) == 3 else one for one in trained_eagerly("three rates")],
+        [tensor[[0, 2]] if tensor.dim() and len(tensor) == 3 else tensor for tensor in found],
+        [tensor[[0, 2]] if tensor.dim() and len(tensor) == 3 else tensor for tensor in trained_eagerly("three rates")],
     )
     assert replays() == 0, "the graphs are those of this test"
 
@@ -436,8 +436,8 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
     stack = training("plain")
     replayed(stack)
     with torch.no_grad():
-        for one in stack.parameters:
-            one.fill_(torch.nan)
+        for parameter in stack.parameters:
+            parameter.fill_(torch.nan)
     train(stack)
     assert isinstance(stack.backend, Graphs)
     assert stack.backend.graphs
@@ -475,9 +475,9 @@ def test_a_stack_is_freed_without_the_garbage_collector() -> None:
             if graphs:
                 replayed(stack)
             train(stack)
-            memory = [weakref.ref(one) for one in (stack, stack.model, stack.parameters[0])]
+            memory = [weakref.ref(owner) for owner in (stack, stack.model, stack.parameters[0])]
             del stack
-            assert [one() for one in memory] == [None, None, None]
+            assert [reference() for reference in memory] == [None, None, None]
     finally:
         gc.enable()
 
@@ -580,14 +580,14 @@ class Crossings(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = tensors((args, kwargs or {}))
-        outside = {storage(one): one for one in given if storage(one) not in self.made}
+        outside = {storage(tensor): tensor for tensor in given if storage(tensor) not in self.made}
         new = self.known is not None and not outside.keys() <= self.known
-        if new or any(one.device.type == "cpu" and one.dim() for one in given):
+        if new or any(tensor.device.type == "cpu" and tensor.dim() for tensor in given):
             self.found.append(str(func))
         self.outside |= outside
         found = func(*args, **(kwargs or {}))
         # Kept, so that no later tensor has the address of one of these.
-        self.made |= {storage(one): one for one in tensors(found) if storage(one) not in self.outside}
+        self.made |= {storage(tensor): tensor for tensor in tensors(found) if storage(tensor) not in self.outside}
         return found
 
 
@@ -610,7 +610,7 @@ def every_entry() -> dict[str, list[dict[str, Any]]]:
 ENTRIES = every_entry()
 SIMPLE = ("plain", "dropped", "smoothed", "not clipped")
 """Kinds whose parts occur in "two" and "three rates" too."""
-EVERY_KIND = [pytest.param(one, marks=pytest.mark.slow) if one in SIMPLE else one for one in (*KINDS, *ENTRIES)]
+EVERY_KIND = [pytest.param(case, marks=pytest.mark.slow) if case in SIMPLE else case for case in (*KINDS, *ENTRIES)]
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
@@ -630,7 +630,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
     split = stack.splits["train"]
     for name in ("source", "source_lengths", "target", "target_lengths"):
         object.__setattr__(split, name, getattr(split, name).to(meta))
-    stack.parameters = [one for one in stack.model.parameters() if one.requires_grad]
+    stack.parameters = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
     cut = BatchSpec(cut.rows.to(meta), cut.shape)
     found: list[Crossings] = []
     for step in range(2):
@@ -640,8 +640,8 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
             stack._backward(stack._batch(cut), cut.shape.num_target_tokens)
             if stack.clip_norm != float("inf"):
                 clip_gradients(stack.parameters, stack.clip_norm, stack.owners)
-        for one in stack.parameters:
-            one.grad = None
+        for parameter in stack.parameters:
+            parameter.grad = None
         found.append(crossings)
     assert not found[1].found
 

@@ -196,8 +196,8 @@ def test_seeds_and_epochs_shuffle_sentences_anew():
         assert rows(1, 0) == rows(1, 0)
         assert rows(1, 0) != rows(2, 0)
         assert rows(1, 0) != rows(1, 1)
-    by_length = [[lengths[row] for row in one] for one in rows(1, 0)]
-    assert by_length != [[lengths[row] for row in one] for one in rows(2, 0)]
+    by_length = [[lengths[row] for row in batch] for batch in rows(1, 0)]
+    assert by_length != [[lengths[row] for row in batch] for batch in rows(2, 0)]
 
 
 def test_a_pair_meets_any_other_sooner_or_later():

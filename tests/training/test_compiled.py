@@ -35,7 +35,7 @@ def train(stack: StackTraining, steps: int = 8) -> list[Tensor]:
     alike = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
     for cut in [first, *itertools.islice(alike, steps - 1)]:
         stack._step(cut)
-    return [one.detach().clone() for one in stack.model.parameters()]
+    return [parameter.detach().clone() for parameter in stack.model.parameters()]
 
 
 def compiled(kind: str, said: list[str]) -> StackTraining:
@@ -86,7 +86,7 @@ def test_gradients_that_are_others_are_not_used(monkeypatch: pytest.MonkeyPatch)
     """A backend that gives half of what it was asked for."""
 
     def halved(graph: Any, inputs: Any) -> Any:
-        return lambda *given: [None if one is None else one / 2 for one in graph(*given)]
+        return lambda *given: [None if tensor is None else tensor / 2 for tensor in graph(*given)]
 
     monkeypatch.setattr(module, "BACKEND", halved)
     said: list[str] = []
@@ -127,8 +127,8 @@ def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(monkeypat
 def diverged(stack: StackTraining) -> StackTraining:
     """Make the weights of the second member NaN."""
     with torch.no_grad():
-        for one in stack.parameters:
-            one[1] = torch.nan
+        for parameter in stack.parameters:
+            parameter[1] = torch.nan
     return stack
 
 
@@ -190,8 +190,8 @@ def test_a_compiled_stack_is_freed_without_the_garbage_collector(monkeypatch: py
     try:
         stack = compiled("plain", [])
         train(stack, 3)
-        memory = [weakref.ref(one) for one in (stack, stack.model, stack.parameters[0])]
+        memory = [weakref.ref(owner) for owner in (stack, stack.model, stack.parameters[0])]
         del stack
-        assert [one() for one in memory] == [None, None, None]
+        assert [reference() for reference in memory] == [None, None, None]
     finally:
         gc.enable()

@@ -32,7 +32,7 @@ def model_of(members=2, words=WORDS, **choices):
 
 
 def split_of(sources, targets, **more):
-    ids = [[np.array(one, dtype=np.int32) for one in side] for side in (sources, targets)]
+    ids = [[np.array(sentence, dtype=np.int32) for sentence in side] for side in (sources, targets)]
     texts = [""] * len(sources)
     split = Split(*ids, texts, texts, [("",)] * len(sources))
     return SplitTensors.of(split, torch.device("cpu"), **more)
@@ -126,8 +126,8 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
     model, sources = model_of(), [ids[1:] or [5] for ids in drawn(lowest=4)]
     moved = model_of()
     with torch.no_grad():
-        for one in (model, moved):
-            one.lm_head.bias[..., 3] += 1.5
+        for translated in (model, moved):
+            translated.lm_head.bias[..., 3] += 1.5
         for layer in (moved.source_embedding, moved.target_embedding):
             layer.weight.copy_(layer.weight[:, order].clone())
         for part in (moved.lm_head.weight, moved.lm_head.bias):

@@ -70,7 +70,7 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
 def test_metrics_are_means_over_tokens(data, split):
     found = teacher_forced(model_of(data), split, split.padded_batches(7))
     metrics = found.metrics(1)
-    words = sum(len(one) - 1 for one in data.splits["train"].target)
+    words = sum(len(sentence) - 1 for sentence in data.splits["train"].target)
     assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / words)
     assert metrics["perplexity"] == pytest.approx(math.exp(metrics["loss"]))
     assert metrics["token_accuracy"] == pytest.approx(float(found.correct[1].sum()) / words)
@@ -167,7 +167,7 @@ def test_bleu_and_chrf_equal_sacrebleu_called_plainly_on_several_references():
 
 def test_one_reference_gives_less_than_all():
     all_of_them = Translations(SOURCES, REFERENCES, HYPOTHESES).scores().values
-    first = tuple(one[:1] for one in REFERENCES)
+    first = tuple(references[:1] for references in REFERENCES)
     only = Translations(SOURCES, first, HYPOTHESES).scores().values
     assert all(all_of_them[name] > only[name] for name in ("bleu", "chrf", "exact_match"))
 
@@ -180,7 +180,7 @@ def test_exact_match_counts_any_reference_and_whole_sentences():
 
 
 def test_perfect_and_empty_translations_have_the_extreme_scores():
-    first = tuple(one[0] for one in REFERENCES)
+    first = tuple(references[0] for references in REFERENCES)
     perfect = Translations(SOURCES, REFERENCES, first).scores().values
     assert perfect == {"exact_match": 1.0, "bleu": pytest.approx(100), "chrf": pytest.approx(100)}
     empty = Translations(SOURCES, REFERENCES, ("",) * 4).scores().values

@@ -42,7 +42,7 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
         for source, target in zip(data.splits["test"].source, data.splits["test"].target, strict=True):
             source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
             decoder_input_ids, labels = target[..., :-1], target[..., 1:]
-            lengths = [torch.full((1, 1), one.shape[-1]) for one in (source, decoder_input_ids)]
+            lengths = [torch.full((1, 1), ids_.shape[-1]) for ids_ in (source, decoder_input_ids)]
             logits = model(source, lengths[0], decoder_input_ids, lengths[1])
             losses += float(token_losses(logits, labels.long()).sum())
             words += labels.numel()
@@ -66,18 +66,18 @@ def test_masking_a_head_is_zeroing_what_it_reads(choices, data):
     assert len(found.heads) == 5 * 4
     whole = loss_with_outputs_zeroed(model, data, layers[0], [])
     assert found.whole["loss"] == pytest.approx(whole, abs=1e-6)
-    for one in found.heads:
-        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) == (one.role, one.layer))
-        alone = loss_with_outputs_zeroed(model, data, attention, [one.head])
-        others = [head for head in range(4) if head != one.head]
+    for effect in found.heads:
+        attention = next(a for a in layers if (a.context.role, a.context.layer or 0) == (effect.role, effect.layer))
+        alone = loss_with_outputs_zeroed(model, data, attention, [effect.head])
+        others = [head for head in range(4) if head != effect.head]
         only = loss_with_outputs_zeroed(model, data, attention, others)
-        assert one.without_one["loss"] == pytest.approx(alone - whole, abs=1e-6)
-        assert one.only_one["loss"] == pytest.approx(only - whole, abs=1e-6)
+        assert effect.without_one["loss"] == pytest.approx(alone - whole, abs=1e-6)
+        assert effect.only_one["loss"] == pytest.approx(only - whole, abs=1e-6)
 
 
 def test_heads_are_told_by_role_layer_and_number(data):
     found = head_effects(model_of(data), data, None)
-    names = [(one.role, one.layer, one.head) for one in found.heads]
+    names = [(effect.role, effect.layer, effect.head) for effect in found.heads]
     assert len(set(names)) == len(names) == 20
     assert {(role, layer) for role, layer, _ in names} == {
         ("encoder", 0),
@@ -113,7 +113,7 @@ def test_translations_are_scored_with_heads_masked_too(data):
     write = stepwise_translator(data.target_vocabulary, 8)
     found = head_effects(model, data, write)
     assert set(found.whole) == {"loss", "bleu", "exact_match"}
-    assert any(one.only_one["bleu"] for one in found.heads)
+    assert any(effect.only_one["bleu"] for effect in found.heads)
     assert len(found.metrics()) == 3 * 2 * 3
 
 

@@ -64,8 +64,8 @@ COVERING = [
 @pytest.mark.parametrize(
     ("masking", "pad_to", "more"),
     [
-        one if one in COVERING else pytest.param(*one, marks=pytest.mark.slow)
-        for one in itertools.product(["padding-causal", "none"], ["batch", "corpus", 20], [{}, SAME])
+        combination if combination in COVERING else pytest.param(*combination, marks=pytest.mark.slow)
+        for combination in itertools.product(["padding-causal", "none"], ["batch", "corpus", 20], [{}, SAME])
     ],
 )
 def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
@@ -97,8 +97,8 @@ def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
     for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target[:-1])]
-        lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
+        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target[:-1])]
+        lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
         with torch.no_grad():
             logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
         for place, word in enumerate(target[1:].tolist()):
@@ -115,8 +115,8 @@ def test_an_unshifted_target_predicts_itself() -> None:
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
     for source, target in zip(train.source, train.target, strict=True):
-        ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target)]
-        lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
+        ids = [torch.tensor(ids_).view(1, 1, -1) for ids_ in (source, target)]
+        lengths = [torch.tensor([[sentence.shape[-1]]]) for sentence in ids]
         with torch.no_grad():
             logits = stack.model(ids[0], lengths[0], ids[1], lengths[1])[0, 0]
         for place, word in enumerate(target.tolist()):
@@ -246,14 +246,14 @@ def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]
         "Learned": {"positional"},
         "MultiHeadAttention": {"encoder-attention", "decoder-attention", "cross-attention"},
     }
-    told = 0
+    checked = 0
     for name, module in stack.model.named_modules():
         allowed = kinds.get(type(module).__name__)
         for parameter, _ in module.named_parameters():
             if allowed:
                 assert part_of(f"{name}.{parameter}") in allowed
-                told += 1
-    assert told >= len(list(stack.model.parameters())) - 2
+                checked += 1
+    assert checked >= len(list(stack.model.parameters())) - 2
 
 
 # -- nothing is trained ------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
     config = tiny_config()
     config = config.model_copy(update={"train": config.train.model_copy(update={"steps": None, "epochs": 0})})
     seen: list[Evaluation] = []
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     stack = StackTraining(
         config,
         [1, 2],
@@ -271,14 +271,14 @@ def test_no_epoch_leaves_the_weights_as_drawn_and_evaluates_them(tmp_path: Path)
         CPU,
         tmp_path / "resume",
         seen.append,
-        on_progress=lambda step, steps: told.append((step, steps)),
+        on_progress=lambda step, steps: progress.append((step, steps)),
     )
     drawn = {name: value.clone() for name, value in stack.model.state_dict().items()}
     stack.run()
     assert all(torch.equal(value, drawn[name]) for name, value in stack.model.state_dict().items())
-    assert [(one.member, one.step, one.epoch) for one in seen] == [(0, 0, 0.0), (1, 0, 0.0)]
+    assert [(evaluation.member, evaluation.step, evaluation.epoch) for evaluation in seen] == [(0, 0, 0.0), (1, 0, 0.0)]
     assert set(seen[0].metrics) == {"valid/loss", "valid/perplexity", "valid/token_accuracy"}
-    assert told == [(0, 0)]
+    assert progress == [(0, 0)]
     again = StackTraining(config, [1, 2], tiny_data(), CPU, tmp_path / "resume", seen.append)
     again.run()
     assert seen[2].metrics == seen[0].metrics
@@ -349,7 +349,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
     found = _unpadded(stack, rows, translate_teacher_forced).written
     assert found is not None
     for row in rows:
-        ids = [torch.tensor(one).view(1, 1, -1) for one in (test.source[row], test.target[row])]
+        ids = [torch.tensor(item).view(1, 1, -1) for item in (test.source[row], test.target[row])]
         lengths = [torch.tensor([[ids[0].shape[-1]]]), torch.tensor([[ids[1].shape[-1] - 1]])]
         with torch.no_grad():
             logits = stack.model(ids[0], lengths[0], ids[1][..., :-1], lengths[1])[0, 0]
@@ -420,7 +420,7 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
     assert tokens[0] == "<sos>"
 
 
-# -- what has no meaning -----------------------------------------------------------------------
+# -- incompatible settings --------------------------------------------------------------------
 
 
 def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
@@ -517,7 +517,7 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "runs" / "odd"
     plan = json.loads((folder / "experiment.json").read_text())
-    assert ["greedy decoding has no start" in one["reason"] for one in plan["excluded"]] == [True]
+    assert ["greedy decoding has no start" in exclusion["reason"] for exclusion in plan["excluded"]] == [True]
     runs = sorted(path.parent for path in folder.glob("*/run.json"))
     assert len(runs) == 2
     for run in runs:

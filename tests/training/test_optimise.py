@@ -109,7 +109,7 @@ def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
     stacked.give_gradients(0)
     alone = []
     for member in range(3):
-        own = [nn.Parameter(torch.zeros_like(one[member])) for one in (stacked.weight, stacked.bias)]
+        own = [nn.Parameter(torch.zeros_like(weight[member])) for weight in (stacked.weight, stacked.bias)]
         for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
             parameter.grad = shared.grad[member].clone()
         alone.append(own)
@@ -136,7 +136,7 @@ def test_norms_are_of_each_members_whole_gradient():
     stacked = Stacked()
     stacked.give_gradients(0)
     expected = [
-        math.sqrt(sum(float(one.grad[member].square().sum()) for one in (stacked.weight, stacked.bias)))
+        math.sqrt(sum(float(weight.grad[member].square().sum()) for weight in (stacked.weight, stacked.bias)))
         for member in range(3)
     ]
     gradients = [stacked.weight.grad, stacked.bias.grad]
@@ -153,13 +153,13 @@ def test_torch_does_not_warn_of_steps_outside_of_a_capture(monkeypatch, capturab
     model = Transformer(tiny_config(), [1, 2], 9, 9)
     optimizer = StackOptimizer([TrainConfig()] * 2, model, 5, capturable)
     for number in (1, 2):
-        for one in model.parameters():
-            one.grad = torch.ones_like(one)
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
         optimizer.set_step(number)
         optimizer.update()
     stream.is_capturing = lambda: True
-    for one in model.parameters():
-        one.grad = torch.ones_like(one)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
     if capturable:
         optimizer.update()
     else:

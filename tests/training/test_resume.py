@@ -107,21 +107,21 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
     config = tiny(precision="float64")
     whole, pieces = training(config), training(config, num_microbatches=3)
     cut = next(whole._batches())
-    losses = [one._backward(one._batch(cut), cut.shape.num_target_tokens) for one in (whole, pieces)]
+    losses = [training._backward(training._batch(cut), cut.shape.num_target_tokens) for training in (whole, pieces)]
     torch.testing.assert_close(*losses, atol=1e-12, rtol=0)
     for a, b in zip(whole.parameters, pieces.parameters, strict=True):
         torch.testing.assert_close(a.grad, b.grad, atol=1e-12, rtol=0)
 
 
 @pytest.mark.parametrize(
-    "cut", [[6, 2, 3, 1], *(pytest.param(one, marks=pytest.mark.slow) for one in ([4], [1, 2]))], ids=str
+    "cut", [[6, 2, 3, 1], *(pytest.param(case, marks=pytest.mark.slow) for case in ([4], [1, 2]))], ids=str
 )
 def test_stacks_cut_in_another_way_train_the_same_runs(cut: list[int]) -> None:
     config = tiny(precision="float64")
     data = prepare(config.data, cache_root())
     whole, part = (StackTraining(config, seeds, data, torch.device("cpu")) for seeds in (range(1, 7), cut))
-    for one in (whole, part):
-        one.run()
+    for training in (whole, part):
+        training.run()
     for member, seed in enumerate(cut):
         expected = whole.model.member_state(seed - 1)
         for name, value in part.model.member_state(member).items():
@@ -152,7 +152,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
 
 
 @pytest.mark.parametrize(
-    "members", [[2, 0], *(pytest.param(one, marks=pytest.mark.slow) for one in ([0, 1, 2], [3, 4], [4]))]
+    "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
 )
 def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
     """Unlike members: groups of encodings and of rates are others in a part of the stack."""
@@ -164,18 +164,18 @@ def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, membe
         {"train": {"weight_decay": 0.3}},
     ]
     base = {"precision": "float64", "early_stopping": {"patience": 1}, "evaluate_every": 2}
-    configs = [tiny(**base | one.get("train", {}), positional=one.get("positional")) for one in unlike]
+    configs = [tiny(**base | changes.get("train", {}), positional=changes.get("positional")) for changes in unlike]
     data, path = prepare(configs[0].data, cache_root()), tmp_path / "resume.safetensors"
 
     def stack(chosen: list[int], resume: Path | None) -> StackTraining:
         return StackTraining(
             configs[chosen[0]],
-            [10 + one for one in chosen],
+            [10 + member for member in chosen],
             data,
             torch.device("cpu"),
             resume,
-            configs=[configs[one] for one in chosen],
-            keys=[f"run {one}" for one in chosen],
+            configs=[configs[member] for member in chosen],
+            keys=[f"run {member}" for member in chosen],
         )
 
     whole = stack([0, 1, 2, 3, 4], path)

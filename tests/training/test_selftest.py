@@ -56,7 +56,7 @@ def without(name: str) -> Callable[[Capture], None]:
     """Remove the operations of a name from a graph."""
 
     def change(captured: Capture) -> None:
-        captured.operations = [one for one in captured.operations if one[0].overloadpacket.__name__ != name]
+        captured.operations = [call for call in captured.operations if call[0].overloadpacket.__name__ != name]
 
     return change
 
@@ -80,8 +80,8 @@ def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
     weights: list[torch.Tensor] = []
 
     def note(captured: Capture) -> None:
-        (adam, *_) = [one for one in captured.operations if one[0].overloadpacket.__name__ == "_fused_adamw_"]
-        weights[:] = [one.detach() for one in adam[1][0]]
+        (adam, *_) = [call for call in captured.operations if call[0].overloadpacket.__name__ == "_fused_adamw_"]
+        weights[:] = [item.detach() for item in adam[1][0]]
 
     recorder = Recorder(note)
 
@@ -90,8 +90,8 @@ def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
 
         def wrong() -> None:
             replay()
-            for one in weights:
-                one.mul_(1 + 1e-5)
+            for weight in weights:
+                weight.mul_(1 + 1e-5)
 
         return wrong
 

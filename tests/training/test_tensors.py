@@ -13,7 +13,7 @@ TARGETS = [[SOS, 4, EOS], [SOS, 4, 5, 6, EOS], [SOS, 7, EOS], [SOS, 8, 9, EOS]]
 
 
 def split_of(sources, targets):
-    ids = [[np.array(one, dtype=np.int32) for one in side] for side in (sources, targets)]
+    ids = [[np.array(sentence, dtype=np.int32) for sentence in side] for side in (sources, targets)]
     texts = [""] * len(sources)
     return Split(*ids, texts, texts, [("",)] * len(sources))
 

@@ -61,7 +61,7 @@ def difference(model, member, single):
 
 def test_these_variants_have_one_shape():
     registry = current()
-    assert len({shape(one, registry) for one in UNLIKE}) == 1
+    assert len({shape(changes, registry) for changes in UNLIKE}) == 1
 
 
 @pytest.mark.parametrize("order", [range(9), [8, 0, 3, 6, 1, 4, 7, 2, 5]], ids=["given", "mixed"])

@@ -302,7 +302,7 @@ class MultiHeadAttention(nn.Module):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=additive_mask, scale=scale)
 
     def _level_rows(self, ctx: AttentionContext) -> Tensor | None:
-        """Return the queries that attend to no key and whose scores are all replaced by -1e9.
+        """Return the queries without keys for which all scores are replaced by -1e9.
 
         Their weights are uniform. ``[member · batch or 1, 1, query, 1]``.
         """

@@ -8,7 +8,7 @@ Translation System". 2016, arXiv:1609.08144, section 7, equation 14 without the 
 
 At every step, each hypothesis of a sentence is continued by every token, and the continuations are
 ranked by log-probability. Among the best ``size``, those with <eos> are finished translations. The
-best ``size`` without <eos> are the next hypotheses. At the maximum length, unfinished hypotheses
+best ``size`` without <eos> are the next hypotheses. At the maximum length, active hypotheses
 are candidates too. ``|Y|`` counts the tokens of Y, including <eos> if present.
 """
 
@@ -155,14 +155,14 @@ class _Search:
         # Continuations are sorted, so the first ones are the best.
         finished = log_probs.masked_fill(~ends, -torch.inf)[..., :size]
         self._finish(self._parents(parents[..., :size])[..., 1:], finished, tokens)
-        unfinished = log_probs.masked_fill(ends, -torch.inf)
-        missing = size - unfinished.shape[-1]
+        active = log_probs.masked_fill(ends, -torch.inf)
+        missing = size - active.shape[-1]
         if missing > 0:
-            unfinished, last_tokens, parents = (
+            active, last_tokens, parents = (
                 torch.nn.functional.pad(x, (0, missing), value=value)
-                for x, value in ((unfinished, -torch.inf), (last_tokens, self.fill), (parents, 0))
+                for x, value in ((active, -torch.inf), (last_tokens, self.fill), (parents, 0))
             )
-        self.log_probs, chosen = unfinished.topk(size, dim=-1)
+        self.log_probs, chosen = active.topk(size, dim=-1)
         last_tokens, parents = last_tokens.gather(-1, chosen), parents.gather(-1, chosen)
         last_tokens = last_tokens.masked_fill(self.log_probs == -torch.inf, self.fill)
         self.written = torch.cat([self._parents(parents), last_tokens.unsqueeze(-1)], dim=-1)
@@ -202,7 +202,7 @@ class _Search:
 
         Args:
             texts: Ids without <sos> and <eos>, ``[member, sentence, hypothesis, time]``.
-            log_probs: Log-probabilities, -inf for unfinished hypotheses.
+            log_probs: Log-probabilities, -inf for active hypotheses.
             tokens: Length of the hypotheses for the penalty, <eos> included.
         """
         where = self.decoding_state.original_rows

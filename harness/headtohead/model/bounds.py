@@ -10,7 +10,7 @@ from headtohead.plugins.positional import Component, Positional
 from headtohead.schema.run_config import RunConfig
 
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
-"""Sides whose positions an entry of a role receives."""
+"""Sides of the positions that an entry of a role receives."""
 
 OPTIONS = ("max_length", "max_len")
 """Names of the option that sets a maximum length."""

@@ -14,7 +14,7 @@ from headtohead.model.transformer import BatchRows, Transformer
 __all__ = ["active_indices", "greedy", "is_causal", "longest_target", "require_any_length"]
 
 WORTH_LEAVING = 0.85
-"""Finished sentences leave the batch once at most this share of it is unfinished.
+"""Finished sentences leave the batch once at most this share of it is active.
 
 Measured in docs/internals/performance.md.
 """
@@ -43,7 +43,7 @@ def require_any_length(model: Transformer, how: str) -> None:
 def active_indices(done: Tensor) -> Tensor | None:
     """Return the indices of the sentences to continue, ``[member, sentence]``, or None for all.
 
-    All members continue the same number of sentences: a member with fewer unfinished sentences
+    All members continue the same number of sentences: a member with fewer active sentences
     continues finished ones too.
 
     Args:

@@ -15,7 +15,7 @@ def is_causal(model: Transformer) -> bool:
 
 
 class DecodingState:
-    """Unfinished sentences of a batch, with the encoder's output and caches.
+    """Active sentences of a batch, with the encoder's output and caches.
 
     The hypotheses of a sentence are adjacent rows, ``[member, batch · beam_size]``, and share its
     encoder output. If caches are not exact, each step computes the decoder for all tokens.

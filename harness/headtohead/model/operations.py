@@ -57,7 +57,7 @@ def counted(compute: Callable[[Operations], Result]) -> Result:
     It is executed on the CPU with weights of 0. If it turns out to be large, it is executed again
     on ``meta``. The computation counts FLOPs within the context of its argument.
     """
-    # The only attention kernel whose FLOPs torch counts on a CPU.
+    # torch counts the FLOPs of no other attention kernel on a CPU.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), one_thread():
         try:
             with _OnCpu():

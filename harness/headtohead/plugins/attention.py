@@ -64,7 +64,7 @@ class Attention(Component):
     temperature: ClassVar[float | None] = 1.0
     """Standard deviation of the scores of random queries and keys with unit variance.
 
-    The invariants verify it for styles whose scores are dot products. None for a style without a
+    The invariants verify it for styles with dot-product scores. None for a style without a
     defined scale.
     """
 

@@ -13,7 +13,7 @@ Sample = Callable[[torch.Generator], Tensor]
 
 
 class PerMemberRNG(nn.Module):
-    """A stream of random numbers for each member, whose state is saved with the weights.
+    """A stream of random numbers for each member; its state is saved with the weights.
 
     Create it in ``build`` and call it in a hook. Creating it consumes one number of each member's
     initialisation generator.

@@ -143,8 +143,8 @@ class Component(nn.Module, Entry):
     def build(self) -> None:
         """Create parameters and buffers. Called once per object; by default there are none.
 
-        Create parameters with ``self.parameter``. Register a buffer whose values a resumed
-        training needs as persistent.
+        Create parameters with ``self.parameter``. Register buffers as persistent
+        if a resumed training needs their values.
         """
 
     def formula(self) -> str:

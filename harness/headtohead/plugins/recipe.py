@@ -50,7 +50,7 @@ class Tensors:
 
     @classmethod
     def attention(cls, theirs: str, ours: str, names: Mapping[str, str]) -> tuple[Tensors, ...]:
-        """Return the projections of an attention whose heads split d_model.
+        """Return the projections of an attention with split heads.
 
         Args:
             theirs: Name of the attention in the state dict.
@@ -87,8 +87,8 @@ class Checkpoint:
         tensors: All modules of the state dict.
         sets: Configuration fields that this form determines, with their values.
         sizes: Configuration fields outside the model section that are read from a tensor's size.
-        tables: Configuration fields with candidate values. The candidate whose computed table is
-            closest to the ``fixed`` table of the checkpoint is chosen.
+        tables: Configuration fields with candidate values. The candidate with the computed
+            table closest to the ``fixed`` table of the checkpoint is chosen.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Checkpoint:
 class Recipe(Entry):
     """A partial configuration that experiment files select by name.
 
-    Set ``config``; a recipe whose notebook saves weights also sets ``checkpoints``.
+    Set ``config``; a recipe of a notebook that saves weights also sets ``checkpoints``.
     """
 
     config: ClassVar[Mapping[str, Any]] = {}

@@ -81,7 +81,7 @@ Values = Mapping[str, Sequence[Tensor]]
 
 
 class Trainable(Protocol):
-    """A training whose steps a backend executes."""
+    """A training, as a backend executes its steps."""
 
     @property
     def active_members(self) -> Sequence[int]:
@@ -424,7 +424,7 @@ def compare(
 ) -> StepComparison:
     """Compare the changes of a step with those of the eager step, per active member.
 
-    Members whose eager values are not finite agree if their other values are not finite either.
+    A member with eager values that are not finite agrees if its other values are not finite either.
 
     Args:
         before: The state before both steps; None for zeros.

@@ -30,7 +30,7 @@ Gradients = list[Tensor | None]
 
 
 class Differentiable(Protocol):
-    """The training whose gradients are compiled."""
+    """A training, as ``Compiled`` computes its gradients."""
 
     model: Transformer
 

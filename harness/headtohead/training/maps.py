@@ -51,7 +51,7 @@ def probe_maps(
 
     Args:
         model: A stack. All members are computed.
-        member: The member whose maps are returned.
+        member: Index of the member.
         data: Data with the vocabularies.
         source: Raw source text.
         target: Raw target text for the decoder; None uses the model's own translation.
@@ -110,7 +110,7 @@ def own_translation(
 
     Args:
         model: A stack. All members are computed.
-        member: The member whose translation is returned.
+        member: Index of the member.
         data: Data with the vocabularies.
         source: Ids ``[member, 1, time]``.
         lengths: Source tokens, ``[member, 1]``.

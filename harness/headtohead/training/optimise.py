@@ -42,7 +42,7 @@ class StackOptimizer:
 
     Args:
         trains: The train section of each member.
-        model: The model whose trainable parameters are updated.
+        model: The model. Its trainable parameters are updated.
         steps: Total number of steps, for schedules.
         capturable: Whether steps are captured in CUDA graphs.
     """

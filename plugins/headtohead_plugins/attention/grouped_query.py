@@ -18,7 +18,7 @@ class GroupedQueryOptions(BaseOptions):
 
 
 class GroupedQuery(Attention):
-    """Split heads whose keys and values are shared within groups."""
+    """Split heads with keys and values shared within groups."""
 
     Options = GroupedQueryOptions
     cost = Cost(

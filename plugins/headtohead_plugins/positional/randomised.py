@@ -6,8 +6,8 @@ tokens are n numbers of 1..L, sampled without replacement and sorted, so that lo
 no unseen positions.
 Departs from the paper: evaluation uses a fixed sorted subset of ``max_length`` numbers, and a
 sentence of n tokens has the first n of them. The closer ``max_length`` is to the longest sentence,
-the more evaluation resembles training. The authors sample anew for each test batch, whose length is
-known. Here each sentence has its own sample, where the authors sample once per batch. With ``alibi``,
+the more evaluation resembles training. The authors sample anew for each test batch of known
+length. Here each sentence has its own sample, where the authors sample once per batch. With ``alibi``,
 the numbers are positions and the bias uses their differences; the authors sample distances.
 """
 

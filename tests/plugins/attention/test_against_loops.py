@@ -77,9 +77,9 @@ def test_style_is_its_formula_in_loops(style, name, mask_value):
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
             sees = None if mask is None else mask[member, row].tolist()
-            told = Loops(attention, member, sees, mask_value)
+            loops = Loops(attention, member, sees, mask_value)
             read = (x if memory is None else memory)[member, row].tolist()
-            maps, out = told.attend(x[member, row].tolist(), read)
+            maps, out = loops.attend(x[member, row].tolist(), read)
             same(seen["weights"][member, row], maps, CLOSE[mask_value])
             same(found[member, row], out, CLOSE[mask_value])
 
@@ -140,13 +140,13 @@ class Loops:
     # -- styles ----------------------------------------------------------------------------------
 
     def MultiQuery(self, q, k):
-        return [self.softmax(products(one, k[0], SIZE**-0.5)) for one in q]
+        return [self.softmax(products(query, k[0], SIZE**-0.5)) for query in q]
 
     def QkNorm(self, q, k):
         maps = []
         for head in range(HEADS):
             gain = self.weights["style.gain"][head]
-            asks, keys = ([self.shrunk(row) for row in one[head]] for one in (q, k))
+            asks, keys = ([self.shrunk(row) for row in vectors[head]] for vectors in (q, k))
             scale = gain if self.options.norm == "unit" else gain / math.sqrt(SIZE)
             maps.append(self.softmax(products(asks, keys, scale)))
         return maps
@@ -159,7 +159,7 @@ class Loops:
     def TalkingHeads(self, q, k):
         plain = [products(q[head], k[head], SIZE**-0.5) for head in range(HEADS)]
         logits = mixed(plain, self.weights["style.before"])
-        return mixed([self.softmax(one) for one in logits], self.weights["style.after"])
+        return mixed([self.softmax(score) for score in logits], self.weights["style.after"])
 
     def Differential(self, q, k):
         first, second = (
@@ -211,11 +211,11 @@ class Loops:
 
         maps = []
         for head in range(HEADS):
-            asks, keys = ([feature(row) for row in one[head]] for one in (q, k))
+            asks, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
             rows = [
                 [dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)] for i, ask in enumerate(asks)
             ]
-            maps.append([[one / (sum(row) or 1.0) for one in row] for row in rows])
+            maps.append([[score / (sum(row) or 1.0) for score in row] for row in rows])
         return maps
 
     def Uniform(self, q, k):
@@ -239,8 +239,8 @@ class Loops:
         for i, row in enumerate(scores):
             put = [score if self.sees(i, j) else self.masked(score) for j, score in enumerate(row)]
             most = max(put)
-            powers = [0.0 if most == -math.inf else math.exp(one - most) for one in put]
-            rows.append([one / (sum(powers) or 1.0) for one in powers])
+            powers = [0.0 if most == -math.inf else math.exp(score - most) for score in put]
+            rows.append([item / (sum(powers) or 1.0) for item in powers])
         return rows
 
     def masked(self, score):

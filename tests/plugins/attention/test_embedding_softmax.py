@@ -1,4 +1,4 @@
-"""The softmax of masked embeddings: the notebook's numbers, and where it has no meaning."""
+"""The softmax of masked embeddings: the notebook's numbers, and incompatible settings."""
 
 import pytest
 import torch

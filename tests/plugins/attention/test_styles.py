@@ -22,7 +22,7 @@ from headtohead.testing.tiny import tiny_config
 
 NEW = ("multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "linear", "uniform", "random")
 REGISTRY = current()
-INVARIANT = {one.name: one for one in INVARIANTS}
+INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 
 # -- reductions ----------------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ def read_backwards(source: str) -> str:
 
 def counted_out(source: str) -> str:
     """Sort by counting, smallest first."""
-    times = Counter(int(one) for one in source.split())
-    return " ".join(" ".join([str(one)] * times[one]) for one in range(1000) if times[one])
+    times = Counter(int(number) for number in source.split())
+    return " ".join(" ".join([str(number)] * times[number]) for number in range(1000) if times[number])
 
 
 def looked_up(source: str) -> str:
@@ -214,7 +214,7 @@ def test_with_all_orders_no_bag_of_symbols_passes_one_in_n_factorial(
         "size": 1200,
     }
     orders = orders_of(read("reverse", **options))
-    assert {len(one) for one in orders.values()} == {math.factorial(length)}
+    assert {len(order) for order in orders.values()} == {math.factorial(length)}
     assert len(orders) == 1200 // math.factorial(length)
     data = prepared("reverse", options=options, test=0.2)
     test = data.splits["test"]

@@ -30,7 +30,8 @@ def masking(name, **options):
 
 
 def test_every_registered_masking_is_defined_here():
-    built_in = {one.name for one in current().all() if one.family == "masking" and one.distribution == "headtohead"}
+    entries = current().all()
+    built_in = {entry.name for entry in entries if (entry.family, entry.distribution) == ("masking", "headtohead")}
     assert built_in == set(DEFINITIONS)
 
 

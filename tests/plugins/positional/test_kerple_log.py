@@ -19,7 +19,7 @@ def softplus(raw):
 @torch.no_grad()
 def test_biases_equal_the_kernel_of_each_pair(role, layers):
     everywhere = dict.fromkeys(("encoder", "decoder", "cross"))
-    config = tiny_config({one: {"name": "kerple-log", "layers": layers} for one in everywhere})
+    config = tiny_config({role: {"name": "kerple-log", "layers": layers} for role in everywhere})
     part = Subject(config).positional(role)
     queries, keys = torch.tensor([[3, 4, 9]]), torch.tensor([[0, 3, 5, 40]])
     last = 0 if role == "encoder" else 1

@@ -127,7 +127,7 @@ def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
     ours = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "decoder", 0)[0, 0]
     theirs = theirs.expand_as(ours)
     later = torch.ones(40, 40).triu(1).bool()
-    weights = [one.masked_fill(later, -torch.inf).softmax(-1) for one in (theirs, ours)]
+    weights = [biases.masked_fill(later, -torch.inf).softmax(-1) for biases in (theirs, ours)]
     torch.testing.assert_close(*weights, rtol=0, atol=SINGLE)
     assert (theirs.argmax(-1) == 39).all()
     assert torch.equal(ours.argmax(-1), PLACES.expand(heads, -1))

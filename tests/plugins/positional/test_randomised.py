@@ -1,4 +1,4 @@
-"""Randomised positions: how they are drawn, who is told them, and what evaluation tells."""
+"""Randomised positions: their distribution, the hooks that receive them, and evaluation."""
 
 from collections import Counter
 from itertools import combinations
@@ -34,7 +34,7 @@ def test_every_subset_is_drawn_as_often(most, count):
     every = list(combinations(range(1, most + 1), count))
     assert set(found) == set(every)
     expected = len(drawn) / len(every)
-    surplus = sum((found[one] - expected) ** 2 / expected for one in every)
+    surplus = sum((found[subset] - expected) ** 2 / expected for subset in every)
     # Mean of the chi-squared distribution plus five standard deviations.
     freedom = len(every) - 1
     assert surplus < freedom + 5 * (2 * freedom) ** 0.5
@@ -82,15 +82,15 @@ def test_alibi_counts_the_gaps_between_the_numbers():
 
 def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
     own = part()
-    told = evaluation_positions(torch.arange(32), 2048, 32).tolist()
-    assert told == sorted(set(told)) == evaluation_positions(torch.arange(32), 2048, 32).tolist()
-    assert len(told) == 32
-    assert 1 <= told[0] <= told[-1] <= 2048
+    fixed = evaluation_positions(torch.arange(32), 2048, 32).tolist()
+    assert fixed == sorted(set(fixed)) == evaluation_positions(torch.arange(32), 2048, 32).tolist()
+    assert len(fixed) == 32
+    assert 1 <= fixed[0] <= fixed[-1] <= 2048
     long, short = (own.embed(torch.arange(n)[None], "decoder") for n in (20, 7))
     assert torch.equal(long[:, :, :7], short)
     step = own.embed(torch.tensor([[6]]), "decoder")
     assert torch.equal(step[:, :, 0], short[:, :, 6])
-    numbers = torch.tensor(told)[None, :7]
+    numbers = torch.tensor(fixed)[None, :7]
     expected = Subject(tiny_config("sinusoidal")).positional("decoder").embed(numbers, "decoder")
     assert torch.equal(short, expected)
 

@@ -49,10 +49,10 @@ def test_values_stay_where_they_are():
     subject = Subject(tiny_config("rotary"))
     plain = Subject(tiny_config("none"))
     shown = []
-    for one in (subject, plain):
-        x, _ = one.activations("encoder")
+    for model_subject in (subject, plain):
+        x, _ = model_subject.activations("encoder")
         seen = {}
-        one.attention("encoder")(x, None, one.view("encoder"), None, seen.__setitem__)
+        model_subject.attention("encoder")(x, None, model_subject.view("encoder"), None, seen.__setitem__)
         shown.append(seen)
     assert torch.equal(shown[0]["values"], shown[1]["values"])
     assert not torch.equal(shown[0]["keys"], shown[1]["keys"])

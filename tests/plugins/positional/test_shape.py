@@ -48,21 +48,21 @@ def test_encoder_and_decoder_draw_apart():
 def test_training_embeds_the_shifted_rows():
     model = built().train()
     source = torch.tensor([[[4, 5, 6], [7, 8, 9]], [[5, 6, 7], [8, 9, 10]]])
-    told = {}
+    recorded = {}
     part = model.positionals["encoder"]
     plain = part.draw
 
     def listen(batch, time):
-        told["drawn"] = plain(batch, time)
-        return told["drawn"]
+        recorded["drawn"] = plain(batch, time)
+        return recorded["drawn"]
 
     part.draw = listen
-    model.encode(source, torch.full((2, 2), 3), lambda role, layer, name, x: told.update({name: x}))
-    added = told["positions"].view(2, 2, 3, 16)
+    model.encode(source, torch.full((2, 2), 3), lambda role, layer, name, x: recorded.update({name: x}))
+    added = recorded["positions"].view(2, 2, 3, 16)
     for member in range(2):
         for row in range(2):
             for place in range(3):
-                p = int(told["drawn"][member, row, place])
+                p = int(recorded["drawn"][member, row, place])
                 assert p > 0
                 expected = [wave(p, i) for i in range(16)]
                 found = added[member, row, place].tolist()

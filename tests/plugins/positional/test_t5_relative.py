@@ -78,7 +78,7 @@ def test_one_table_serves_all_layers():
     part, places = subject.positional("encoder"), torch.arange(4)[None]
     first, last = (part.bias(places, places, "encoder", layer) for layer in (0, 2))
     assert torch.equal(first, last)
-    assert [tuple(one.shape) for one in part.parameters()] == [(2, 4, 32)]
+    assert [tuple(parameter.shape) for parameter in part.parameters()] == [(2, 4, 32)]
 
 
 def test_start_has_the_variance_of_the_authors_code():

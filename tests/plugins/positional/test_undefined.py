@@ -1,4 +1,4 @@
-"""Encodings refuse, with a reason, what they have no meaning for."""
+"""Encodings are excluded, with a reason, where they are incompatible."""
 
 import pytest
 

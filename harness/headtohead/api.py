@@ -28,7 +28,7 @@ from headtohead.plugins.registry import current
 from headtohead.report.notebook import register
 from headtohead.storage import states
 from headtohead.storage.progress import find_experiment
-from headtohead.training.maps import AttentionMaps
+from headtohead.training.maps import SentenceMaps
 
 if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["LoadedRun", "Result", "import_checkpoint", "load", "plan", "results", "run", "write_report"]
 
 
-register(Plan, LoadedRun, AttentionMaps)
+register(Plan, LoadedRun, SentenceMaps)
 
 
 @dataclass(frozen=True)

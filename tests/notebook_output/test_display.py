@@ -20,7 +20,7 @@ from headtohead.report.html import html_blocks
 from headtohead.report.notebook.maps import MOST_CELLS
 from headtohead.report.notebook.runs import run_html
 from headtohead.report.notebook.tables import text_table, titled_list
-from headtohead.training.maps import AttentionMaps
+from headtohead.training.maps import SentenceMaps
 
 STUDY = """
 question: Does <order> matter?
@@ -159,7 +159,7 @@ def test_a_run_without_scores_says_so_and_its_faults_are_listed() -> None:
     assert "<li>a: b &lt; c</li>" in html
 
 
-def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> AttentionMaps:
+def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> SentenceMaps:
     weights = np.full((layers, heads, tokens, tokens), 1 / tokens, dtype=np.float32)
     described = [[{"entropy": 1.5, "distance": 1.0}] * heads] * layers
     roles = ("encoder", "decoder", "cross")
@@ -171,7 +171,7 @@ def maps(layers: int, heads: int, tokens: int, source: str = "a <b> c") -> Atten
         "target_tokens": [f"t{n}" for n in range(tokens)],
         "heads": dict.fromkeys(roles, described),
     }
-    return AttentionMaps(record, dict.fromkeys(roles, weights))
+    return SentenceMaps(record, dict.fromkeys(roles, weights))
 
 
 def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
@@ -183,7 +183,7 @@ def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     assert "<b>a &lt;b&gt; c</b>" in html
     assert re.search(r"<s\d", html) is None
     assert "The decoder&#39;s input is its own translation." in html
-    assert repr(maps(2, 3, 4)).startswith("AttentionMaps('a <b> c': encoder [2, 3, 4, 4]")
+    assert repr(maps(2, 3, 4)).startswith("SentenceMaps('a <b> c': encoder [2, 3, 4, 4]")
 
 
 def test_large_maps_are_cut_and_say_what_is_left_out() -> None:

@@ -203,7 +203,10 @@ def test_heads_that_do_not_divide_the_width_are_asked_for(refused, saved, notebo
     [
         ("model.d_model=20", "'source_embedding.weight' is [40, 10] in the checkpoint, [40, 20] in the configuration"),
         ("model.final_norm=true", "the configuration has 'encoder_norm.weight', which the checkpoint lacks"),
-        ("model.tie_embeddings=output", "the checkpoint has 'lm_head.weight', which the configuration has no place for"),
+        (
+            "model.tie_embeddings=output",
+            "the checkpoint has 'lm_head.weight', which the configuration has no place for",
+        ),
     ],
 )
 def test_a_setting_that_the_weights_contradict_is_refused(override, message, refused, saved, notebooks):

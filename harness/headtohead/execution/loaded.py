@@ -26,7 +26,7 @@ from headtohead.storage import states
 from headtohead.storage.records import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
-from headtohead.training.maps import AttentionMaps, probe_maps
+from headtohead.training.maps import SentenceMaps, probe_maps
 
 UNDEFINED = {
     "none": "its recipe defines no decoding (evaluate.decode: none): without <sos> and <eos> "
@@ -117,7 +117,7 @@ class LoadedRun:
         self._refuse_undefined()
         return self._generate([source_ids], beam)[0]
 
-    def attention(self, source: str, target: str | None = None) -> AttentionMaps:
+    def attention(self, source: str, target: str | None = None) -> SentenceMaps:
         """Return the weights of every layer, head and role for one sentence.
 
         Without a target the run's own translation is read.

@@ -26,7 +26,7 @@ from headtohead.storage.attention_maps import head_statistics
 
 
 @dataclass(frozen=True)
-class AttentionMaps:
+class SentenceMaps:
     """Attention maps of a sentence: float32 ``[layer, head, query, key]`` by role, with their labels."""
 
     record: dict[str, Any]
@@ -34,7 +34,7 @@ class AttentionMaps:
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{role} {list(maps.shape)}" for role, maps in self.weights.items())
-        return f"AttentionMaps({self.record['source']!r}: {shapes})"
+        return f"SentenceMaps({self.record['source']!r}: {shapes})"
 
 
 @torch.no_grad()
@@ -46,7 +46,7 @@ def probe_maps(
     target: str | None,
     max_length: int,
     target_from: str = "reference",
-) -> AttentionMaps:
+) -> SentenceMaps:
     """Return the attention weights of all heads for a sentence.
 
     Args:
@@ -100,7 +100,7 @@ def probe_maps(
         record["map_notes"] = notes
     if not model.attends_to_source:
         record["cross_tokens"] = record["target_tokens"]
-    return AttentionMaps(record, weights)
+    return SentenceMaps(record, weights)
 
 
 def own_translation(
@@ -130,7 +130,7 @@ def own_translation(
     return [sos, *(token for token in ids[member, 0].tolist() if token != fill)]
 
 
-def write_maps(folder: Path, maps: Sequence[AttentionMaps]) -> None:
+def write_maps(folder: Path, maps: Sequence[SentenceMaps]) -> None:
     """Write maps and their labels to a run's ``attention`` folder."""
     folder.mkdir(exist_ok=True)
     arrays = {
@@ -142,7 +142,7 @@ def write_maps(folder: Path, maps: Sequence[AttentionMaps]) -> None:
     files.write_json(folder / "probes.json", [probe.record for probe in maps])
 
 
-def summary(maps: Sequence[AttentionMaps]) -> dict[str, float]:
+def summary(maps: Sequence[SentenceMaps]) -> dict[str, float]:
     """Return means over probes, layers and heads, and the largest difference from the fused path."""
     metrics: dict[str, float] = {}
     for role in ROLES:

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from headtohead.analysis.results import RunsTable
     from headtohead.execution.loaded import LoadedRun
     from headtohead.planning.plan import Plan
-    from headtohead.training.maps import AttentionMaps
+    from headtohead.training.maps import SentenceMaps
 
 __all__ = ["register"]
 
 
 def register(*classes: type) -> None:
-    """Set ``_repr_html_`` on ``Plan``, ``RunsTable``, ``LoadedRun`` or ``AttentionMaps``."""
+    """Set ``_repr_html_`` on ``Plan``, ``RunsTable``, ``LoadedRun`` or ``SentenceMaps``."""
     for shown in classes:
         type.__setattr__(shown, "_repr_html_", _OUTPUT[shown.__name__])
 
@@ -43,10 +43,10 @@ def _run(run: LoadedRun) -> str:
     return run_html(directory.record.to_json(), results.metrics if results else {})
 
 
-def _maps(maps: AttentionMaps) -> str:
+def _maps(maps: SentenceMaps) -> str:
     from headtohead.report.notebook.maps import maps_html
 
     return maps_html(maps.record, maps.weights)
 
 
-_OUTPUT = {"Plan": _plan, "RunsTable": _results, "LoadedRun": _run, "AttentionMaps": _maps}
+_OUTPUT = {"Plan": _plan, "RunsTable": _results, "LoadedRun": _run, "SentenceMaps": _maps}

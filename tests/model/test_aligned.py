@@ -1,4 +1,4 @@
-"""Products in aligned rows are products, with every gradient, for every way words are held."""
+"""Aligned products equal plain products, forward and backward, for every weight layout."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def factors(columns, table=False, members=2):
 
 
 def gradients(multiply, x, weight, bias, table):
-    """Return the product and every gradient of a loss that weighs each number differently."""
+    """Return the product and the gradients of a loss that weights each number differently."""
     out = multiply(x, weight.transpose(1, 2) if table else weight, bias)
     (out * torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape)).sum().backward()
     leaves = [leaf for leaf in (x, weight, bias) if leaf is not None]
@@ -54,7 +54,7 @@ def test_product_and_gradients_are_those_of_the_plain_product(columns, table, ha
 
 
 def test_gradients_lie_as_their_weights_do():
-    """Else the optimizer, which reads both in order, would mix up what belongs together."""
+    """The fused optimizer requires equal layouts of weight and gradient."""
     for table in (True, False):
         x, weight, bias = factors(ODD, table)
         product(x, weight.transpose(1, 2) if table else weight, bias).sum().backward()
@@ -88,7 +88,7 @@ def test_losses_do_not_see_what_lies_between_rows(smoothing):
 
 
 def trained(pieces, **model):
-    """Train two members some steps; return the sums of their losses, and all their weights."""
+    """Train two members for some steps, and return the sums of losses and all weights."""
     config = tiny_config(quirks={"min_vocab_size": ODD}, **model)
     data = tiny_data(shared=model.get("tie_embeddings") == "all")
     training = StackTraining(config, [1, 2], data, torch.device("cpu"), num_microbatches=pieces)

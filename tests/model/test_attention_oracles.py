@@ -1,4 +1,4 @@
-"""Attention against torch's own module, notebook 1's heads by loops, and rules by hand."""
+"""Attention against torch's module, against loops for notebook 1's heads, and against rules by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Beam search against its definition: a search of one sentence that computes everything anew."""
+"""Beam search against a naive search of single sentences without caches."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def beam_of(size, alpha):
 
 @lru_cache(maxsize=1024)
 def next_words(subject, prefix):
-    """Return log-probabilities of the word after a prefix, for a whole batch computed anew."""
+    """Return log-probabilities of the token after a prefix, computed without caches."""
     read = subject.sentences
     target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
     lengths = torch.full_like(read.source_lengths, len(prefix))
@@ -45,7 +45,7 @@ def next_words(subject, prefix):
 
 
 def plain_beam(subject, member, row, size, alpha, most=WORDS):
-    """Return words and score of the best translation of one sentence, searched to the end."""
+    """Return tokens and score of the best translation of a sentence, searched up to the maximum length."""
     going, finished = [([SOS], 0.0)], []
     for tokens in range(1, most + 1):
         ranked = sorted(
@@ -128,7 +128,7 @@ def test_every_width_and_penalty_is_searched_as_defined(size, alpha):
 
 
 def test_the_subjects_use_what_a_search_can_do():
-    """Sentences end apart, some are cut, and a wider beam finds others than greedy decoding."""
+    """Sentences end at different steps, some reach the maximum length, and wider beams change results."""
     subject = subject_of()
     found = search(subject, 5, 0.6)
     assert len(found.lengths.unique()) > 2
@@ -218,7 +218,7 @@ def test_batch_rows_can_be_overridden():
 
 
 def test_a_sentence_that_cannot_be_beaten_is_left(monkeypatch):
-    """Where <eos> is nearly sure, the search reads one word and no more."""
+    """If <eos> is almost certain, the search takes a single step."""
     subject = subject_of(ending=60.0)
     model, steps = subject.model, []
     right = model.step

@@ -1,4 +1,4 @@
-"""Costs by hand: weights and floating-point operations of one small variant."""
+"""Weights and FLOPs of a small variant, counted by hand."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_weights_are_those_counted_by_hand(attention):
 
 @pytest.mark.parametrize("attention", GEOMETRY)
 def test_operations_are_those_counted_by_hand(attention):
-    """A product of [a, b] and [b, c] costs 2abc; only products are counted."""
+    """A product of [a, b] and [b, c] has 2abc FLOPs; only products are counted."""
     q, k, v = GEOMETRY[attention]
     projections = {"queries": 2 * D * q, "memory": 2 * D * (k + v), "output": 2 * q * D}
 

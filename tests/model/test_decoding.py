@@ -1,4 +1,4 @@
-"""Greedy decoding: sentences that end apart, masks that allow no cache, tables that end."""
+"""Greedy decoding: sentences of different lengths, masks without exact caches, finite tables."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from headtohead.testing.tiny import tiny_config
 
 
 def ending_apart(**choices):
-    """Return a subject whose translations end at different steps, eos made likely by its bias."""
+    """Return a subject with translations of different lengths; the bias makes <eos> likely."""
     subject = Subject(tiny_config(**choices), seeds=(4, 5, 6))
     subject.sentences = _for_members(subject, 3)
     with torch.no_grad():

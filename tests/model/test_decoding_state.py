@@ -1,4 +1,4 @@
-"""What a batch drops and keeps while it is decoded: ended sentences and caches."""
+"""Decoding removes finished sentences and their caches from the batch."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def subject_of(ending, **choices):
 
 
 def rows_of_steps(subject, monkeypatch, decode):
-    """Return how many rows each step of the decoder computed."""
+    """Return the number of rows of each decoder step."""
     model, rows = subject.model, []
     right = model.step
 

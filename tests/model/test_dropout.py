@@ -1,4 +1,4 @@
-"""Dropout acts at the place that is named, in training, nowhere else, and for each member alone."""
+"""Dropout acts at the configured site, in training only, and independently for each member."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from headtohead.testing.subject import Subject, explicit_forward, forward
 from headtohead.testing.tiny import tiny_config
 
 CPU = torch.device("cpu")
-PLACES = ["embedding", "attention", "ffn", "residual"]
+SITES = ["embedding", "attention", "ffn", "residual"]
 
 
 def build(training=True, **rates):
@@ -20,16 +20,16 @@ def build(training=True, **rates):
     return model.train(training), subject
 
 
-def numbers(keys, step=0, place=0, count=4001, **rows):
+def numbers(keys, step=0, site=0, count=4001, **rows):
     stream = DropoutRNG(keys, CPU)
     stream.set_step(step)
     stream.start_microbatch(**rows)
-    return stream.numbers(place, count)
+    return stream.numbers(site, count)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_dropout_at_one_place_changes_training_and_not_evaluation(place):
-    rates = {f"dropout_{place}": 0.5}
+@pytest.mark.parametrize("site", SITES)
+def test_dropout_at_one_site_changes_training_and_not_evaluation(site):
+    rates = {f"dropout_{site}": 0.5}
     plain, subject = build()
     expected = forward(plain, subject.sentences)
     dropped, _ = build(**rates)
@@ -49,8 +49,8 @@ WIDTHS = {"embedding": {16}, "attention": {5, 6}, "ffn": {12}, "residual": {16}}
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-@pytest.mark.parametrize("place", PLACES)
-def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch):
+@pytest.mark.parametrize("site", SITES)
+def test_dropout_acts_as_often_and_as_wide_as_its_site(site, norm, monkeypatch):
     calls = []
     for name in ("forward", "transposed"):
         plain = getattr(Dropout, name)
@@ -61,10 +61,10 @@ def test_dropout_acts_as_often_and_as_wide_as_its_place(place, norm, monkeypatch
             return plain(self, x)
 
         monkeypatch.setattr(Dropout, name, counted)
-    model, subject = build(**{f"dropout_{place}": 0.25}, norm=norm)
+    model, subject = build(**{f"dropout_{site}": 0.25}, norm=norm)
     explicit_forward(model, subject.sentences)
-    assert len(calls) == EXPECTED_CALLS[place]
-    assert {width for width, _ in calls} == WIDTHS[place]
+    assert len(calls) == EXPECTED_CALLS[site]
+    assert {width for width, _ in calls} == WIDTHS[site]
     assert {rate for _, rate in calls} == {0.25}
 
 
@@ -92,10 +92,10 @@ def test_every_path_drops_the_same(kernel):
         assert not torch.allclose(forward(model, subject.sentences), fused)
 
 
-def test_one_rate_stands_for_all_places_unless_one_is_named():
+def test_one_rate_stands_for_all_sites_unless_one_is_named():
     config = tiny_config(dropout=0.3, dropout_ffn=0.0)
     sizes = config.model
-    found = [getattr(sizes, f"dropout_{place}") for place in PLACES]
+    found = [getattr(sizes, f"dropout_{site}") for site in SITES]
     assert found == [0.3, 0.3, 0.0, 0.3]
 
 
@@ -133,7 +133,7 @@ def test_members_steps_places_and_calls_share_no_numbers():
     found = []
     for step in (0, 1, 2):
         stream.set_step(step)
-        found += [stream.numbers(place, 200_000).double() for place in (1, 1, 2)]
+        found += [stream.numbers(site, 200_000).double() for site in (1, 1, 2)]
     drawn = torch.cat(found)
     correlation = torch.corrcoef(drawn) - torch.eye(len(drawn))
     # The largest of 153 pairs; each is within 5 standard deviations of nothing.
@@ -151,9 +151,9 @@ def test_numbers_are_uniform():
 
 
 def test_each_member_drops_at_its_own_rate():
-    place = Dropout(DropoutRNG([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
+    site = Dropout(DropoutRNG([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
     x = torch.full((3, 400, 500), 2.0)
-    dropped = place(x)
+    dropped = site(x)
     assert torch.equal(dropped[0], x[0])
     for member, expected in ((1, 0.1), (2, 0.5)):
         zero = dropped[member] == 0
@@ -161,4 +161,4 @@ def test_each_member_drops_at_its_own_rate():
         assert float(zero.double().mean()) == pytest.approx(expected, abs=5 * 0.5 / 200_000**0.5)
         kept = dropped[member][~zero].unique().tolist()
         assert kept == pytest.approx([2.0 / (1 - expected)], rel=1e-5)
-    assert place.eval()(x) is x
+    assert site.eval()(x) is x

@@ -1,4 +1,4 @@
-"""Many sentences at once are translated as each alone, whatever the model can see of a batch."""
+"""Grouped translation equals translation in batches of one sentence."""
 
 import pytest
 import torch

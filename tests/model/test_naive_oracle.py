@@ -1,4 +1,4 @@
-"""The whole encoder-decoder against loops over Python floats, which share no code with it."""
+"""The encoder-decoder against loops over Python floats that share no code with it."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_logits_equal_those_of_plain_loops(model, masking):
 
 
 class Oracle:
-    """The forward pass of one member for the sentence pair of one row, in lists of floats."""
+    """The forward pass of a member for a sentence pair, in lists of floats."""
 
     def __init__(self, config, weights, masked, row):
         self.config, self.model = config, config.model

@@ -1,4 +1,4 @@
-"""Operations are those that torch counts of shapes alone, wherever they are counted."""
+"""FLOPs counted on the CPU equal those that torch counts on the device meta."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VARIANTS = {
 
 @cache
 def by_torch(name: str) -> int:
-    """Count on the device of shapes with torch's own counter."""
+    """Count on the device meta with torch's counter."""
     config = tiny_config(**VARIANTS[name])
     model = Transformer(config, None, *WORDS).eval()
     source, target = (torch.zeros(1, 1, n, dtype=torch.long, device="meta") for n in LENGTHS)
@@ -47,7 +47,7 @@ def by_torch(name: str) -> int:
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
-    """Forget what was counted."""
+    """Clear the caches of counts."""
     _count.cache_clear()
     yield
     _count.cache_clear()
@@ -55,7 +55,7 @@ def nothing_remembered():
 
 @pytest.fixture
 def where(monkeypatch):
-    """Watch on which devices operations are counted."""
+    """Record the devices on which FLOPs are counted."""
     seen = []
     of_shapes = operations.Operations.__torch_dispatch__
 

@@ -1,4 +1,4 @@
-"""An encoding that depends on content, as a stranger would write it: Shaw et al. 2018."""
+"""An external encoding with score and values: Shaw et al. 2018."""
 
 import pytest
 import torch
@@ -99,7 +99,7 @@ def test_it_trains_and_its_tables_move():
 
 
 def test_scores_and_values_equal_the_papers_formula():
-    """Equations 3 and 4, one query, key and head at a time."""
+    """Equations 3 and 4, in loops over queries, keys and heads."""
     subject = Subject(tiny_config("my-relative", "split-heads"))
     attention, positional = subject.attention("decoder"), subject.positional("decoder")
     x, _ = subject.activations("decoder")

@@ -1,4 +1,4 @@
-"""Positions and masks are chosen for each role apart."""
+"""Encodings and maskings are configured per role."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_bare_positional_names_leave_cross_attention_alone(name):
 
 
 def test_each_role_uses_its_own_mask_and_no_other():
-    """Spoil one role's mask at a time: only what that role reads may change."""
+    """Changing the mask of a role changes the attention of this role only."""
     masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
     plain = Subject(tiny_config(masking=masks))
     memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)

@@ -24,11 +24,11 @@ READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal
 
 
 def no_fault(number: int, name: str) -> None:
-    """Let every operation pass."""
+    """Plant no fault."""
 
 
 class Capture(TorchDispatchMode):
-    """The operations of a call, recorded and not executed."""
+    """The recorded operations of a call."""
 
     def __init__(self, fault: Fault = no_fault) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ def _static(value: Any) -> Any:
 
 
 def _written(schema: Any, args: Any, kwargs: Any) -> Any:
-    """Return the arguments that an operation that writes to them returns."""
+    """Return the arguments that an in-place operation returns."""
     given = dict(zip((argument.name for argument in schema.arguments), args, strict=False)) | kwargs
     by_alias = {
         frozenset(argument.alias_info.before_set): given.get(argument.name)
@@ -83,7 +83,7 @@ def _written(schema: Any, args: Any, kwargs: Any) -> Any:
 
 
 def tensors(value: Any) -> list[Tensor]:
-    """Return the tensors inside arguments or results."""
+    """Return all tensors in arguments or results."""
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Replayed steps equal eager steps, and no failure of a backend changes a training."""
+"""Replayed steps equal eager steps, and failures of a backend do not change a training."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def training(
 
 
 def replayed(stack: StackTraining, capture: Any = None, log: list[str] | None = None) -> Callable[[], int]:
-    """Let a training capture every shape that it meets again; return the number of replays."""
+    """Make a training capture every repeated shape, and return the number of replays."""
     replays = 0
 
     def record(work: Callable[[], None]) -> Callable[[], None]:
@@ -100,7 +100,7 @@ def replayed(stack: StackTraining, capture: Any = None, log: list[str] | None = 
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu() -> Iterator[None]:
-    """Let the model ask the host for nothing, as on a GPU, in eager trainings too."""
+    """Disable tests of tensor values on the host, as on a GPU, in eager trainings too."""
     with all_assumed():
         yield
 
@@ -117,7 +117,7 @@ def train(stack: StackTraining) -> list[Tensor]:
 
 @cache
 def trained_eagerly(kind: str, pieces: int = 1) -> list[Tensor]:
-    """Return the state after an undisturbed training, which many tests compare with."""
+    """Return the state after an eager training, as a reference."""
     return train(training(kind, num_microbatches=pieces))
 
 
@@ -152,7 +152,7 @@ def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int
 
 
 class Planted(RuntimeError):
-    """A fault that a test plants."""
+    """A planted fault."""
 
 
 def at(place: int | str) -> Callable[[int, str], None]:
@@ -179,7 +179,7 @@ def inside_the_capture(place: int | str) -> Any:
 
 
 def between_the_operations(work: Callable[[], None]) -> Callable[[], None]:
-    """A capture that is broken off: later operations are executed, on tensors of the capture."""
+    """An aborted capture: later operations are executed on tensors of the capture."""
     with contextlib.suppress(Planted), Capture(at("embedding_dense_backward")):
         work()
     work()
@@ -187,7 +187,7 @@ def between_the_operations(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def with_its_gradients_left(work: Callable[[], None]) -> Callable[[], None]:
-    """A capture that ends before the optimizer has freed the gradients."""
+    """A capture that ends before the optimizer frees the gradients."""
     with Capture(at("_foreach_add_")):
         work()
     raise AssertionError
@@ -209,7 +209,7 @@ def at_the_first_replay(place: int | str) -> Any:
 
 
 def without_an_operation(name: str) -> Any:
-    """A graph that lacks operations."""
+    """A graph without some operations."""
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:
         with Capture() as captured:
@@ -266,14 +266,14 @@ def test_a_failed_capture_does_not_change_the_training(stage: str) -> None:
 
 @pytest.mark.parametrize("place", [pytest.param("bmm", marks=pytest.mark.slow), "add_"])
 def test_a_later_replay_that_fails_is_undone(place: str) -> None:
-    """The operations before the fault have changed weights and sums already."""
+    """The operations before the fault have already changed weights and sums."""
     trained, log = [], list[str]()
     for broken in (True, False):
         seen: list[Evaluation] = []
         stack = training("dropped", on_evaluation=seen.append, early={"patience": 50})
 
         def capture(work: Callable[[], None]) -> Callable[[], None]:
-            """The first replay verifies the graph, the second one fails."""
+            """The first replay verifies the graph; the second replay fails."""
             with Capture() as captured:
                 work()
             faults = iter([no_fault, at(place)])
@@ -298,7 +298,7 @@ def test_gradients_of_a_step_that_failed_are_not_accumulated_onto() -> None:
 
 
 def baked_rate(stack: StackTraining) -> None:
-    """A learning rate that a graph would hold as a number."""
+    """A learning rate that a graph would capture as a constant."""
     update = stack.optimizer.update
 
     def wrong() -> None:
@@ -314,7 +314,7 @@ def baked_rate(stack: StackTraining) -> None:
 
 
 def baked_dropout(stack: StackTraining) -> None:
-    """A key of the dropout that depends on a number of the host."""
+    """A dropout key that depends on a number on the host."""
     see = stack.model.dropout_rng.start_microbatch
 
     def wrong(*args: Any, **named: Any) -> None:
@@ -326,7 +326,7 @@ def baked_dropout(stack: StackTraining) -> None:
 
 
 def baked_sum(stack: StackTraining) -> None:
-    """A number of the host in the sums."""
+    """A number on the host in the sums."""
     update = stack.update
 
     def wrong(*args: Any, **named: Any) -> None:
@@ -351,7 +351,7 @@ def test_a_graph_that_is_not_the_step_is_not_used(bake: Callable[[StackTraining]
 
 
 def test_a_step_that_keeps_what_it_allocates_is_not_captured() -> None:
-    """A table that is made anew in every step: inside a capture it would hold no numbers."""
+    """A table that every step allocates: inside a capture it would not be computed."""
     found, log, tables = [], list[str](), list[Tensor]()
     for graphs in (True, False):
         stack = training()
@@ -386,7 +386,7 @@ def test_a_member_that_diverges_does_not_end_the_graphs_of_the_others() -> None:
 
 @pytest.mark.parametrize("wrong", [0, 2])
 def test_a_graph_that_is_wrong_for_one_member_is_not_used(wrong: int) -> None:
-    """Beside a member that diverges; the norm over all members would be NaN."""
+    """Another member diverges, so the norm over all members would be NaN."""
     log: list[str] = []
     stack = training("three rates")
 
@@ -448,7 +448,7 @@ def test_a_graph_is_not_verified_by_members_that_have_all_diverged() -> None:
 def test_where_memory_lacks_for_a_copy_of_the_state_the_training_goes_on(
     copy: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Copies are made before a capture, and before and after the step that verifies it."""
+    """The state is copied before a capture, and before and after its verification."""
     copied, calls = backends._copied, itertools.count(1)
 
     def short(state: Any) -> Any:
@@ -569,7 +569,7 @@ def test_planned_shapes_are_those_that_are_trained() -> None:
 
 
 class Crossings(TorchDispatchMode):
-    """Operations that read the host's memory, or memory that no step before has read."""
+    """Operations that access host memory, or memory that no earlier step accessed."""
 
     def __init__(self, known: set[int] | None) -> None:
         super().__init__()
@@ -596,7 +596,7 @@ def storage(one: Tensor) -> int:
 
 
 def every_entry() -> dict[str, list[dict[str, Any]]]:
-    """Return every encoding and style, those that can be stacked with each other together."""
+    """Return every encoding and style, stacked where possible."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for family in ("positional", "attention"):
         for name in current().entries[family]:
@@ -648,7 +648,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
 def test_the_second_step_of_a_shape_leaves_no_new_tensor_behind(kind: str) -> None:
-    """Inside a capture, such a tensor would be garbage that later steps read."""
+    """Inside a capture, later steps would use such a tensor without data."""
     stack = training(kind)
     (cut,) = itertools.islice(stack._batches(), 1)
     stack._step(cut)

@@ -83,7 +83,7 @@ def test_seeds_and_epochs_order_pairs_and_batches_anew():
 
 
 def test_plenty_of_pairs_are_grouped_by_length():
-    """With enough pairs of every length, no batch pads by a whole step or more."""
+    """With enough pairs of every length, padding is less than a step."""
     lengths = [(1 + row % 20, 1 + row % 20) for row in range(4000)]
     plan = plan_of(lengths, 200)
     for _, rows in rows_of(plan, 1, 0):
@@ -93,7 +93,7 @@ def test_plenty_of_pairs_are_grouped_by_length():
 
 
 def test_exact_buckets_hold_pairs_of_equal_lengths():
-    """Where a kind of pair is rare, it shares batches with those of equal longer side."""
+    """Rare pairs of lengths share batches with pairs of equal longer side."""
     lengths = [(5, 3)] * 200 + [(3, 5)] * 90 + [(5, 5)] * 60 + [(4, 4)] * 70 + [(5, 4)] * 2
     plan = plan_of(lengths, 200, exact=True)
     shapes = {(bucket.source_time, bucket.target_time) for bucket in plan.buckets}
@@ -201,7 +201,7 @@ def test_seeds_and_epochs_shuffle_sentences_anew():
 
 
 def test_a_pair_meets_any_other_sooner_or_later():
-    """Also where padding ties each place of an epoch to one pair of lengths."""
+    """Also if padding fixes the pair of lengths at each position of an epoch."""
     lengths = [(1 + row % 3, 1 + row % 2) for row in range(12)]
     plan = sentences_of(lengths, 4)
     met = {

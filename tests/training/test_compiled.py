@@ -1,4 +1,4 @@
-"""Compiled gradients equal eager ones, or they are not used."""
+"""Compiled gradients equal eager gradients, or are not used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(stack: StackTraining, steps: int = 8) -> list[Tensor]:
-    """Train on batches of one shape, so that one is compiled."""
+    """Train on batches of a single shape, so that it is compiled."""
     cuts = itertools.islice(stack._batches(), 200)
     first = next(cuts)
     alike = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
@@ -43,7 +43,7 @@ def compiled(kind: str, said: list[str]) -> StackTraining:
 
 
 class Counted:
-    """A backend of torch.compile that runs what was traced, counts how often, and may break."""
+    """A backend of torch.compile that executes the trace, counts calls, and may fail."""
 
     def __init__(self, broken_from: int = 10**6, wrong: int | None = None) -> None:
         self.calls, self.broken_from, self.wrong = 0, broken_from, wrong
@@ -83,7 +83,7 @@ def test_a_compiled_training_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_gradients_that_are_others_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend that gives half of what it was asked for."""
+    """A backend that returns half of each gradient."""
 
     def halved(graph: Any, inputs: Any) -> Any:
         return lambda *given: [None if tensor is None else tensor / 2 for tensor in graph(*given)]
@@ -125,7 +125,7 @@ def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(monkeypat
 
 
 def diverged(stack: StackTraining) -> StackTraining:
-    """Make the weights of the second member NaN."""
+    """Set the weights of the second member to NaN."""
     with torch.no_grad():
         for parameter in stack.parameters:
             parameter[1] = torch.nan
@@ -155,7 +155,7 @@ def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(monkey
 
 @pytest.mark.slow
 def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dynamo skips compiled code while a mode observes operations, and for good after that."""
+    """Dynamo skips compiled code under a dispatch mode, and in all later calls."""
     monkeypatch.setattr(module, "BACKEND", counted := Counted())
     said, captured = list[str](), list[int]()
 

@@ -1,4 +1,4 @@
-"""The four ways to decode, and scores without padding, against loops over single sentences."""
+"""All decodings, and scores without padding, against loops over single sentences."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def drawn(count=12, lowest=0, seed=3):
 
 
 def logits_alone(model, source, decoder_input_ids):
-    """Return one sentence's logits, computed in a batch of one, ``[member, time, word]``."""
+    """Return the logits of a sentence in a batch of its own, ``[member, time, vocab]``."""
 
     def expand(ids):
         return torch.tensor(ids).expand(model.members, 1, -1)
@@ -118,7 +118,7 @@ def test_losses_count_words_with_the_id_0_and_no_padding(shift_targets):
 
 
 def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
-    """Numbering the words anew, model and data alike, changes no translation."""
+    """Renumbering the tokens of model and data changes no translation."""
     standard = Vocabulary([*SPECIALS, *"abcdefg"])
     order = [7, 2, 10, 5, 0, 3, 9, 1, 4, 8, 6]
     other = Vocabulary([standard.words[index] for index in order])

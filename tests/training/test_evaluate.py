@@ -1,4 +1,4 @@
-"""Evaluation against plain loops, torch and sacreBLEU called as anyone would."""
+"""Evaluation against loops, torch and direct calls of sacreBLEU."""
 
 import math
 

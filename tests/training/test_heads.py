@@ -1,4 +1,4 @@
-"""Masked heads: the same as heads whose output is set to zero on its way, scored by hand."""
+"""Masked heads equal heads with outputs set to 0, scored by hand."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def model_of(data, **choices):
 
 
 def loss_with_outputs_zeroed(model, data, attention, heads):
-    """Zero what the heads read just before the output projection, and average over words."""
+    """Set head outputs to 0 before the output projection, and return the mean loss per token."""
     width = attention.context.geometry.value_width
 
     def zero(module, arguments):
@@ -96,7 +96,7 @@ def test_the_model_itself_is_left_as_it_was(data):
 
 
 def test_masking_every_head_of_a_layer_leaves_its_bias_alone(data):
-    """Heads 0 to 3 masked: the branch adds its bias and nothing that depends on the input."""
+    """With heads 0 to 3 masked, the block adds its bias only."""
     model = model_of(data)
     stack = masked(model, data, [(0, ()), (0, (0, 1, 2, 3))])
     seen = []

@@ -1,4 +1,4 @@
-"""Maps of styles other than the softmax: their heads, their signs, and where they are shown."""
+"""Maps of styles other than softmax attention: heads, signs and display."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What counts as out of memory."""
+"""Recognition of out-of-memory errors."""
 
 from __future__ import annotations
 

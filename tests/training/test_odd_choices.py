@@ -1,4 +1,4 @@
-"""The notebooks' ways to batch, to target, to train parts or nothing, in whole tiny trainings."""
+"""The notebooks' batches, labels and trainable parts, in complete tiny trainings."""
 
 from __future__ import annotations
 
@@ -357,7 +357,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
 
 
 def test_buckets_count_words_whatever_stands_around_them() -> None:
-    """Lengths in words of the 50 pairs, as anyone counts them."""
+    """Lengths of the 50 pairs in words."""
     for name in ("architecture-en-de", "tatoeba-en-es"):
         _, data, results = outcome(name)
         lengths = [len(text.split()) for text in data.splits["test"].source_text]
@@ -367,7 +367,7 @@ def test_buckets_count_words_whatever_stands_around_them() -> None:
 
 
 def test_padding_to_100_is_nearly_all_padding() -> None:
-    """Of the 50 pairs' words, by hand: the sum of the lengths over 100 tokens a sentence."""
+    """By hand: the words of the 50 pairs, divided by 100 tokens per sentence."""
     stack, data, _ = outcome("architecture-en-de")
     train = data.splits["train"]
     words = sum(len(text.split()) for text in train.source_text)
@@ -376,7 +376,7 @@ def test_padding_to_100_is_nearly_all_padding() -> None:
 
 
 def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Projecting live positions alone, as large vocabularies do, and all, is the same."""
+    """Logits at positions with a label only, as for large vocabularies, give the same loss."""
     config = resolve({"recipe": "scratch-en-fr", "train": {"precision": "float64"}}, current())
     data = prepare(config.data, cache_root())
     found = []
@@ -391,7 +391,7 @@ def test_rows_beyond_the_vocabulary_change_no_loss(monkeypatch: pytest.MonkeyPat
 
 
 def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
-    """Return the tokens that the decoder reads for the pair of slides-en-fr."""
+    """Return the decoder inputs for the pair of slides-en-fr."""
     config = resolve({"recipe": "slides-en-fr", "model": SMALL, **raw}, current())
     data = prepare(config.data, cache_root())
     model = StackTraining(config, [1], data, CPU).model

@@ -1,4 +1,4 @@
-"""Schedules against formulas; optimizers and clipping against torch's, member by member."""
+"""Schedules against formulas; optimizers and clipping against torch, per member."""
 
 import itertools
 import math
@@ -145,7 +145,7 @@ def test_norms_are_of_each_members_whole_gradient():
 
 @pytest.mark.parametrize("capturable", [False, True])
 def test_torch_does_not_warn_of_steps_outside_of_a_capture(monkeypatch, capturable):
-    """Steps of a GPU's optimizer, whose first step of a shape is eager; warnings are errors."""
+    """On a GPU, the first step of a shape is eager with a capturable optimizer; warnings are errors."""
     gpu = torch.device("cuda")
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: gpu)
     stream = SimpleNamespace(is_capturing=lambda: False)

@@ -1,4 +1,4 @@
-"""Training that is cut off and goes on equals training that was not, bit for bit on a CPU."""
+"""A resumed training equals an undisturbed training, bit for bit on a CPU."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def training(config: RunConfig, path: Path | None = None, **more: object) -> Sta
 
 
 def cut_off(config: RunConfig, path: Path, at: int) -> None:
-    """Train until a step and leave the resume point of that moment."""
+    """Train up to a step and write the resume point."""
     first = training(config, path)
     with pytest.raises(TimeoutError):
         first.run(lambda: at - first.progress.step)
@@ -132,7 +132,7 @@ def test_stacks_cut_in_another_way_train_the_same_runs(cut: list[int]) -> None:
 def test_resume_points_that_are_dear_to_write_are_written_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, written: int
 ) -> None:
-    """Writing takes a quarter of a second, a step a hundredth; the last one is always written."""
+    """Writing takes 0.25 s and a step 0.01 s; the last resume point is always written."""
     clock, saves = [0.0], []
     monkeypatch.setattr("headtohead.training.loop.time.monotonic", lambda: clock[0])
     one = training(tiny(checkpoint_seconds=seconds), tmp_path / "resume.safetensors")
@@ -155,7 +155,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
 )
 def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
-    """Unlike members: groups of encodings and of rates are others in a part of the stack."""
+    """Unlike members: a part of the stack has other groups of encodings and rates."""
     unlike = [
         {"positional": "learned"},
         {"positional": "rotary"},

@@ -1,4 +1,4 @@
-"""The self-test verifies backends that are right, and reports why others are not."""
+"""The self-test verifies correct backends, and reports the fault of others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_wrong_replays_are_not_verified(change: Callable[[Capture], None], why: 
 
 @pytest.mark.slow
 def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
-    """A 20th of each change is let through step by step, a millionth of the training is not."""
+    """A difference of 1/20 per step passes; a difference of 1e-6 of the training does not."""
 
     weights: list[torch.Tensor] = []
 
@@ -149,7 +149,7 @@ def test_a_self_test_that_crashes_or_hangs_verifies_nothing(
 
 @pytest.mark.slow
 def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
-    """The command that a GPU's self-test is run with, as far as it comes without one."""
+    """The command of a GPU's self-test, executed without a GPU."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     verdict = verify(tmp_path, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""What a stack costs and brings does not get worse: two ratios, with room for a noisy machine."""
+"""Speed of stacks: two ratios with tolerance for a noisy machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The estimate of a step's memory against what torch's allocator is asked for on a CPU."""
+"""The estimated memory of a step against the allocations of torch on a CPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def config_of(choices: dict[str, Any]) -> RunConfig:
 
 
 def measured_peak(config: RunConfig, members: int) -> int:
-    """Return the most bytes that a stack's weights and three steps hold at once."""
+    """Return the peak of a stack's weights and three steps in bytes."""
     data = prepare(config.data, cache_root())
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         training = StackTraining(

@@ -1,4 +1,4 @@
-"""Splits as tensors: what the decoder reads and writes, and batches with and without padding."""
+"""Splits as tensors: decoder inputs and labels, and batches with and without padding."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Stacks of unlike runs: each member is the run that it would be alone."""
+"""Stacks of unlike runs: each member equals its run trained alone."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""docs/how-to/own-plugin.md, followed step by step, and every way in which outsiders come."""
+"""The steps of docs/how-to/own-plugin.md, and every way to load external plugins."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def h2h(folder: Path, *command: str, **environment: str) -> subprocess.Completed
 
 
 def trained_run(folder: Path) -> dict[str, object]:
-    """Return the record of the one run, once it is known to have trained its 20 steps."""
+    """Return the record of the only run, after checking that it trained 20 steps."""
     (run,) = (folder / "runs" / "tisa").glob("baseline-s1-*")
     status = json.loads((run / "status.json").read_text("utf-8"))
     assert (status["state"], status["step"]) == ("DONE", 20)

@@ -1,4 +1,4 @@
-"""Registering plugins: all or nothing, and again in a notebook."""
+"""Registration of plugins: atomic, and repeatable in a notebook."""
 
 from __future__ import annotations
 

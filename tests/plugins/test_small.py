@@ -1,4 +1,4 @@
-"""An entry is one small file: what it has beside its docstrings fits on one screen."""
+"""An entry is a small file: its code without docstrings fits on a screen."""
 
 import ast
 from pathlib import Path

@@ -90,7 +90,7 @@ def same(found, expected, close):
 
 
 class Loops:
-    """One sentence of one member, in lists."""
+    """Attention of a sentence and member, in lists."""
 
     def __init__(self, attention, member, mask, fill):
         self.name = type(attention.style).__name__
@@ -276,7 +276,7 @@ def dot(one, other):
 
 @pytest.mark.parametrize("time", [1, 31, 32, 33, 64, 97])
 def test_sums_over_blocks_are_the_causal_sum(time):
-    """Linear attention over more keys than a block holds, some of them padding."""
+    """Linear attention over more keys than fit into a block, some of them padding."""
     subject = Subject(tiny_config("none", "linear", "padding-causal"))
     attention = subject.attention("decoder")
     generator = torch.Generator().manual_seed(time)

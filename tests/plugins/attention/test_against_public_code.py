@@ -1,4 +1,4 @@
-"""Styles against implementations that others published and that PyPI has.
+"""Styles against public implementations on PyPI.
 
 x-transformers takes its softmax in float32 (except under qk_norm), hence the looser bound. It
 departs from the papers in three places, which are tested so that nobody copies them: scores before
@@ -21,7 +21,7 @@ DOUBLE, SINGLE = 1e-12, 1e-6
 
 
 def ours(style):
-    """Return a style in the encoder, its masks, input, output and the weights of each member."""
+    """Return a style in the encoder, with masks, input, output and the weights of each member."""
     subject = Subject(tiny_config("none", style, bias=False))
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
@@ -47,19 +47,19 @@ def theirs(attention, member, kv_heads=HEADS, **choices):
 
 
 def differences(module_of, style):
-    """Return the largest difference of any member at places that are no padding."""
+    """Return the largest difference of any member at positions without padding."""
     attention, mask, x, found = ours(style)
     return max(apart(module_of(attention, member), x[member], mask[member][:, 0], found[member]) for member in range(2))
 
 
 def apart(module, x, live, found):
-    """Return the largest difference at live places; theirs puts zeros where padding asks."""
+    """Return the largest difference at positions without padding; theirs returns 0 for padding."""
     with torch.no_grad():
         return float((module(x, mask=live) - found)[live].abs().max())
 
 
 def with_heads(before, behind, **choices):
-    """Return x-transformers' talking heads with the given mixtures of a member's own."""
+    """Return x-transformers' talking heads with the given matrices of a member."""
 
     def module_of(attention, member):
         module = theirs(attention, member, pre_talking_heads=True, post_talking_heads=True)
@@ -125,7 +125,7 @@ def test_sigmoid_is_theirs_but_for_the_bias_that_theirs_lacks():
 
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_groups_of_theirs_are_interleaved(interleaved):
-    """Their query head i reads key head i mod groups; the paper's groups are neighbours."""
+    """Their query head i uses key head i mod groups; the paper's groups are adjacent heads."""
     style = {"name": "grouped-query", "kv_heads": 2}
     order = torch.arange(HEADS).view(2, 2).T.flatten() if interleaved else torch.arange(HEADS)
     places = (order[:, None] * SIZE + torch.arange(SIZE)).flatten()

@@ -1,4 +1,4 @@
-"""Heads, widths and scale of each attention style, and what they refuse."""
+"""Heads, widths and scale of each attention style, and errors for inconsistent sizes."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_geometry_is_the_papers(name):
 def test_projections_count_as_the_catalogue_says(name):
     """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped.
 
-    Half as many where there are neither queries nor keys.
+    Half as many without queries and keys.
     """
     d, h = 24, 4
     expected = {

@@ -1,4 +1,4 @@
-"""What styles start as, reduce to, refuse and cost, and how they decode."""
+"""Styles: initialisation, special cases, incompatibility, costs and decoding."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ def test_multi_query_is_grouped_query_with_one_group(positional):
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize(("shift", "same"), [(0, True), (1, False)])
 def test_talking_heads_that_say_nothing_are_split_heads(positional, shift, same):
-    """With the heads moved by one, scores and weights belong to other values."""
+    """With heads shifted by 1, scores and weights belong to other values."""
     talking = tiny_config(positional, "talking-heads")
     names = [name for name in Subject(talking).model.state_dict() if ".style." in name]
     assert len(names) == 2 * (1 + 2 * 2)
@@ -212,7 +212,7 @@ def test_parameters_of_styles_differ_from_split_heads_by_their_closed_forms():
 
 
 def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
-    """Per token, of one pass: the part that grows with time, for twice the time."""
+    """FLOPs per token of a forward pass: the part that grows with time doubles for twice the time."""
     for name, growing in (("split-heads", True), ("sigmoid", True), ("linear", False)):
         short, long, longer = (costs(name, time=t).flops_per_token for t in (96.0, 192.0, 384.0))
         assert (long - short > 1000) is growing
@@ -223,7 +223,7 @@ def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
 
 
 def test_dropout_of_weights_needs_weights_and_plans_say_so():
-    """A shortcut makes none, so that it is not taken, in training or out of it."""
+    """A fast path computes no weights, so dropout of weights requires the explicit path."""
     for rate, path in ((0.0, "fused"), (0.1, "explicit")):
         config = tiny_config("none", "linear", "padding-causal", dropout_attention=rate)
         model = Transformer(config, [1, 2], 64, 64)
@@ -233,7 +233,7 @@ def test_dropout_of_weights_needs_weights_and_plans_say_so():
 
 
 def test_content_free_styles_cost_no_scores():
-    """Two products of 40 keys a token and head are left: reading values, and the projections."""
+    """What remains is the product of weights and values, and the projections."""
     split, uniform = costs("split-heads"), costs("uniform")
     queries_and_keys = 2 * 2 * 32 * 32
     scores = 2 * 40 * 32

@@ -1,4 +1,4 @@
-"""Masks as loops over their definitions, and the one that notebook 1 printed."""
+"""Masks against loops over their definitions, and the mask that notebook 1 printed."""
 
 import pytest
 import torch

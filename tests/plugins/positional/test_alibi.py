@@ -1,4 +1,4 @@
-"""Slopes as the paper and its authors' code have them, and the biases they make."""
+"""Slopes of the paper and of its authors' code, and the resulting biases."""
 
 import pytest
 import torch

@@ -52,7 +52,7 @@ class TestEveryChoice(VariantContract):
 
 @pytest.mark.slow
 class TestWithSharedHeads(VariantContract):
-    """Two query heads read each key and value head."""
+    """Two query heads share each key and value head."""
 
     @pytest.fixture(params=[*CHOICES.values()][::4], ids=[*CHOICES.keys()][::4])
     def config(self, request):

@@ -1,4 +1,4 @@
-"""Encodings that draw: a training that is cut off goes on with the draws that it would have had."""
+"""Sampled positions: a resumed training continues with the same samples."""
 
 import pytest
 import torch

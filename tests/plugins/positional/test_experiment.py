@@ -1,4 +1,4 @@
-"""Every entry beyond the first five in one experiment: planned, trained, decoded and with maps."""
+"""Further encodings in an experiment: planned, trained and decoded, with maps."""
 
 import json
 from functools import partial

@@ -1,4 +1,4 @@
-"""KERPLE's logarithmic kernel against loops, and its start against the authors' code."""
+"""KERPLE's logarithmic kernel against loops, and its initialisation against the authors' code."""
 
 import math
 

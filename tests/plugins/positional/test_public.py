@@ -1,4 +1,4 @@
-"""Every encoding that a package on PyPI has too, against that package.
+"""Encodings against public implementations on PyPI.
 
 Where one computes in float32, the tolerance is that of float32; where one has another convention,
 the test says which and undoes it.
@@ -40,7 +40,7 @@ def random(*shape):
 
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 def test_t5_relative_is_that_of_transformers(role):
-    """Equal to the last digit, at distances up to 700, and for one cached step."""
+    """Bitwise equal at distances up to 700, and for a cached step."""
     from transformers.models.t5.configuration_t5 import T5Config
     from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -109,7 +109,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
 
 @pytest.mark.parametrize("heads", range(1, 17))
 def test_alibi_is_that_of_x_transformers(heads, lucidrains):
-    """Slopes exactly, for any number of heads; its biases are symmetric as in our encoder."""
+    """Slopes are equal for any number of heads; biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)
     found = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "encoder", 0)
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)

@@ -1,4 +1,4 @@
-"""Rotary against complex numbers: a pair is a number, a position turns it."""
+"""Rotary against complex numbers: a pair of components is a number, rotated by its position."""
 
 import cmath
 

@@ -1,4 +1,4 @@
-"""Sandwich against loops, and what its two ways to write it share."""
+"""Sandwich against loops, and the equivalence of its two formulas."""
 
 import math
 

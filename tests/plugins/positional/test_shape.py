@@ -1,4 +1,4 @@
-"""SHAPE: offsets of training, and the plain sinusoids that evaluation has."""
+"""SHAPE: random offsets in training, and plain sinusoids in evaluation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Shaw's equations 3 and 4, one query, key and coordinate at a time."""
+"""Shaw's equations 3 and 4, in loops over queries, keys and coordinates."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ def shaw(**options):
 
 
 def of(table, member, layer, head, c):
-    """The vector of a distance, shared by the heads or not."""
+    """The vector of a distance, shared by the heads or per head."""
     heads = table[member, layer]
     return heads[head if len(heads) > 1 else 0, c + CLIP].tolist()
 

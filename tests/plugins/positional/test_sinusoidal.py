@@ -1,4 +1,4 @@
-"""The sinusoidal table, digit by digit as two notebooks printed it."""
+"""The sinusoidal table against the digits that two notebooks printed."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""T5's buckets against their definition in many digits, and its biases against loops."""
+"""T5's buckets against their definition in 40 digits, and its biases against loops."""
 
 from decimal import Decimal, localcontext
 from functools import cache
@@ -15,7 +15,7 @@ EVERYWHERE = dict.fromkeys(("encoder", "decoder", "cross"), "t5-relative")
 
 @cache
 def bucket(apart, buckets, most, both):
-    """Section 2.1 for one pair: half exact, half logarithmic, in 40 digits."""
+    """Section 2.1 for a pair of positions: half exact, half logarithmic, in 40 digits."""
     start = 0
     if both:
         buckets //= 2

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headtohead.data.batches import Padding
+from headtohead.data.batches import Padding, make_batches
 from headtohead.tools.pitfalls.case import Case
 from headtohead.tools.pitfalls.evidence import shows
 from headtohead.tools.pitfalls.fact import Fact, percent
-from headtohead.training.loop import make_batches
 
 PADDING = 2
 
@@ -37,7 +36,8 @@ def fixed_padding(case: Case) -> Iterator[Fact]:
 def _padding(case: Case, pad_to: int | str) -> Padding:
     quirks = case.config.quirks.model_copy(update={"pad_to": pad_to})
     config = case.config.model_copy(update={"quirks": quirks})
-    return make_batches(config, case.training, case.data.record["longest"]).padding()
+    lengths = case.training.source_lengths.numpy(), case.training.target_lengths.numpy()
+    return make_batches(config, *lengths, case.data.record["longest"]).padding()
 
 
 @shows("padding visible")

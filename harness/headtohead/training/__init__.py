@@ -1,1 +1,1 @@
-"""The loop, evaluation, attention maps and checkpoints of a stack."""
+"""Training of a stack: loop, backends, evaluation, attention maps and checkpoints."""

@@ -144,7 +144,7 @@ class RestartedCache(Fault):
 class CausalCross(Fault):
     """cross role given the decoder's causal mask"""
 
-    where, name = Transformer, "_cross_view"
+    where, name = Transformer, "_cross_context"
     caught_by = ("mask-used",)
 
     @staticmethod

@@ -108,7 +108,7 @@ def bare_experiment() -> Callable[..., str]:
                 path={},
                 decoding_limit=1,
                 blind_to_order=False,
-                faults=(),
+                pitfalls=(),
                 config={},
             )
             for slug, equal in equal_to.items()

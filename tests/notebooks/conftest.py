@@ -51,11 +51,11 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def measured(kept: Path, cache: Path) -> Callable[[str], dict[str, Measured]]:
-    """Return a notebook's faults by name, measured without the file of notebook 3."""
+    """Return a notebook's pitfalls by name, measured without the file of notebook 3."""
 
     def of(recipe: str) -> dict[str, Measured]:
         notebook = next(one for one in NOTEBOOKS if one.recipe == recipe)
         _, found = measure(notebook, current(), cache, kept, None)
-        return {one.fault.name: one for one in found}
+        return {one.pitfall.name: one for one in found}
 
     return of

@@ -134,7 +134,7 @@ def test_every_fault_is_explained_and_every_link_leads_somewhere(write: Write) -
     assert len(inside) > 40
     assert set(inside) <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
-    assert sum(one.startswith("fault-") for one in page.ids) == 15
+    assert sum(one.startswith("pitfall-") for one in page.ids) == 15
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(write: Write) -> None:
@@ -210,7 +210,7 @@ def test_evidence_is_kept_and_measured_again_when_its_recipe_changes(
     first = measured.measure(notebook, current(), cache, tmp_path, None)
     file = tmp_path / "scratch-en-fr.json"
     content = json.loads(file.read_text(encoding="utf-8"))
-    content["faults"][0]["facts"][0]["sentence"] = "kept"
+    content["pitfalls"][0]["facts"][0]["sentence"] = "kept"
     file.write_text(json.dumps(content), encoding="utf-8")
     _, kept = measured.measure(notebook, current(), cache, tmp_path, None)
     assert kept[0].facts[0].sentence == "kept"

@@ -51,10 +51,10 @@ def variant(cache: Path) -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def facts() -> Callable[[str, Case], list[Fact]]:
-    """Measure one fault."""
+    """Measure one pitfall."""
 
-    def measure(fault: str, case: Case) -> list[Fact]:
-        return EVIDENCE[fault].of(case)
+    def measure(pitfall: str, case: Case) -> list[Fact]:
+        return EVIDENCE[pitfall].of(case)
 
     return measure
 

@@ -1,4 +1,4 @@
-"""What faults do to the data: counted again, in loops, from the sentences themselves."""
+"""What pitfalls do to the data: counted again, in loops, from the sentences themselves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "is"
 
 
 def test_targets_without_a_start_are_counted(recipe, facts) -> None:
-    marked, first, alone = facts("no start, no stop", recipe("architecture-en-de"))
+    marked, first, alone = facts("no boundary tokens", recipe("architecture-en-de"))
     targets = [target.split() for _, target in EN_DE]
     single = [words[0] for words in targets if len(words) == 1]
     assert marked.numbers == {"targets": len(EN_DE), "targets_with_boundaries": 0}
@@ -25,7 +25,7 @@ def test_targets_without_a_start_are_counted(recipe, facts) -> None:
 
 def test_with_boundaries_only_their_start_is_never_predicted(variant, facts) -> None:
     case = variant(data={"split": "nothing-held-out"})
-    marked, first, alone = facts("no start, no stop", case)
+    marked, first, alone = facts("no boundary tokens", case)
     assert marked.numbers["targets_with_boundaries"] == len(EN_DE)
     assert first.numbers["never_predicted"] == len(EN_DE)
     assert first.numbers["words"] == sum(len(target.split()) + 2 for _, target in EN_DE)
@@ -56,7 +56,7 @@ def test_no_word_is_dropped_where_all_are_known(recipe, facts) -> None:
 
 
 def test_an_answer_that_is_given_is_counted_as_training_gives_it(recipe, variant, facts) -> None:
-    (fact,) = facts("answer given", recipe("by-hand-en-fr"))
+    (fact,) = facts("targets not shifted", recipe("by-hand-en-fr"))
     assert fact.numbers == {"tokens": 6, "labels_in_input": 6, "labels_in_input_if_shifted": 0}
     assert "6 of 6 target tokens" in fact.sentence
 
@@ -100,7 +100,7 @@ def test_a_split_by_rows_leaks_as_a_plain_count_says(tatoeba, rows, facts) -> No
 
 
 def test_rows_whose_letters_are_destroyed_are_counted(tatoeba, rows, facts) -> None:
-    (fact,) = facts("letters destroyed", tatoeba)
+    (fact,) = facts("letters lost", tatoeba)
     spanish = sum(any(letter in row[1] for letter in "ñÑüÜ") for row in rows)
     assert spanish == 6468
     assert fact.numbers["rows"] == len(rows) == 123376

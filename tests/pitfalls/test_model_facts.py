@@ -1,4 +1,4 @@
-"""What faults do to the model: each number beside the one that a sound configuration gives."""
+"""What pitfalls do to the model: each number beside the one that a sound configuration gives."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROWS = {"name": "sinusoidal", "index": "row"}
 
 
 def test_a_deaf_decoder_hears_no_source_and_another_one_does(recipe, variant, facts) -> None:
-    (deaf,) = facts("deaf decoder", recipe("slides-en-fr"))
-    (sound,) = facts("deaf decoder", variant())
+    (deaf,) = facts("source ignored", recipe("slides-en-fr"))
+    (sound,) = facts("source ignored", variant())
     assert deaf.numbers["largest_change_by_source"] < 1e-12
     assert deaf.numbers["change_by_target_word"] > 1e-3
     assert sound.numbers["largest_change_by_source"] > 1e-3
@@ -97,23 +97,23 @@ def test_one_pass_over_zeros_of_a_deaf_decoder_says_the_same_of_every_source(rec
 
 
 def test_padding_that_is_seen_changes_logits_and_hidden_padding_does_not(variant, facts) -> None:
-    (seen,) = facts("padding visible", variant(masking={"encoder": "none"}))
-    (hidden,) = facts("padding visible", variant())
+    (seen,) = facts("padding not masked", variant(masking={"encoder": "none"}))
+    (hidden,) = facts("padding not masked", variant())
     assert seen.numbers["change"] > 1e-3
     assert hidden.numbers["change"] < 1e-12
 
 
 def test_a_future_that_is_seen_changes_earlier_logits(recipe, variant, facts) -> None:
-    (seen,) = facts("future visible", variant(masking={"decoder": "padding"}))
-    (hidden,) = facts("future visible", variant())
-    (second,) = facts("future visible", recipe("slides-en-fr"))
+    (seen,) = facts("future not masked", variant(masking={"decoder": "padding"}))
+    (hidden,) = facts("future not masked", variant())
+    (second,) = facts("future not masked", recipe("slides-en-fr"))
     assert seen.numbers["change"] > 1e-3
     assert hidden.numbers["change"] < 1e-12
     assert second.numbers["change"] > 1e-3
 
 
 def test_a_reference_that_is_read_changes_the_translation(recipe, facts) -> None:
-    (read,) = facts("reference given", recipe("by-hand-en-fr"))
+    (read,) = facts("reference as input", recipe("by-hand-en-fr"))
     assert read.numbers["words"] == 6
     assert 0 < read.numbers["changed"] <= 6
 
@@ -126,7 +126,7 @@ def test_a_model_that_is_never_trained_guesses(recipe, facts, name) -> None:
 
 
 def test_weights_of_untrained_parts_are_counted_by_hand(recipe, facts) -> None:
-    (fact,) = facts("parts untrained", recipe("by-hand-en-fr"))
+    (fact,) = facts("parameters frozen", recipe("by-hand-en-fr"))
     feed_forward = 6 * 24 + 24 + 24 * 6 + 6
     cross = 4 * (6 * 6 + 6)
     words = 6 * 6 + 6

@@ -59,7 +59,7 @@ def test_a_recipe_is_told_as_its_weights_are_drawn(h2h):
     assert code == 0
     assert lines[0] == "slides-en-fr, seed 1: at initialisation, not trained"
     assert lines[1:3] == ["source: I love AI .", "target: J' adore l'IA (its translation in the corpus)"]
-    assert any(line.startswith("fault: deaf decoder (quirks.cross_attention_memory): ") for line in lines)
+    assert any(line.startswith("pitfall: source ignored (quirks.cross_attention_memory): ") for line in lines)
     start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")
     assert [line.split() for line in lines[start + 1 : start + 5]] == [
         ["I", "1"],

@@ -1,4 +1,4 @@
-"""``h2h check``: what every variant must keep, and what the faults of a recipe do."""
+"""``h2h check``: what every variant must keep, and what the pitfalls of a recipe do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(
 
     With --plugin and no NAME: what the file registers. For each invariant: holds, broken with the
     number and the smallest example that shows it, or does not apply and why. All is computed in
-    float64 on the CPU. A recipe is asked at small sizes; what its named faults do is measured at
+    float64 on the CPU. A recipe is asked at small sizes; what its named pitfalls do is measured at
     its own sizes, on its own data where that is at hand. Nothing is downloaded.
 
     Exit code 0 if nothing is broken, or only by choices that are known to break it ("broken as
@@ -141,19 +141,19 @@ def _print_one(found: Examination) -> None:
     for one in found.findings:
         if one.outcome == "broken" and one.example and one.error is None:
             click.echo(f"\nsmallest example of {one.invariant}:\n  {one.example}")
-    for fault in found.faults:
-        click.echo(f"\nfault: {fault.name} ({fault.field}): {fault.says}")
+    for pitfall in found.pitfalls:
+        click.echo(f"\npitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
         for fact in found.facts:
-            if fact.fault == fault.name:
+            if fact.pitfall == pitfall.name:
                 click.echo(f"  {fact.sentence}")
 
 
 def _print_sum(found: list[Examination]) -> None:
     broken = [one.name for one in found if not one.is_sound]
-    named = [one.name for one in found if one.is_sound and one.count("broken as named")]
+    named = [one.name for one in found if one.is_sound and one.count("known violation")]
     click.echo(f"\n{len(found)} checked, {len(broken)} broken{_listed(broken)}")
     if named:
-        click.echo(f"broken as named{_listed(named)}")
+        click.echo(f"known violation{_listed(named)}")
 
 
 def _listed(names: list[str]) -> str:
@@ -183,7 +183,7 @@ def _survey(registry: Registry, form: str) -> int:
 def _print_survey(found: Survey) -> None:
     from headtohead.cli.tables import print_table
 
-    outcomes = ("holds", "does not apply", "broken as named", "broken")
+    outcomes = ("holds", "does not apply", "known violation", "broken")
     rows = [[name, *(str(counts[one]) for one in outcomes)] for name, counts in found.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
     for variant, one in found.breaches:

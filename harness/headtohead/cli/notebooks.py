@@ -61,7 +61,7 @@ def command(
     """Run the experiments on the five notebooks and write one page about them.
 
     For each notebook: what it chose, what it scored, what its text prints, and what each of its
-    faults did, with numbers. What is done is not run again, and an interrupted call goes on where
+    pitfalls did, with numbers. What is done is not run again, and an interrupted call goes on where
     it was. Nothing is downloaded, and nothing is shipped to MLflow; h2h sync does that.
 
     The last line is the path of the page. Exit code 1 if a run failed.
@@ -81,7 +81,7 @@ def command(
     complete = True
     for one in list(_chosen(made, only)):
         complete &= _run(one, runs_root, out, workers, retry)
-    click.echo("measuring what the faults of the notebooks did")
+    click.echo("measuring what the pitfalls of the notebooks did")
     page = write_page(
         made,
         runs=runs_root,

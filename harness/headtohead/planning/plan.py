@@ -17,7 +17,7 @@ from headtohead.model.counting import Counts
 from headtohead.planning.costs import Estimate
 from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
-from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
 from headtohead.planning.stacking import arrange, processors, load_stack_sizes
 from headtohead.planning.tuning import Tuning
@@ -28,7 +28,7 @@ from headtohead.storage import states
 from headtohead.storage.records import (
     ContrastRecord,
     ExperimentRecord,
-    FaultRecord,
+    PitfallRecord,
     ParameterCounts,
     PlannedRunRecord,
     PluginRecord,
@@ -100,9 +100,9 @@ class PlannedVariant:
         return self.variant.config
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The choices of this variant that are faults."""
-        return faults_of(self.config, current())
+    def pitfalls(self) -> tuple[Pitfall, ...]:
+        """The choices of this variant that are pitfalls."""
+        return find_pitfalls(self.config, current())
 
     @property
     def resolved(self) -> ResolvedVariant:
@@ -119,7 +119,7 @@ class PlannedVariant:
             path=self.counts.path,
             decoding_limit=self.decoding_limit,
             blind_to_order=self.blind_to_order,
-            faults=tuple(FaultRecord(**asdict(fault)) for fault in self.faults),
+            pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
             config=self.config.model_dump(mode="json"),
         )
 

@@ -52,12 +52,12 @@ class ParameterCounts(Record):
     attention: int
 
 
-class FaultRecord(Record):
+class PitfallRecord(Record):
     """A choice that makes a result mean less than it seems to."""
 
     name: str
     field: str
-    says: str
+    consequence: str
 
 
 class ResolvedVariant(Record):
@@ -78,7 +78,7 @@ class ResolvedVariant(Record):
     path: Mapping[str, str]
     decoding_limit: int
     blind_to_order: bool
-    faults: tuple[FaultRecord, ...]
+    pitfalls: tuple[PitfallRecord, ...]
     config: JsonObject
 
 
@@ -243,7 +243,7 @@ class PublishedNumbers(Record):
 class ClaimRecord(Record):
     """A published claim with its variants as slugs; ``against`` is None with ``expect: at-most``."""
 
-    says: str
+    consequence: str
     variant: str
     against: str | None
     metric: str

@@ -1,4 +1,4 @@
-"""The five notebooks on one page: their experiments, their faults and what these did.
+"""The five notebooks on one page: their experiments, their pitfalls and what these did.
 
 What is known of the notebooks (titles, printed digits, the words of the page) stands in YAML files
 beside the code, which knows none of them by name. Importing this package imports torch.

@@ -86,20 +86,20 @@ class Study:
 
 @dataclass(frozen=True)
 class Broken:
-    """A fault of one notebook, in the words of the page."""
+    """A pitfall of one notebook, in the words of the page."""
 
     measured: Measured
     explanation: Explanation
 
     @property
     def name(self) -> str:
-        """The fault's name."""
-        return self.measured.fault.name
+        """The pitfall's name."""
+        return self.measured.pitfall.name
 
     @property
     def anchor(self) -> str:
         """Where the page explains it."""
-        return "fault-" + "".join(one if one.isalnum() else "-" for one in self.name)
+        return "pitfall-" + "".join(one if one.isalnum() else "-" for one in self.name)
 
     @property
     def did(self) -> str:
@@ -110,7 +110,7 @@ class Broken:
                 return fill(self.explanation.did_none, numbers)
             return fill(self.explanation.did, numbers)
         except KeyError:
-            says = self.measured.fault.says
+            says = self.measured.pitfall.consequence
             return f"{says[0].upper()}{says[1:]}."
 
     @property
@@ -149,7 +149,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Told:
-    """A fault, with every notebook that has it."""
+    """A pitfall, with every notebook that has it."""
 
     name: str
     anchor: str
@@ -165,7 +165,7 @@ class Content:
     Attributes:
         studies: The experiments, in the order in which they are run.
         configs: A configuration for each notebook.
-        faults: What was measured of each notebook's faults.
+        pitfalls: What was measured of each notebook's pitfalls.
         registry: Where labels of entries come from.
         quick: Whether the runs are those of the quick form.
         command: Typed by the reader to make the page again.
@@ -173,7 +173,7 @@ class Content:
 
     studies: tuple[Study, ...]
     configs: Sequence[RunConfig]
-    faults: Sequence[Sequence[Measured]]
+    pitfalls: Sequence[Sequence[Measured]]
     registry: Registry
     quick: bool
     command: str
@@ -210,7 +210,7 @@ class Content:
             same=tuple(self._scored(SAME_DATA, notebook)),
             own_short=_short(self._scored(AS_PRINTED, notebook), "translation"),
             same_short=_short(self._scored(SAME_DATA, notebook), "accuracy"),
-            broken=tuple(Broken(one, EXPLANATIONS[one.fault.name]) for one in self.faults[place]),
+            broken=tuple(Broken(one, EXPLANATIONS[one.pitfall.name]) for one in self.pitfalls[place]),
         )
 
     def _scored(self, name: str, notebook: Notebook) -> list[str]:
@@ -239,13 +239,13 @@ class Content:
 
     @cached_property
     def told(self) -> tuple[Told, ...]:
-        """Every fault once, in the order of the notebooks."""
+        """Every pitfall once, in the order of the notebooks."""
         found: dict[str, list[tuple[Notebook, Broken]]] = {}
         for row in self.rows:
             for one in row.broken:
                 found.setdefault(one.name, []).append((row.notebook, one))
         return tuple(
-            Told(name, where[0][1].anchor, where[0][1].measured.fault.field, where[0][1].explanation, tuple(where))
+            Told(name, where[0][1].anchor, where[0][1].measured.pitfall.field, where[0][1].explanation, tuple(where))
             for name, where in found.items()
         )
 

@@ -41,7 +41,7 @@ class Notebook:
         short: What it chose, in a few words.
         data: What it reads.
         prints: What its text prints, digits as printed.
-        text: Faults of its code that are no choices of a configuration.
+        text: Pitfalls of its code that are no choices of a configuration.
         sentences: Some of its own, for pictures.
         words: Some that its reading of text changes, for pictures.
     """
@@ -60,7 +60,7 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A fault in plain words.
+    """A pitfall in plain words.
 
     Attributes:
         did: What it did, in a sentence with the names of measured numbers in it.
@@ -95,5 +95,5 @@ EXPERIMENTS = tuple(Experiment(name, **_tuples(fields)) for name, fields in know
 NOTEBOOKS = tuple(Notebook(recipe, **_tuples(fields)) for recipe, fields in known("about").items())
 """The notebooks, in their order."""
 
-EXPLANATIONS = {name: Explanation(**fields) for name, fields in known("faults").items()}
-"""Every fault, by its name."""
+EXPLANATIONS = {name: Explanation(**fields) for name, fields in known("pitfalls").items()}
+"""Every pitfall, by its name."""

@@ -1,4 +1,4 @@
-"""What the faults of a notebook did, measured once and kept beside the page."""
+"""What the pitfalls of a notebook did, measured once and kept beside the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from headtohead.config.versions import versions
 from headtohead.data import file_sha256
 from headtohead.model.operations import one_thread
-from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registry
 from headtohead.schema.config import RunConfig
 from headtohead.tools.notebooks import pictures
@@ -26,15 +26,15 @@ from headtohead.tools.pitfalls.targets import recipe_config
 
 @dataclass(frozen=True)
 class Measured:
-    """One fault of a notebook, with what was measured of it.
+    """One pitfall of a notebook, with what was measured of it.
 
     Attributes:
-        fault: The choice and what follows from it.
+        pitfall: The choice and what follows from it.
         facts: Evidence, in sentences with numbers.
         picture: A small picture as plain data, or None.
     """
 
-    fault: Fault
+    pitfall: Pitfall
     facts: tuple[Fact, ...]
     picture: Mapping[str, Any] | None = None
 
@@ -52,7 +52,7 @@ class Measured:
 def measure(
     notebook: Notebook, registry: Registry, cache: Path, kept: Path, data_file: Path | None
 ) -> tuple[RunConfig, tuple[Measured, ...]]:
-    """Return a notebook's configuration and its faults with their evidence.
+    """Return a notebook's configuration and its pitfalls with their evidence.
 
     Args:
         notebook: Whose recipe is looked at.
@@ -80,17 +80,17 @@ def measure(
 def _measure(config: RunConfig, notebook: Notebook, registry: Registry, cache: Path) -> tuple[Measured, ...]:
     case = Case(config, registry, cache)
     with one_thread():
-        return tuple(_one(fault, case, notebook) for fault in faults_of(config, registry))
+        return tuple(_one(pitfall, case, notebook) for pitfall in find_pitfalls(config, registry))
 
 
-def _one(fault: Fault, case: Case, notebook: Notebook) -> Measured:
-    facts = tuple(EVIDENCE[fault.name].of(case)) if fault.name in EVIDENCE else ()
-    found = Measured(fault, facts)
+def _one(pitfall: Pitfall, case: Case, notebook: Notebook) -> Measured:
+    facts = tuple(EVIDENCE[pitfall.name].of(case)) if pitfall.name in EVIDENCE else ()
+    found = Measured(pitfall, facts)
     try:
-        drawn = pictures.picture(fault.name, case, notebook, found.numbers)
+        drawn = pictures.picture(pitfall.name, case, notebook, found.numbers)
     except NotMeasuredError:
         drawn = None
-    return Measured(fault, facts, drawn)
+    return Measured(pitfall, facts, drawn)
 
 
 def _mark(config: RunConfig, notebook: Notebook) -> str:
@@ -119,15 +119,15 @@ def _read(place: Path, mark: str) -> tuple[Measured, ...] | None:
         if content["mark"] != mark:
             return None
         return tuple(
-            Measured(Fault(**one["fault"]), tuple(Fact(**fact) for fact in one["facts"]), one["picture"])
-            for one in content["faults"]
+            Measured(Pitfall(**one["pitfall"]), tuple(Fact(**fact) for fact in one["facts"]), one["picture"])
+            for one in content["pitfalls"]
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None  # not there, or of another version: measured again
 
 
 def _write(place: Path, mark: str, found: tuple[Measured, ...]) -> None:
-    content = {"mark": mark, "faults": [asdict(one) for one in found]}
+    content = {"mark": mark, "pitfalls": [asdict(one) for one in found]}
     place.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False)
     place.write_text(text + "\n", encoding="utf-8", newline="\n")

@@ -1,4 +1,4 @@
-"""Small pictures of what a fault did, measured on the notebook's own model and sentences.
+"""Small pictures of what a pitfall did, measured on the notebook's own model and sentences.
 
 A picture is plain data, so that it can be kept: ``strips`` are rows of cells, ``heat`` one map or
 two with a number in each cell, ``bars`` parts of a whole. `headtohead.tools.notebooks.drawing` makes HTML
@@ -26,9 +26,9 @@ FAINTEST = -12.0
 """Changes are shaded by their power of ten: from 1e-12, which is rounding, up to 1."""
 
 
-def picture(fault: str, case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
-    """Return the picture of a fault, or None where there is none or nothing to draw it from."""
-    draw = _PICTURES.get(fault)
+def picture(pitfall: str, case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
+    """Return the picture of a pitfall, or None where there is none or nothing to draw it from."""
+    draw = _PICTURES.get(pitfall)
     return draw(case, notebook, numbers) if draw else None
 
 
@@ -265,16 +265,16 @@ def _shaded(value: float) -> Cell:
 
 _PICTURES: dict[str, Callable[[Case, Notebook, Numbers], Picture | None]] = {
     "words dropped": _words_dropped,
-    "no start, no stop": _no_start_no_stop,
-    "letters destroyed": _letters_destroyed,
+    "no boundary tokens": _no_start_no_stop,
+    "letters lost": _letters_destroyed,
     "positions by batch row": _positions_by_batch_row,
-    "future visible": _future_visible,
-    "deaf decoder": _deaf_decoder,
+    "future not masked": _future_visible,
+    "source ignored": _deaf_decoder,
     "mask on embeddings": _mask_on_embeddings,
     "fixed padding": _fixed_padding,
     "one table, two vocabularies": _one_table,
-    "answer given": _answer_given,
-    "parts untrained": _parts_untrained,
+    "targets not shifted": _answer_given,
+    "parameters frozen": _parts_untrained,
     "not autoregressive": _one_pass_over_zeros,
-    "reference given": _reference_given,
+    "reference as input": _reference_given,
 }

@@ -16,8 +16,8 @@ from headtohead.tools.notebooks.choices import word
 from headtohead.tools.pitfalls.fact import counted
 
 EXACT = "test/exact_match"
-FUTURE = "future visible"
-"""The fault after which a score on given translations says nothing."""
+FUTURE = "future not masked"
+"""The pitfall after which a score on given translations says nothing."""
 ASIDE = ("evaluate_every", "valid", "test")
 """Changes that make no other model: they only say how much is evaluated."""
 LONGEST = 60
@@ -32,13 +32,13 @@ class Score:
         name: What the variant is, in words.
         summary: Of its seeds.
         metric: What was scored.
-        faults: Names of its choices that are faults.
+        pitfalls: Names of its choices that are pitfalls.
     """
 
     name: str
     summary: Summary
     metric: str
-    faults: tuple[str, ...] = ()
+    pitfalls: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -89,8 +89,8 @@ def same_data(analysis: Analysis, names: Mapping[str, str]) -> list[Score]:
         if changed:
             name += f", {word('changed', changed.rstrip(')'))}"
         summary = analysis.frames.summary(slug, analysis.metric)
-        faults = tuple(fault.name for fault in variant.faults)
-        scores.append(Score(name, summary, analysis.metric, faults))
+        pitfalls = tuple(pitfall.name for pitfall in variant.pitfalls)
+        scores.append(Score(name, summary, analysis.metric, pitfalls))
     return sorted(scores, key=lambda one: -one.summary.mean if one.summary.n else math.inf)
 
 
@@ -113,7 +113,7 @@ def on_same_data(analysis: Analysis, recipe: str) -> Iterator[str]:
 
 
 def _sees_answer(variant: VariantRecord) -> bool:
-    return any(fault.name == FUTURE for fault in variant.faults)
+    return any(pitfall.name == FUTURE for pitfall in variant.pitfalls)
 
 
 def _loss(analysis: Analysis, slug: str) -> Iterator[str]:

@@ -55,7 +55,7 @@ def write_page(
     content = Content(
         studies=tuple(read_study(one, runs, out) for one in made),
         configs=[config for config, _ in measured],
-        faults=[found for _, found in measured],
+        pitfalls=[found for _, found in measured],
         registry=registry,
         quick=quick,
         command=command,

@@ -12,13 +12,13 @@ from headtohead.tools.pitfalls.fact import Fact, counted
 from headtohead.training.loop import split_tensors
 
 
-@shows("answer given")
+@shows("targets not shifted")
 def answer_given(case: Case) -> Iterator[Fact]:
     """Compare decoder inputs with labels, as training pairs them."""
     equal, tokens = _labels_in_input(case, "same")
     equal_if_shifted, labels = _labels_in_input(case, "next")
     yield Fact(
-        "answer given",
+        "targets not shifted",
         f"the loss predicts its own input: {equal} of {counted(tokens, 'target token')} are the decoder "
         f"input at the position where they are the label; with targets shifted by one it would be "
         f"{equal_if_shifted} of {labels}",

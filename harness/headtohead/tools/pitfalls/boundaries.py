@@ -9,7 +9,7 @@ from headtohead.tools.pitfalls.evidence import shows
 from headtohead.tools.pitfalls.fact import Fact, counted, percent, quoted
 
 
-@shows("no start, no stop")
+@shows("no boundary tokens")
 def no_start_no_stop(case: Case) -> Iterator[Fact]:
     """Count boundary tokens, first words and targets of one word in the training pairs."""
     train = case.data.splits["train"]
@@ -21,19 +21,19 @@ def no_start_no_stop(case: Case) -> Iterator[Fact]:
     never = words - sum(predicted)
     alone = [text for count, text in zip(predicted, train.target_text, strict=True) if not count]
     yield Fact(
-        "no start, no stop",
+        "no boundary tokens",
         f"{marked} of {counted(len(train), 'target')} hold a token for start or stop, so "
         "generation has nothing to begin from and never learns to end",
         {"targets": len(train), "targets_with_boundaries": marked},
     )
     yield Fact(
-        "no start, no stop",
+        "no boundary tokens",
         f"the first word of each target is read and never predicted: {counted(never, 'word')} of "
         f"{words:,} ({percent(never / words)}) that no training step asks for",
         {"words": words, "never_predicted": never},
     )
     yield Fact(
-        "no start, no stop",
+        "no boundary tokens",
         f"targets of one word give no loss at all: {len(alone)} of {len(train):,}"
         + (f", {quoted(alone)}" if alone else ""),
         {"one_word_targets": len(alone)},

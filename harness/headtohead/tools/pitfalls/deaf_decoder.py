@@ -12,7 +12,7 @@ from headtohead.tools.pitfalls.fact import Fact
 SOURCES = 100
 
 
-@shows("deaf decoder")
+@shows("source ignored")
 def deaf_decoder(case: Case) -> Iterator[Fact]:
     """Exchange the source for random others, and one target word for another."""
     draw, words = random.Random(0), case.words[0]
@@ -23,7 +23,7 @@ def deaf_decoder(case: Case) -> Iterator[Fact]:
     changed = case.logits([case.source], [last])
     word = float((changed[0] - logits[0]).abs().max())
     yield Fact(
-        "deaf decoder",
+        "source ignored",
         f"the decoder does not hear the source: {SOURCES} other sources in its place change the "
         f"logits by at most {heard:.3g}, one other target word changes them by {word:.3g}",
         {"sources": SOURCES, "largest_change_by_source": heard, "change_by_target_word": word},

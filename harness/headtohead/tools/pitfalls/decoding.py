@@ -31,7 +31,7 @@ def one_pass_over_zeros(case: Case) -> Iterator[Fact]:
     )
 
 
-@shows("reference given")
+@shows("reference as input")
 def reference_is_read(case: Case) -> Iterator[Fact]:
     """Translate with the reference, and with the words of the reference reversed."""
     target = case.target
@@ -39,7 +39,7 @@ def reference_is_read(case: Case) -> Iterator[Fact]:
     both = case.logits([case.source] * 2, [target, turned]).argmax(-1)
     changed = int(torch.ne(*both).sum())
     yield Fact(
-        "reference given",
+        "reference as input",
         "the reference is the decoder input of the translation: with the words of the "
         f"reference in another order, {changed} of {counted(len(target), 'word')} of the "
         "translation of the same source change",

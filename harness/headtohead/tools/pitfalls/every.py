@@ -20,7 +20,7 @@ from headtohead.tools.pitfalls import (
 from headtohead.tools.pitfalls.evidence import Evidence
 
 EVIDENCE: dict[str, Evidence] = {
-    evidence.fault: evidence
+    evidence.pitfall: evidence
     for evidence in (
         splits.nothing_held_out,
         splits.split_by_rows,

@@ -16,11 +16,11 @@ class Evidence:
     """The measurement of one pitfall.
 
     Attributes:
-        fault: Name of the pitfall.
+        pitfall: Name of the pitfall.
         measure: Yields facts.
     """
 
-    fault: str
+    pitfall: str
     measure: Measure
 
     def of(self, case: Case) -> list[Fact]:
@@ -29,14 +29,14 @@ class Evidence:
         try:
             found.extend(self.measure(case))
         except NotMeasuredError as missing:
-            found.append(Fact(self.fault, f"not measured: {missing}", measured=False))
+            found.append(Fact(self.pitfall, f"not measured: {missing}", measured=False))
         return found
 
 
-def shows(fault: str) -> Callable[[Measure], Evidence]:
+def shows(pitfall: str) -> Callable[[Measure], Evidence]:
     """Return a decorator that makes evidence of a function that measures a pitfall."""
 
     def make(measure: Measure) -> Evidence:
-        return Evidence(fault, measure)
+        return Evidence(pitfall, measure)
 
     return make

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
-from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registered, Registry, current
 from headtohead.schema.config import RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
@@ -29,7 +29,7 @@ FEW = 100
 RAISED = "raised "
 """Start of the reason of a finding where the entry raised an error."""
 
-Outcome = Literal["holds", "broken", "broken as named", "does not apply"]
+Outcome = Literal["holds", "broken", "known violation", "does not apply"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Finding:
     Attributes:
         invariant: Its name.
         promise: What the invariant requires, in one sentence.
-        outcome: ``broken as named`` marks a known violation.
+        outcome: ``known violation`` marks a known violation.
         number: The measured number behind the outcome, if any.
         reason: Meaning of the number, or why the invariant does not apply.
         because: The setting with the known violation.
@@ -68,7 +68,7 @@ class Examination:
 
     name: str
     findings: tuple[Finding, ...]
-    faults: tuple[Fault, ...] = ()
+    pitfalls: tuple[Pitfall, ...] = ()
     facts: tuple[Fact, ...] = ()
 
     @property
@@ -86,7 +86,7 @@ class Examination:
             "name": self.name,
             "sound": self.is_sound,
             "invariants": [one.to_json() for one in self.findings],
-            "faults": [dict(vars(one)) for one in self.faults],
+            "pitfalls": [dict(vars(one)) for one in self.pitfalls],
             "evidence": [{**vars(one), "numbers": dict(one.numbers)} for one in self.facts],
         }
 
@@ -125,13 +125,13 @@ def _examine(one: Registered, registry: Registry, cache: Path, overrides: Sequen
 
 
 def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:
-    faults = faults_of(config, registry)
+    pitfalls = find_pitfalls(config, registry)
     case = Case(config, registry, cache)
     subject = Subject(small(config), data=_few_pairs(case))
     findings = [finding(invariant, _example(invariant, subject, ask(invariant, subject))) for invariant in INVARIANTS]
-    known = [EVIDENCE[fault.name] for fault in faults if fault.name in EVIDENCE]
+    known = [EVIDENCE[pitfall.name] for pitfall in pitfalls if pitfall.name in EVIDENCE]
     facts = [fact for evidence in known for fact in evidence.of(case)]
-    return Examination(name, tuple(findings), faults, tuple(facts))
+    return Examination(name, tuple(findings), pitfalls, tuple(facts))
 
 
 def _few_pairs(case: Case) -> PreparedData | None:
@@ -181,7 +181,7 @@ def finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding
     return Finding(
         invariant.name,
         invariant.promise,
-        "broken as named" if named else verdict.state,
+        "known violation" if named else verdict.state,
         verdict.number,
         f"{verdict.reason} (beside {beside})" if beside else verdict.reason,
         verdict.because,

@@ -11,13 +11,13 @@ class Fact:
     """The effect of one pitfall, for a reader who knows only the notebook.
 
     Attributes:
-        fault: Name of the fault that it shows.
+        pitfall: Name of the pitfall that it shows.
         sentence: With the numbers in it; or why there are none.
         numbers: By name, for programs.
         measured: False where the data is not at hand.
     """
 
-    fault: str
+    pitfall: str
     sentence: str
     numbers: Mapping[str, float] = field(default_factory=dict)
     measured: bool = True

@@ -12,7 +12,7 @@ from headtohead.tools.pitfalls.evidence import shows
 from headtohead.tools.pitfalls.fact import Fact, percent
 
 
-@shows("letters destroyed")
+@shows("letters lost")
 def letters_destroyed(case: Case) -> Iterator[Fact]:
     """Count the rows with a letter that normalisation removes."""
     case.require_data()
@@ -34,7 +34,7 @@ def letters_destroyed(case: Case) -> Iterator[Fact]:
     worst = ", ".join(f"{letter} in {count:,}" for letter, count in rows.most_common(3))
     shown = f": '{example}' becomes '{normalise(example)}'" if example else ""
     yield Fact(
-        "letters destroyed",
+        "letters lost",
         f"{percent(share)} of the rows ({hit:,} of {len(corpus.pairs):,}) have a letter that "
         f"becomes a space ({worst or 'none'}){shown}",
         {"rows": len(corpus.pairs), "rows_hit": hit, "share": share},

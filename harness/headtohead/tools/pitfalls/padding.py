@@ -40,7 +40,7 @@ def _padding(case: Case, pad_to: int | str) -> Padding:
     return make_batches(config, case.training, case.data.record["longest"]).padding()
 
 
-@shows("padding visible")
+@shows("padding not masked")
 def padding_is_read(case: Case) -> Iterator[Fact]:
     """Compare the logits of a sentence alone and in a batch with a longer sentence."""
     source, target = ([*ids, *ids[:PADDING]] for ids in (case.source, case.target))
@@ -48,7 +48,7 @@ def padding_is_read(case: Case) -> Iterator[Fact]:
     batch = case.logits([case.source, source], [case.target, target])
     moved = float((batch[0, : len(case.target)] - alone[0]).abs().max())
     yield Fact(
-        "padding visible",
+        "padding not masked",
         f"a sentence in a batch with a longer one, {PADDING} tokens of padding behind it, gets "
         f"logits that differ by up to {moved:.3g} from those it gets alone",
         {"change": moved},

@@ -46,7 +46,7 @@ class Survey:
     """The findings over all combinations."""
 
     outcomes: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    """By attention and positional: number of combinations that are sound, broken, or broken as named."""
+    """By attention and positional: number of combinations that are sound, broken, or known violation."""
     refused: dict[tuple[str, str], str] = field(default_factory=dict)
     """By attention and positional, why no combination of them is compatible."""
     invariants: dict[str, Counter[str]] = field(default_factory=lambda: {one.name: Counter() for one in INVARIANTS})
@@ -155,9 +155,9 @@ def _survey(found: Survey, one: Combination, registry: Registry, trained: set[tu
             worst = "broken"
         told = finding(invariant, verdict)
         found.invariants[invariant.name][told.outcome] += 1
-        if told.outcome == "broken as named":
+        if told.outcome == "known violation":
             found.named[invariant.name, told.because or ""] += 1
-            worst = worst if worst == "broken" else "broken as named"
+            worst = worst if worst == "broken" else "known violation"
     found.outcomes.setdefault(pair, Counter())[worst] += 1
 
 

@@ -34,7 +34,7 @@ def as_markdown(survey: Survey, registry: Registry) -> str:
             "",
             "## Attention × positional\n",
             f"Combinations with the {len(registry.entries['masking'])} maskings and with roles: how "
-            "many hold; `*`: some broken as named; –: refused, with the reason below. An encoding "
+            "many hold; `*`: some known violation; –: refused, with the reason below. An encoding "
             "without a meaning in the encoder is asked in the decoder alone.\n",
             *_grid(survey, registry),
             "",
@@ -46,10 +46,10 @@ def as_markdown(survey: Survey, registry: Registry) -> str:
 
 
 def _invariants(survey: Survey) -> Iterator[str]:
-    yield from _header(["invariant", "promise", "holds", "does not apply", "broken as named", "broken"])
+    yield from _header(["invariant", "promise", "holds", "does not apply", "known violation", "broken"])
     for one in INVARIANTS:
         counts = survey.invariants[one.name]
-        numbers = [str(counts[name]) for name in ("holds", "does not apply", "broken as named", "broken")]
+        numbers = [str(counts[name]) for name in ("holds", "does not apply", "known violation", "broken")]
         yield _row([f"`{one.name}`", one.promise, *numbers])
 
 
@@ -66,7 +66,7 @@ def _cell(survey: Survey, pair: tuple[str, str]) -> str:
         return "–"
     if counts["broken"]:
         return f"**{counts['broken']} of {counts.total()} broken**"
-    return f"{counts.total()}{'*' if counts['broken as named'] else ''}"
+    return f"{counts.total()}{'*' if counts['known violation'] else ''}"
 
 
 def _named(survey: Survey) -> Iterator[str]:

@@ -29,7 +29,7 @@ def never_trained(case: Case) -> Iterator[Fact]:
     )
 
 
-@shows("parts untrained")
+@shows("parameters frozen")
 def parts_untrained(case: Case) -> Iterator[Fact]:
     """Count the trained weights, and the weights of each part that is not trained."""
     parts = case.config.quirks.trainable or ()
@@ -40,7 +40,7 @@ def parts_untrained(case: Case) -> Iterator[Fact]:
     moved = sum(size for part, size in sizes.items() if part in parts)
     still = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part not in parts)
     yield Fact(
-        "parts untrained",
+        "parameters frozen",
         f"training moves {moved:,} of {total:,} weights ({percent(moved / total)}); what stays as "
         f"it was drawn: {still}",
         {"weights": total, "trained": moved},

@@ -13,7 +13,7 @@ from headtohead.execution.loaded import LoadedRun, load
 from headtohead.model.transformer import Transformer
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.planning.lengths import decoding_limit
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.config import RunConfig
 from headtohead.tools.pitfalls.targets import recipe_config
@@ -54,8 +54,8 @@ class Origin:
         return Trace(self.title, source, read, steps, notes, self.model.attends_to_source)
 
     def _notes(self) -> list[str]:
-        faults = faults_of(self.config, current())
-        notes = [f"fault: {fault.name} ({fault.field}): {fault.says}" for fault in faults]
+        pitfalls = find_pitfalls(self.config, current())
+        notes = [f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls]
         return [*notes, ALONE] if self.model.position_is_row else notes
 
 

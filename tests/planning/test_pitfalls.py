@@ -3,7 +3,7 @@
 import pytest
 
 from headtohead.config.resolve import resolve
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 
 SOUND = {"train": {"epochs": 1}}
@@ -11,7 +11,7 @@ SOUND = {"train": {"epochs": 1}}
 
 def names(raw):
     config = resolve(SOUND | raw, current())
-    return [fault.name for fault in faults_of(config, current())]
+    return [pitfall.name for pitfall in find_pitfalls(config, current())]
 
 
 def test_a_sound_configuration_has_none():
@@ -23,20 +23,20 @@ def test_a_sound_configuration_has_none():
     [
         ({"data": {"split": "nothing-held-out"}}, "nothing held out"),
         ({"data": {"dataset": "notebook-en-de", "split": "row"}}, "split by rows"),
-        ({"data": {"normalise": "ascii-fold"}}, "letters destroyed"),
+        ({"data": {"normalise": "ascii-fold"}}, "letters lost"),
         ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
-        ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no start, no stop"),
-        ({"model": {"cross": "decoder"}, "masking": {"cross": "padding-causal"}}, "deaf decoder"),
+        ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no boundary tokens"),
+        ({"model": {"cross": "decoder"}, "masking": {"cross": "padding-causal"}}, "source ignored"),
         ({"model": {"tied": "embeddings"}}, "one table, two vocabularies"),
-        ({"masking": {"decoder": "padding"}}, "future visible"),
-        ({"masking": {"encoder": "none"}}, "padding visible"),
-        ({"masking": {"cross": "none"}}, "padding visible"),
+        ({"masking": {"decoder": "padding"}}, "future not masked"),
+        ({"masking": {"encoder": "none"}}, "padding not masked"),
+        ({"masking": {"cross": "none"}}, "padding not masked"),
         ({"train": {"epochs": 0}}, "never trained"),
-        ({"train": {"epochs": 1, "target": "same"}}, "answer given"),
-        ({"train": {"epochs": 1, "parts": ["words"]}}, "parts untrained"),
+        ({"train": {"epochs": 1, "target": "same"}}, "targets not shifted"),
+        ({"train": {"epochs": 1, "parts": ["words"]}}, "parameters frozen"),
         ({"train": {"epochs": 1, "batch_size": 4, "pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
-        ({"evaluate": {"decode": "teacher-forced"}}, "reference given"),
+        ({"evaluate": {"decode": "teacher-forced"}}, "reference as input"),
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
     ],
 )
@@ -45,7 +45,7 @@ def test_each_faulty_choice_is_named_and_no_other(raw, name):
 
 
 def test_a_second_attention_that_reads_the_decoder_unmasked_sees_the_future():
-    assert names({"model": {"cross": "decoder"}}) == ["future visible", "deaf decoder"]
+    assert names({"model": {"cross": "decoder"}}) == ["future not masked", "source ignored"]
 
 
 def test_a_fault_says_which_field_makes_it():
@@ -53,6 +53,6 @@ def test_a_fault_says_which_field_makes_it():
         SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},
         current(),
     )
-    (fault,) = faults_of(config, current())
-    assert fault.field == "positional.encoder.index, positional.decoder.index"
-    assert "word order is not heard" in fault.says
+    (pitfall,) = find_pitfalls(config, current())
+    assert pitfall.field == "positional.encoder.index, positional.decoder.index"
+    assert "word order is not heard" in pitfall.consequence

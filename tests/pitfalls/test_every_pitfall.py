@@ -1,4 +1,4 @@
-"""Every fault that is named can be shown, and every recipe's faults are measured on it."""
+"""Every pitfall that is named can be shown, and every recipe's pitfalls are measured on it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import inspect
 import pytest
 
 from headtohead.planning import pitfalls
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.tools.pitfalls import EVIDENCE
 from headtohead.tools.pitfalls.every import EVIDENCE as ALL
@@ -28,26 +28,26 @@ def named_faults() -> set[str]:
 
 
 def test_every_named_fault_has_evidence_and_no_other_has() -> None:
-    assert {"deaf decoder", "answer given"} <= named_faults()
+    assert {"source ignored", "targets not shifted"} <= named_faults()
     assert set(ALL) == named_faults()
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_fault_of_a_recipe_is_measured_on_it(recipe, name) -> None:
     case = recipe(name)
-    found = faults_of(case.config, current())
+    found = find_pitfalls(case.config, current())
     assert found
-    for fault in found:
-        measured = EVIDENCE[fault.name].of(case)
-        assert measured, fault.name
-        assert all(fact.measured and fact.fault == fault.name for fact in measured)
+    for pitfall in found:
+        measured = EVIDENCE[pitfall.name].of(case)
+        assert measured, pitfall.name
+        assert all(fact.measured and fact.pitfall == pitfall.name for fact in measured)
         assert all(fact.sentence and fact.numbers for fact in measured)
 
 
 def test_what_needs_a_file_is_not_measured_without_it_and_the_rest_is(recipe) -> None:
     case = recipe("tatoeba-en-es", *CUT)
-    facts = {fault.name: EVIDENCE[fault.name].of(case) for fault in faults_of(case.config, current())}
-    for name in ("nothing held out", "letters destroyed"):
+    facts = {pitfall.name: EVIDENCE[pitfall.name].of(case) for pitfall in find_pitfalls(case.config, current())}
+    for name in ("nothing held out", "letters lost"):
         (fact,) = facts[name]
         assert not fact.measured
         assert fact.sentence.startswith("not measured: no file: name one of tatoeba with --set")

@@ -9,7 +9,7 @@ import pytest
 from headtohead.plugins.registry import current
 from headtohead.tools.notebooks.choices import Choice, choices, own
 from headtohead.tools.notebooks.known import NOTEBOOKS
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls.entries import recipe_config
 
 PLACES = {one.recipe: place for place, one in enumerate(NOTEBOOKS)}
 

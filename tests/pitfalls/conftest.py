@@ -12,7 +12,7 @@ import pytest
 from headtohead.config.resolve import resolve
 from headtohead.plugins.registry import current
 from headtohead.tools.pitfalls import EVIDENCE, Case, Fact
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls.entries import recipe_config
 
 SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 

@@ -21,7 +21,7 @@ from headtohead.tools.notebooks import pictures
 from headtohead.tools.notebooks.known import Notebook
 from headtohead.tools.pitfalls import EVIDENCE, Case, Fact
 from headtohead.tools.pitfalls.case import NotMeasuredError
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls.entries import recipe_config
 
 
 @dataclass(frozen=True)

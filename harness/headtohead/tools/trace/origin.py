@@ -16,7 +16,7 @@ from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry, current
 from headtohead.schema.config import RunConfig
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls.entries import recipe_config
 from headtohead.tools.trace.collect import collect
 from headtohead.tools.trace.sentences import read_ids, read_sentences
 from headtohead.tools.trace.steps import Trace

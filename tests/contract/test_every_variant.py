@@ -18,7 +18,7 @@ from headtohead.tools.pitfalls.configurations import compatible_config, role_var
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
-ROLES = ("as its name means", "every role", "the encoder alone", "the decoder alone", "the cross alone")
+ROLES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
 FACTORS = {
     **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
     "fill": list(FILLS),

@@ -26,12 +26,12 @@ NUMBERED = ("head", "map")
 
 
 @dataclass
-class ModelPart:
+class TracePart:
     """A part of the model with its steps and smaller parts, in order."""
 
     path: str
     attends_to_source: bool = True
-    items: list[TraceStep | ModelPart] = field(default_factory=list)
+    items: list[TraceStep | TracePart] = field(default_factory=list)
 
     @property
     def heading(self) -> str:
@@ -50,9 +50,9 @@ class ModelPart:
         return min(len(self.path.split(".")), 4)
 
     @property
-    def parts(self) -> list[ModelPart]:
+    def parts(self) -> list[TracePart]:
         """The smaller parts without the steps."""
-        return [item for item in self.items if isinstance(item, ModelPart)]
+        return [item for item in self.items if isinstance(item, TracePart)]
 
     @property
     def anchor(self) -> str:
@@ -67,26 +67,26 @@ class ModelPart:
         return len(names) == 1 or all(name == "0" for name in names if name.isdigit())
 
     @property
-    def groups(self) -> list[tuple[bool, list[TraceStep | ModelPart]]]:
+    def groups(self) -> list[tuple[bool, list[TraceStep | TracePart]]]:
         """The items in order, consecutive steps together; True marks a group of steps."""
 
-        def is_step(item: TraceStep | ModelPart) -> bool:
+        def is_step(item: TraceStep | TracePart) -> bool:
             return isinstance(item, TraceStep)
 
         return [(steps, list(items)) for steps, items in groupby(self.items, is_step)]
 
 
-def as_tree(trace: Trace) -> list[ModelPart]:
+def as_tree(trace: Trace) -> list[TracePart]:
     """Return the top-level parts: encoder, decoder and output."""
-    root = ModelPart("")
-    known: dict[str, ModelPart] = {}
+    root = TracePart("")
+    known: dict[str, TracePart] = {}
     for step in trace:
         parent = root
         for path in enclosing_paths(step.part or OUTPUT):
             if path.rpartition(".")[2] in NUMBERED:
                 continue  # "head" without a number is no part
             if path not in known:
-                known[path] = ModelPart(path, trace.attends_to_source)
+                known[path] = TracePart(path, trace.attends_to_source)
                 parent.items.append(known[path])
             parent = known[path]
         parent.items.append(step)

@@ -82,11 +82,11 @@ def main() -> int:
 
 
 UNLIKE = [
-    {"train": {"lr": lr}, "positional": positional, "masking": masking, "model": {"fill": fill}}
+    {"train": {"lr": lr}, "positional": positional, "masking": masking, "model": {"mask_value": mask_value}}
     for lr in (5e-4, 1e-3, 2e-3)
     for positional in ("sinusoidal", "rotary", "alibi")
     for masking in ("padding-causal", {"decoder": "causal", "encoder": "none", "cross": "padding"})
-    for fill in ("-inf", "-1e9")
+    for mask_value in ("-inf", "-1e9")
 ]
 """Runs of one shape that differ in rates, encodings, masks and fills."""
 

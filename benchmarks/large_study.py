@@ -260,7 +260,7 @@ def parents_memory(folder: Path, stacks: int) -> str:
                     "data": {"dataset": "toy-grammar", "size": 400},
                     "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16},
                     "train": {"steps": 1, "lr": 1e-3},
-                    "evaluate": {"decode": "none", "alone": False, "test_limit": 1},
+                    "evaluate": {"decode": "none", "unpadded": False, "test_limit": 1},
                 },
                 # Sizes of batches are no part of what members of a stack may differ in.
                 "design": [{"product": {"train.batch_tokens": [64 + n for n in range(stacks)]}}],

@@ -80,7 +80,7 @@ def harness_losses(options: argparse.Namespace) -> np.ndarray:
             "recipe": "tatoeba-en-es",
             "data": {"file": str(options.file.resolve()), "valid": 256, "test": 128},
             "train": {"steps": options.steps, "evaluate_every": options.block},
-            "evaluate": {"alone": False},
+            "evaluate": {"unpadded": False},
         },
         "seeds": options.seeds,
         "metrics": {"primary": "valid/loss"},

@@ -46,7 +46,7 @@ from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.stacking import arrange, processors
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.loop import StackTraining
 from headtohead.training.memory import keep_freed_memory
 
@@ -71,7 +71,7 @@ def tatoeba(words: int, tokens: int, **model: Any) -> dict[str, Any]:
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "notebook 1": {**NOTEBOOK_1, "model": {"min_vocab_size": None}},
+    "notebook 1": {**NOTEBOOK_1, "quirks": {"min_vocab_size": None}},
     "notebook 1, 5,000 rows": NOTEBOOK_1,
     "quickstart": {
         "data": {"dataset": "toy-grammar", "split": "iid"},

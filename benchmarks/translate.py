@@ -28,7 +28,7 @@ from headtohead.config.resolve import resolve
 from headtohead.model.grouping import TOGETHER, groups, translate_each
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
-from headtohead.schema.config import BeamConfig
+from headtohead.schema.run_config import BeamConfig
 
 Words = list[int]
 

@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from headtohead.plugins.recipe import Tensors as Tensors
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
-    from headtohead.schema.config import FilePath as FilePath
-    from headtohead.schema.config import ModelConfig as ModelConfig
-    from headtohead.schema.config import NotHashed as NotHashed
-    from headtohead.schema.config import RunConfig as RunConfig
+    from headtohead.schema.run_config import ModelConfig as ModelConfig
+    from headtohead.schema.run_config import RunConfig as RunConfig
+    from headtohead.schema.sections import FilePath as FilePath
+    from headtohead.schema.sections import NotHashed as NotHashed
 
 _HOMES = {
     "results": "headtohead.api",
@@ -58,10 +58,10 @@ _HOMES = {
     "write_report": "headtohead.api",
     "run": "headtohead.api",
     "HeadToHeadError": "headtohead.errors",
-    "FilePath": "headtohead.schema.config",
-    "ModelConfig": "headtohead.schema.config",
-    "RunConfig": "headtohead.schema.config",
-    "NotHashed": "headtohead.schema.config",
+    "FilePath": "headtohead.schema.sections",
+    "ModelConfig": "headtohead.schema.run_config",
+    "RunConfig": "headtohead.schema.run_config",
+    "NotHashed": "headtohead.schema.sections",
     "Attention": "headtohead.plugins.attention",
     "MaskPattern": "headtohead.plugins.attention",
     "Corpus": "headtohead.plugins.dataset",
@@ -99,7 +99,6 @@ __all__ = [
     "Corpus",
     "Cost",
     "Dataset",
-    "PerMemberRNG",
     "Exit",
     "FilePath",
     "Geometry",
@@ -107,20 +106,21 @@ __all__ = [
     "Job",
     "Launcher",
     "LocalLauncher",
+    "MaskPattern",
     "Masking",
     "Message",
     "ModelConfig",
     "NotHashed",
     "Options",
     "Pair",
+    "PerMemberRNG",
     "Positional",
     "Recipe",
     "RemoteJob",
     "RunConfig",
-    "Transfer",
     "Setting",
-    "MaskPattern",
     "Tensors",
+    "Transfer",
     "find_geometry",
     "hookimpl",
     "import_checkpoint",

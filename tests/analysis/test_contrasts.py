@@ -9,9 +9,9 @@ import scipy.stats
 
 from headtohead.analysis.contrasts import OTHER_DATA, factor_family, incomplete, variant_family
 from headtohead.analysis.study import analyse, ceiling_verdicts
-from headtohead.schema.config import DataConfig
 from headtohead.statistics.paired_tests import minimum_detectable_effect
 from headtohead.storage.frames import load_frames
+from headtohead.testing.tiny import data_config
 
 METRIC = "test/exact_match"
 
@@ -183,7 +183,7 @@ def test_different_smoothing_makes_only_training_losses_incomparable(made, tmp_p
 
 def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
     def config(axes):
-        chosen = DataConfig(dataset="tatoeba", options={"pair": axes["data.pair"]})
+        chosen = data_config(dataset="tatoeba", options={"pair": axes["data.pair"]})
         return {"data": chosen.model_dump(mode="json")}
 
     study = made.Study(
@@ -203,7 +203,7 @@ def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
 def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
     study = made.Study(
         axes={"quirks.shift_targets": ["next", "same"]},
-        config=lambda axes: {"train": {"target": axes["quirks.shift_targets"]}},
+        config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
         maps=False,
     )
     (contrast,) = variant_family(load_frames(made.write_study(tmp_path, study)), "valid/loss").contrasts

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from headtohead import Cost
-from headtohead.config.resolve import resolve
+from headtohead.config.resolve import complete_model, resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import count as count_model
 from headtohead.plugins.positional import BuildContext
 from headtohead.plugins.registry import current, load_registry
-from headtohead.schema.config import ModelConfig
+from headtohead.schema.config_input import ModelInput
 from headtohead.tools.catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 
 BUILT_IN = [one for one in load_registry().all() if one.distribution == "headtohead"]
@@ -43,7 +43,7 @@ def test_the_parameter_count_of_an_encoding_equals_its_weights(name: str) -> Non
     options = encoding.Options()
     for sizes in CHECKED_AT:
         counts = count(encoding, options, sizes, "decoder")
-        geometry = style.geometry(style.Options(), ModelConfig(d_model=sizes["d"], heads=sizes["h"]))
+        geometry = style.geometry(style.Options(), complete_model(ModelInput(d_model=sizes["d"], heads=sizes["h"])))
         context = BuildContext("decoder", sizes["L"], sizes["d"], geometry, [torch.Generator()])
         assert counts is not None
         assert encoding.parameter_count(options, context) == counts.parameters

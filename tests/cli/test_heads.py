@@ -16,7 +16,7 @@ STUDY = {
         "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
         "train": {"steps": 6, "batch_tokens": 128, "lr": 0.01},
-        "evaluate": {"alone": False, "test_limit": 5, "max_length": 4},
+        "evaluate": {"unpadded": False, "test_limit": 5, "max_length": 4},
     },
     "baseline": {"positional": "sinusoidal"},
     "seeds": 2,

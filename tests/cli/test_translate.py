@@ -9,7 +9,7 @@ import yaml
 
 from headtohead import HeadToHeadError
 from headtohead.execution.loaded import load
-from headtohead.schema.config import BeamConfig
+from headtohead.schema.run_config import BeamConfig
 
 STUDY = {
     "question": "Does a beam help?",

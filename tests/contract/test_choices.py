@@ -15,17 +15,17 @@ MODELS = {
     "post-norm": {"norm": "post"},
     "post-norm with final norm": {"norm": "post", "final_norm": True},
     "pre-norm without final norm": {"final_norm": False},
-    "output tied": {"tied": "output"},
-    "all tied": {"tied": "all"},
+    "output tied": {"tie_embeddings": "output"},
+    "all tied": {"tie_embeddings": "all"},
     "no biases": {"bias": False},
     "gelu, embeddings not scaled, torch's start": {"activation": "gelu", "embedding_scale": "one", "init": "torch"},
     "odd width": {"d_model": 9, "heads": 3},
-    "fill -1e9": {"fill": "-1e9"},
-    "fill additive": {"fill": "additive"},
-    "one table for both sides": {"tied": "embeddings"},
+    "fill -1e9": {"mask_value": "-1e9"},
+    "fill additive": {"mask_value": "additive"},
+    "one table for both sides": {"tie_embeddings": "embeddings"},
     "more rows than words": {"min_vocab_size": 20},
-    "more rows than words, output tied": {"min_vocab_size": 20, "tied": "output"},
-    "one table with more rows than words": {"min_vocab_size": 11, "tied": "embeddings"},
+    "more rows than words, output tied": {"min_vocab_size": 20, "tie_embeddings": "output"},
+    "one table with more rows than words": {"min_vocab_size": 11, "tie_embeddings": "embeddings"},
     "shared norm": {"shared": ["norm"], "final_norm": True, "norm": "post"},
     "shared feed-forward": {"shared": ["feed-forward"]},
     "all that can be shared": {"shared": ["feed-forward", "norm"]},
@@ -34,25 +34,30 @@ MODELS = {
 
 
 TOGETHER = {
-    "post-norm, all tied, torch's start": {"norm": "post", "tied": "all", "init": "torch", "embedding_scale": "one"},
+    "post-norm, all tied, torch's start": {
+        "norm": "post",
+        "tie_embeddings": "all",
+        "init": "torch",
+        "embedding_scale": "one",
+    },
     "pre-norm without final norm, no biases, gelu, odd width": {
         "final_norm": False,
         "bias": False,
         "activation": "gelu",
         "d_model": 9,
         "heads": 3,
-        "fill": "-1e9",
+        "mask_value": "-1e9",
     },
     "final norm after post-norm, more rows than words, output tied": {
         "norm": "post",
         "final_norm": True,
         "min_vocab_size": 20,
-        "tied": "output",
+        "tie_embeddings": "output",
     },
     "one table with more rows than words, masks that are added": {
         "min_vocab_size": 11,
-        "tied": "embeddings",
-        "fill": "additive",
+        "tie_embeddings": "embeddings",
+        "mask_value": "additive",
     },
     "notebook 5's feed-forward": {
         "decoder_feed_forward": "after-each",
@@ -105,7 +110,7 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 class TestDecoderThatReadsItself(VariantContract):
     @pytest.fixture(params=first_and_slow(DEAF.values()), ids=DEAF.keys())
     def config(self, request):
-        return tiny_config("rotary", "grouped-query", request.param, cross="decoder")
+        return tiny_config("rotary", "grouped-query", request.param, quirks={"cross_attention_memory": "decoder"})
 
 
 class TestPositionsByRow(VariantContract):
@@ -159,7 +164,7 @@ def number(name, **choices):
 
 
 def test_decoder_that_reads_itself_hears_nothing_at_all_of_the_source():
-    assert number("hears-source", cross="decoder") == 0.0
+    assert number("hears-source", quirks={"cross_attention_memory": "decoder"}) == 0.0
 
 
 def test_mask_on_embeddings_lets_earlier_tokens_through_at_a_billionth():

@@ -21,7 +21,7 @@ FAMILIES = ("positional", "attention", "masking")
 ROLES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
 FACTORS = {
     **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
-    "fill": list(FILLS),
+    "mask_value": list(FILLS),
     "role": list(ROLES),
 }
 

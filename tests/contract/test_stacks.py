@@ -5,12 +5,11 @@ import pytest
 from headtohead.data import prepare
 from headtohead.model.geometry import only_length
 from headtohead.plugins.registry import current
-from headtohead.schema.config import DataConfig
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.equality import same_training
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
-from headtohead.testing.tiny import tiny_config
+from headtohead.testing.tiny import data_config, tiny_config
 from headtohead.tools.pitfalls.configurations import compatible_config
 
 REGISTRY = current()
@@ -36,7 +35,7 @@ def written(row):
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory):
-    config = DataConfig(dataset="toy-grammar", options={"size": 80}, valid=8, test=8)
+    config = data_config(dataset="toy-grammar", options={"size": 80}, valid=8, test=8)
     return prepare(config, tmp_path_factory.mktemp("cache"))
 
 

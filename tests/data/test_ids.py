@@ -17,7 +17,8 @@ from headtohead.data import PreparedData, prepare, prepare_corpus
 from headtohead.data.vocabulary import Vocabulary, frequency_vocabulary
 from headtohead.errors import HeadToHeadError, UndefinedError
 from headtohead.plugins.dataset import Corpus
-from headtohead.schema.config import DataConfig
+from headtohead.schema.run_config import DataConfig
+from headtohead.testing.tiny import data_config
 
 SCRATCH = {
     "dataset": "notebook-en-fr",
@@ -30,7 +31,7 @@ ARCHITECTURE = {
     "vocabulary": {"ids": "frequency", "unknown": "refuse"},
     "source_boundaries": "none",
     "target_boundaries": "none",
-    "cut": 100,
+    "truncate_tokens": 100,
 }
 TATOEBA = {
     "dataset": "tatoeba",
@@ -38,7 +39,7 @@ TATOEBA = {
     "normalise": "ascii-fold",
     "vocabulary": {"ids": "frequency"},
     "source_boundaries": "sos-eos",
-    "cut": 128,
+    "truncate_tokens": 128,
 }
 SLIDES = {
     "dataset": "notebook-slides",
@@ -149,7 +150,7 @@ def tables(vocabulary: Vocabulary) -> dict[str, int]:
 @pytest.fixture
 def ready(tmp_path: Path) -> Callable[..., PreparedData]:
     def ready(fields: dict[str, Any], **changes: Any) -> PreparedData:
-        return prepare(DataConfig(**(fields | changes)), tmp_path / "cache")
+        return prepare(data_config(**(fields | changes)), tmp_path / "cache")
 
     return ready
 
@@ -164,14 +165,14 @@ def tatoeba(ready: Callable[..., PreparedData], tmp_path: Path) -> PreparedData:
 
 def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> None:
     train = ready(SCRATCH).splits["train"]
-    longest = max(len(ids) for ids in (*train.source, *quirks.shift_targets))
+    longest = max(len(ids) for ids in (*train.source, *train.target))
     assert longest == 5
     assert sorted(padded(train.source, 5)) == sorted(rows_of_five(PRINTED_SOURCES))
     printed = rows_of_five(PRINTED_TARGETS)
     assert len(printed) == 12
-    assert set(printed) <= set(padded(quirks.shift_targets, 5))
+    assert set(printed) <= set(padded(train.target, 5))
     # The printed rows are pairs: the n-th target belongs to the n-th source.
-    pairs = list(zip(padded(train.source, 5), padded(quirks.shift_targets, 5), strict=True))
+    pairs = list(zip(padded(train.source, 5), padded(train.target, 5), strict=True))
     for pair in zip(rows_of_five(PRINTED_SOURCES), printed, strict=False):
         assert pair in pairs
 
@@ -194,7 +195,7 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
     assert len(train) == 50
     for side, texts, sequences in (
         ("source", train.source_text, train.source),
-        ("target", train.target_text, quirks.shift_targets),
+        ("target", train.target_text, train.target),
     ):
         vocabulary = data.vocabulary(side)
         table = by_frequency(texts, 1)
@@ -250,7 +251,7 @@ def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., Prepa
 
 
 def test_a_word_said_twice_has_its_last_place(make_corpus: Callable) -> None:
-    config = DataConfig(
+    config = data_config(
         split="nothing-held-out", normalise="none", **{key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")}
     )
     data = prepare_corpus(make_corpus(("the cat the dog", "x")), config)
@@ -286,7 +287,7 @@ def four(make_corpus: Callable) -> Corpus:
 
 
 def asked(**fields: Any) -> DataConfig:
-    return DataConfig(**({"split": "nothing-held-out", "normalise": "none"} | fields))
+    return data_config(**({"split": "nothing-held-out", "normalise": "none"} | fields))
 
 
 @pytest.mark.parametrize("ids", ["standard", "frequency"])
@@ -313,7 +314,7 @@ def test_boundary_tokens_stand_where_they_are_asked_for(four: Corpus, ids: str, 
 
 def test_a_cut_keeps_the_first_tokens_boundary_tokens_among_them(four: Corpus) -> None:
     whole = prepare_corpus(four, asked())
-    data = prepare_corpus(four, asked(cut=3))
+    data = prepare_corpus(four, asked(truncate_tokens=3))
     for part, split in data.splits.items():
         for name in ("source", "target"):
             long, short = getattr(whole.splits[part], name), getattr(split, name)
@@ -434,14 +435,14 @@ def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData]
     assert second.tokenisers == first.tokenisers
     assert second.record == first.record
     train = first.splits["train"]
-    for ids, text in zip(quirks.shift_targets, train.target_text, strict=True):
+    for ids, text in zip(train.target, train.target_text, strict=True):
         assert second.tokenise(text, "target") == ids.tolist()
 
 
 def test_a_file_from_before_these_choices_is_read_with_the_usual_boundaries(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = DataConfig(dataset="toy-grammar", options={"size": 300})
+    config = data_config(dataset="toy-grammar", options={"size": 300})
     first = prepare(config, tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     with np.load(file) as arrays:

@@ -20,11 +20,12 @@ from headtohead.data import EOS, SOS, UNK, cache_root, hash_pairs, prepare, prep
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import load_registry
-from headtohead.schema.config import DataConfig
+from headtohead.schema.run_config import DataConfig
+from headtohead.testing.tiny import data_config
 
 
 def config(**fields: Any) -> DataConfig:
-    return DataConfig(**({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields))
+    return data_config(**({"split": "grouped", "normalise": "unicode", "valid": 1, "test": 1} | fields))
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_ids_and_texts_say_the_same(small: Corpus) -> None:
 def test_text_of_known_words_survives_the_way_there_and_back(small: Corpus) -> None:
     data = prepare_corpus(small, config())
     train = data.splits["train"]
-    for ids, text in zip(quirks.shift_targets, train.target_text, strict=True):
+    for ids, text in zip(train.target, train.target_text, strict=True):
         assert data.target_vocabulary.decode(ids.tolist()) == text
 
 
@@ -221,10 +222,10 @@ TOY = {"dataset": "toy-grammar", "options": {"size": 500}}
 
 
 def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
-    first = prepare(DataConfig(**TOY), tmp_path)
+    first = prepare(data_config(**TOY), tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     before = file.stat()
-    second = prepare(DataConfig(**TOY), tmp_path)
+    second = prepare(data_config(**TOY), tmp_path)
     assert file.stat().st_mtime_ns == before.st_mtime_ns
     assert second.record == first.record
     assert second.data_hash == first.data_hash
@@ -239,7 +240,7 @@ def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
 def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
-    first = prepare(DataConfig(**TOY), tmp_path)
+    first = prepare(data_config(**TOY), tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     raw = bytearray(file.read_bytes())
     if fault == "cut":
@@ -250,11 +251,11 @@ def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest
         raw[:] = b"" if fault == "emptied" else pickle.dumps(["not", "mine"])
     file.write_bytes(raw)
     with caplog.at_level(logging.WARNING):
-        again = prepare(DataConfig(**TOY), tmp_path)
+        again = prepare(data_config(**TOY), tmp_path)
     assert again.data_hash == first.data_hash
     assert len([line for line in caplog.text.splitlines() if "building it again" in line]) == 1
     caplog.clear()
-    prepare(DataConfig(**TOY), tmp_path)
+    prepare(data_config(**TOY), tmp_path)
     assert not caplog.text
 
 
@@ -262,7 +263,7 @@ def test_another_file_content_under_the_same_name_is_noticed(tmp_path: Path) -> 
     file = tmp_path / "pairs.tsv"
 
     def words() -> set[str]:
-        asked = DataConfig(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
+        asked = data_config(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
         splits = prepare(asked, tmp_path / "cache").splits
         return {text for split in splits.values() for text in split.source_text}
 
@@ -291,8 +292,8 @@ def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path:
     )
     registry = load_registry([plugin])
     module = registry.manager.get_plugin(str(plugin))
-    first = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
-    second = prepare(DataConfig(dataset="tiny"), tmp_path / "cache", registry=registry)
+    first = prepare(data_config(dataset="tiny"), tmp_path / "cache", registry=registry)
+    second = prepare(data_config(dataset="tiny"), tmp_path / "cache", registry=registry)
     assert module.reads == ["grouped", "grouped"]
     assert first.data_hash == second.data_hash
     assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1
@@ -305,7 +306,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         match=r"^cannot write to the cache folder '.*file/prepared'"
         r": Not a directory; set H2H_CACHE to a folder",
     ):
-        prepare(DataConfig(**TOY), tmp_path / "file")
+        prepare(data_config(**TOY), tmp_path / "file")
 
 
 def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +315,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
 
     monkeypatch.setattr("headtohead.data.store.np.savez", full)
     with pytest.raises(HeadToHeadError, match=r"^cannot write to the .*: No space left on device; "):
-        prepare(DataConfig(**TOY), tmp_path)
+        prepare(data_config(**TOY), tmp_path)
     assert not list((tmp_path / "prepared").iterdir())
 
 
@@ -329,14 +330,14 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
 )
 def test_a_wrong_configuration_is_named(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadToHeadError, match=message):
-        prepare(DataConfig(**fields), tmp_path)
+        prepare(data_config(**fields), tmp_path)
 
 
 @pytest.mark.slow
 def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) -> None:
     rows = "".join(f"word {n} here\tmot {n} ici\n" for n in range(120_000))
     (tmp_path / "pairs.tsv").write_text(rows)
-    asked = DataConfig(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
+    asked = data_config(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
     prepare(asked, tmp_path / "cache")
     seconds = []
     for _ in range(3):

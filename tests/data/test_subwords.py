@@ -11,7 +11,8 @@ import pytest
 
 from headtohead.data import UNK, prepare_corpus
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.config import DataConfig
+from headtohead.schema.run_config import DataConfig
+from headtohead.testing.tiny import data_config
 
 needs_tokenizers = pytest.mark.skipif(
     importlib.util.find_spec("tokenizers") is None, reason="needs the extra subwords: pip install tokenizers"
@@ -20,7 +21,7 @@ ROWS = [(f"unhappy reader {n} reads", f"lecteur malheureux {n} lisant") for n in
 
 
 def config(**fields: object) -> DataConfig:
-    return DataConfig(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
+    return data_config(split="grouped", normalise="unicode", tokens="subword", valid=2, test=2, **fields)
 
 
 @needs_tokenizers

@@ -19,7 +19,7 @@ from headtohead.planning.design import expand
 from headtohead.planning.planner import make_plan
 from headtohead.plugins import hookspecs
 from headtohead.plugins.registry import Registry, load_registry
-from headtohead.schema.config import ExperimentFile
+from headtohead.schema.experiment_file import ExperimentFile
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

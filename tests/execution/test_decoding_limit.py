@@ -26,7 +26,7 @@ STUDY = {
         },
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.0},
         "train": {"steps": 10, "batch_tokens": 128, "lr": 0.05},
-        "evaluate": {"alone": False},
+        "evaluate": {"unpadded": False},
     },
     "seeds": 1,
     "probes": ["4 3 2 1"],

@@ -211,7 +211,8 @@ def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch:
     # The logits of a run are 64 MB, several times: eight runs need more than 1 GB, one fits.
     study.write(
         base={
-            "model": {"dropout": 0.0, "min_vocab_size": 16000},
+            "model": {"dropout": 0.0},
+            "quirks": {"min_vocab_size": 16000},
             "train": {"steps": 4, "batch_tokens": 1000, "evaluate_every": 4},
             "evaluate": {"decode": "none"},
         },

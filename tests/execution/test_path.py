@@ -24,14 +24,14 @@ class Tied(headtohead.Recipe):
     config = {
         "positional": "none",
         "data": {"vocabulary": {"shared": True}},
-        "model": {"tied": "all"},
+        "model": {"tie_embeddings": "all"},
         "train": {"lr": 1e-2},
     }
 
 
 @headtohead.hookimpl
 def register_recipes():
-    return {"blind": Blind, "tied": Tied}
+    return {"blind": Blind, "tie_embeddings": Tied}
 '''
 
 WALK = {
@@ -40,7 +40,7 @@ WALK = {
         "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0},
         "train": {"steps": 8, "batch_tokens": 128, "evaluate_every": 8},
-        "evaluate": {"alone": False, "decode": "none"},
+        "evaluate": {"unpadded": False, "decode": "none"},
     },
     "design": [{"path": {"from": "recipe/blind", "to": "recipe/tied"}}],
     "seeds": 2,

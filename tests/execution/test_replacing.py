@@ -25,7 +25,7 @@ def snapshot(study: Study) -> dict[str, bytes]:
 
 
 def test_a_debug_run_leaves_a_finished_study_as_it_is(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    study.write(base={"train": {"steps": 4}, "evaluate": {"alone": False, "test_limit": 4}})
+    study.write(base={"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}})
     study.run()
     before = snapshot(study)
     recorded = files.read_json(study.experiment / "experiment.json")["runs"]

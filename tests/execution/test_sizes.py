@@ -13,7 +13,7 @@ import torch
 from headtohead import files
 from headtohead.api import plan
 from headtohead.execution import stack_sizes
-from headtohead.planning.stacking import machine, processors, load_stack_sizes
+from headtohead.planning.stacking import load_stack_sizes, machine, processors
 from headtohead.plugins import registry
 from headtohead.training import sizing
 from headtohead.training.backends import Graphs

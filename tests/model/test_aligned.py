@@ -89,8 +89,8 @@ def test_losses_do_not_see_what_lies_between_rows(smoothing):
 
 def trained(pieces, **model):
     """Train two members some steps; return the sums of their losses, and all their weights."""
-    config = tiny_config(min_vocab_size=ODD, **model)
-    data = tiny_data(shared=model.get("tied") == "all")
+    config = tiny_config(quirks={"min_vocab_size": ODD}, **model)
+    data = tiny_data(shared=model.get("tie_embeddings") == "all")
     training = StackTraining(config, [1, 2], data, torch.device("cpu"), num_microbatches=pieces)
     assert training.target_words == ODD
     for _, cut in zip(range(4), training._batches(), strict=False):
@@ -99,7 +99,9 @@ def trained(pieces, **model):
 
 
 @pytest.mark.parametrize("pieces", [1, 2])
-@pytest.mark.parametrize("model", [{}, {"bias": False}, {"tied": "output"}, {"tied": "all", "dropout": 0.2}], ids=str)
+@pytest.mark.parametrize(
+    "model", [{}, {"bias": False}, {"tie_embeddings": "output"}, {"tie_embeddings": "all", "dropout": 0.2}], ids=str
+)
 def test_training_is_that_of_the_plain_product(model, pieces, monkeypatch):
     losses, weights = trained(pieces, **model)
     monkeypatch.setattr(aligned, "WIDE", 10**9)

@@ -45,7 +45,7 @@ def _joined(named, part):
 
 def test_independent_heads_equal_the_loop_of_notebook_1():
     heads, width = 4, 16
-    subject = Subject(tiny_config("none", "independent-heads", fill="-1e9"))
+    subject = Subject(tiny_config("none", "independent-heads", mask_value="-1e9"))
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
     found = attention(x, None, subject.view("encoder", mask=mask))
@@ -92,7 +92,7 @@ def test_every_head_has_its_own_geometry_per_role():
 def test_fills_agree_with_the_formula_by_hand():
     """One query, two keys, the second masked: its weight is 0, or 1/2 where all are masked."""
     for fill, alone in (("-inf", 0.0), ("-1e9", 0.5), ("additive", None)):
-        subject = Subject(tiny_config("none", "single-head", fill=fill))
+        subject = Subject(tiny_config("none", "single-head", mask_value=fill))
         attention = subject.attention("encoder")
         x, _ = subject.activations("encoder")
         places = torch.arange(2).unsqueeze(0)

@@ -11,9 +11,9 @@ from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.beam import beam_search, length_penalty
 from headtohead.model.decoding import greedy
-from headtohead.model.transformer import Rows
 from headtohead.model.decoding_state import is_causal
-from headtohead.schema.config import BeamConfig
+from headtohead.model.transformer import Rows
+from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Sentences, Subject, forward
 from headtohead.testing.tiny import tiny_config
 
@@ -95,7 +95,7 @@ def hold_to_the_plain_search(subject, size, alpha):
         {"positional": "shaw-relative", "attention": "multi-query", "masking": "window"},
         {"positional": "fire", "attention": "sigmoid"},
         {"positional": "learned", "attention": "linear"},
-        {"attention": "uniform", "tied": "output"},
+        {"attention": "uniform", "tie_embeddings": "output"},
         {"masking": "none"},
         {"masking": "causal", "attention": "independent-heads", "norm": "post"},
         {"positional": {"name": "sinusoidal", "index": "row"}},
@@ -105,7 +105,7 @@ def hold_to_the_plain_search(subject, size, alpha):
     ids=str,
 )
 def test_search_finds_what_a_search_without_cache_and_batch_finds(choices):
-    subject = Subject(tiny_config(**choices)) if choices.get("tied") else subject_of(**choices)
+    subject = Subject(tiny_config(**choices)) if choices.get("tie_embeddings") else subject_of(**choices)
     hold_to_the_plain_search(subject, 3, 0.6)
 
 

@@ -85,7 +85,7 @@ ROWS = max(SOURCE_WORDS, TARGET_WORDS)
 # Beside one encoder and two decoder layers: weights more or fewer than those of the default.
 WEIGHTS = {
     "cross: decoder": ({"cross": "decoder"}, 0),
-    "tied: embeddings": ({"tied": "embeddings"}, -SOURCE_WORDS * D),
+    "tied: embeddings": ({"tie_embeddings": "embeddings"}, -SOURCE_WORDS * D),
     "min_vocab_size": (
         {"min_vocab_size": 40},
         (40 - SOURCE_WORDS) * D + (40 - TARGET_WORDS) * D + 40 * D + 40 - linear(D, TARGET_WORDS),
@@ -121,9 +121,9 @@ def test_attention_without_projections_weighs_nothing():
 def test_operations_of_choices_are_those_counted_by_hand():
     plain = counted("split-heads").flops_per_token * T
     keys = 2 * (T - S) * (2 * D * 2 * D + 2 * T * 2 * D)
-    assert counted("split-heads", cross="decoder").flops_per_token * T == plain + keys
+    assert counted("split-heads", quirks={"cross_attention_memory": "decoder"}).flops_per_token * T == plain + keys
     between = 2 * T * 2 * 2 * D * FF
-    after_each = counted("split-heads", decoder_feed_forward="after-each", shared=["norm"])
+    after_each = counted("split-heads", quirks={"decoder_feed_forward": "after-each", "shared_modules": ["norm"]})
     assert after_each.flops_per_token * T == plain + between
     words = T * 2 * D * (40 - TARGET_WORDS)
-    assert counted("split-heads", min_vocab_size=40).flops_per_token * T == plain + words
+    assert counted("split-heads", quirks={"min_vocab_size": 40}).flops_per_token * T == plain + words

@@ -49,7 +49,7 @@ DEAF = {
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "learned"])
 @pytest.mark.parametrize(("masking", "cached"), DEAF.values(), ids=DEAF.keys())
 def test_decoder_that_reads_itself_writes_what_a_loop_writes(masking, cached, positional):
-    subject = ending_apart(positional=positional, masking=masking, cross="decoder")
+    subject = ending_apart(positional=positional, masking=masking, quirks={"cross_attention_memory": "decoder"})
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model) == cached
@@ -68,7 +68,7 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
 
 
 def test_words_beyond_the_vocabulary_can_be_written():
-    subject = Subject(tiny_config(min_vocab_size=30))
+    subject = Subject(tiny_config(quirks={"min_vocab_size": 30}))
     with torch.no_grad():
         subject.model.words.bias[..., 25] += 100.0
     sentences = subject.sentences

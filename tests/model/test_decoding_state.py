@@ -5,10 +5,10 @@ import torch
 
 from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model import decoding_state
-from headtohead.model.beam import beam_search
-from headtohead.model.decoding import greedy, active_indices
 from headtohead.model.attention_context import LEAST_ROOM
-from headtohead.schema.config import BeamConfig
+from headtohead.model.beam import beam_search
+from headtohead.model.decoding import active_indices, greedy
+from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.invariants.decoding import plain_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config

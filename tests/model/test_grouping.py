@@ -5,7 +5,7 @@ import torch
 
 from headtohead.data.vocabulary import EOS, SOS
 from headtohead.model.grouping import groups, hides_padding, translate_each
-from headtohead.schema.config import BeamConfig
+from headtohead.schema.run_config import BeamConfig
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -73,7 +73,7 @@ def test_padding_is_seen_where_a_mask_shows_it():
         scheme = {"encoder": "padding", "decoder": "causal", "cross": "padding"} | {role: "none"}
         assert not hides_padding(subject_of(masking=scheme).model)
     deaf = {"encoder": "padding", "decoder": "causal", "cross": "causal"}
-    assert hides_padding(subject_of(masking=deaf, cross="decoder").model)
+    assert hides_padding(subject_of(masking=deaf, quirks={"cross_attention_memory": "decoder"}).model)
 
 
 def test_groups_are_of_similar_length():

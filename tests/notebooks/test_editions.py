@@ -76,7 +76,7 @@ def test_the_quick_form_changes_what_it_says_and_nothing_else() -> None:
         assert f"#   {change}\n" in quick.text
     before["seeds"] = 3
     before["base"]["train"] |= {"epochs": 4, "evaluate_every": 200}
-    before["base"]["evaluate"] = {"test_limit": 150, "alone": False}
+    before["base"]["evaluate"] = {"test_limit": 150, "unpadded": False}
     assert after == before
 
 

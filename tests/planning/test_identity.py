@@ -10,7 +10,8 @@ from pydantic import Field
 from headtohead.config import identity
 from headtohead.config.identity import canonical, identity_fields, key_of, run_key
 from headtohead.config.resolve import resolve
-from headtohead.schema.config import HashIfChanged, ModelConfig, NotHashed, RunConfig, Section, SetsDefaults
+from headtohead.schema.run_config import ModelConfig, RunConfig
+from headtohead.schema.sections import HashIfChanged, NotHashed, Section
 
 FINGERPRINT = "f" * 64
 
@@ -30,9 +31,9 @@ GOLDEN = {
     "sections": (
         {
             "train": {"epochs": 2.5, "early_stopping": {"patience": 2}, "clip_norm": None},
-            "model": {"d_model": 64, "layers": 3, "norm": "post", "fill": "additive"},
+            "model": {"d_model": 64, "layers": 3, "norm": "post", "mask_value": "additive"},
             "data": {"dataset": "toy-grammar", "size": 500, "split": "length", "limit": 100},
-            "evaluate": {"alone": False, "buckets": [4, 8]},
+            "evaluate": {"unpadded": False, "buckets": [4, 8]},
         },
         "1e76e206368330e7d3933ca852071351f814bccaf0e938f44e70b77ff94244c3",
     ),
@@ -114,7 +115,7 @@ def test_two_spellings_of_one_configuration_have_one_key(key, one, other):
         {"masking.decoder": "causal"},
         {"data": {"size": 500}},
         {"data": {"seed": 2}},
-        {"evaluate": {"alone": False}},
+        {"evaluate": {"unpadded": False}},
         {"evaluate": {"decode": "beam"}},
         {"train": {"epochs": 1, "length_buckets": "exact"}},
         {"train": {"epochs": 1, "precision": "float64"}},
@@ -177,7 +178,7 @@ def test_every_field_of_the_schema_counts_unless_it_is_marked(registry):
     for section, info in RunConfig.model_fields.items():
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
-            marks = any(isinstance(mark, NotHashed | SetsDefaults | HashIfChanged) for mark in field.metadata)
+            marks = any(isinstance(mark, NotHashed | HashIfChanged) for mark in field.metadata)
             assert (name in counted[section]) is not marks, f"{section}.{name}"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from headtohead.cli import plan, run
 from headtohead.config.loading import MAX_RUNS, load_text, seed_list
-from headtohead.config.source_location import SourceLocation, Source
+from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.plugins.registry import current

@@ -6,7 +6,7 @@ import pytest
 
 from headtohead.config.loading import load_text
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.config import MEASURED
+from headtohead.schema.experiment_file import MEASURED
 
 
 @pytest.mark.parametrize("line", ["primary: test/blue", "report: [valid/loss, test/blue]"])

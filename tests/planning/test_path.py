@@ -468,7 +468,7 @@ def failure(design, text, *overrides, **options):
             "here by moving it to base",
         ),
         (
-            "design: [{path: {from: {model: {tied: all}}, to: recipe/right}}]",
+            "design: [{path: {from: {model: {tie_embeddings: all}}, to: recipe/right}}]",
             "x.yaml:7: design[0].path.from.model.tie_embeddings: tied 'all' needs one vocabulary; set "
             "data.vocabulary.shared: true",
         ),

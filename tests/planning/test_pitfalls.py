@@ -26,15 +26,15 @@ def test_a_sound_configuration_has_none():
         ({"data": {"normalise": "ascii-fold"}}, "letters lost"),
         ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
         ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no boundary tokens"),
-        ({"model": {"cross": "decoder"}, "masking": {"cross": "padding-causal"}}, "source ignored"),
-        ({"model": {"tied": "embeddings"}}, "one table, two vocabularies"),
+        ({"quirks": {"cross_attention_memory": "decoder"}, "masking": {"cross": "padding-causal"}}, "source ignored"),
+        ({"model": {"tie_embeddings": "embeddings"}}, "one table, two vocabularies"),
         ({"masking": {"decoder": "padding"}}, "future not masked"),
         ({"masking": {"encoder": "none"}}, "padding not masked"),
         ({"masking": {"cross": "none"}}, "padding not masked"),
         ({"train": {"epochs": 0}}, "never trained"),
-        ({"train": {"epochs": 1, "target": "same"}}, "targets not shifted"),
-        ({"train": {"epochs": 1, "parts": ["words"]}}, "parameters frozen"),
-        ({"train": {"epochs": 1, "batch_size": 4, "pad_to": 100}}, "fixed padding"),
+        ({"quirks": {"shift_targets": False}}, "targets not shifted"),
+        ({"quirks": {"trainable": ["words"]}}, "parameters frozen"),
+        ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
         ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
         ({"evaluate": {"decode": "teacher-forced"}}, "reference as input"),
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
@@ -45,7 +45,7 @@ def test_each_faulty_choice_is_named_and_no_other(raw, name):
 
 
 def test_a_second_attention_that_reads_the_decoder_unmasked_sees_the_future():
-    assert names({"model": {"cross": "decoder"}}) == ["future not masked", "source ignored"]
+    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future not masked", "source ignored"]
 
 
 def test_a_fault_says_which_field_makes_it():

@@ -136,7 +136,7 @@ def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
 
 
 def test_the_unquoted_fill_is_read_as_its_name(resolved):
-    assert resolved(model={"fill": -1e9}).model.mask_value == "-1e9"
+    assert resolved(model={"mask_value": -1e9}).model.mask_value == "-1e9"
 
 
 def test_a_recipe_lies_beneath_the_base():
@@ -226,7 +226,7 @@ def test_a_fault_in_a_recipe_names_the_recipe():
             "train.device: the device is not a field of an experiment; remove 'device' and type h2h run --device cpu",
         ),
         (
-            {"model": {"tied": "all"}},
+            {"model": {"tie_embeddings": "all"}},
             "model.tie_embeddings: tied 'all' needs one vocabulary; set data.vocabulary.shared: true",
         ),
         (

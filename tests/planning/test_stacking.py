@@ -7,7 +7,7 @@ from headtohead.config.resolve import resolve
 from headtohead.model.counting import training_bytes
 from headtohead.model.members import shape
 from headtohead.planning import stacking
-from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, machine, load_stack_sizes
+from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, load_stack_sizes, machine
 from headtohead.plugins.registry import current
 
 WIDE = """
@@ -113,7 +113,7 @@ def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
 
 def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
     tokens = {"train": {"steps": 1, "batch_tokens": 100}}
-    few, many = (resolve({**tokens, "model": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
+    few, many = (resolve({**tokens, "quirks": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
     assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
 
 

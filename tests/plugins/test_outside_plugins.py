@@ -29,7 +29,7 @@ base:
   data: {dataset: toy-grammar, limit: 300}
   model: {d_model: 16, heads: 2, layers: 2, d_ff: 16, dropout: 0.0}
   train: {steps: 20, batch_tokens: 256, lr: 1.0e-2}
-  evaluate: {alone: false, test_limit: 10, max_length: 8}
+  evaluate: {unpadded: false, test_limit: 10, max_length: 8}
 baseline: {positional: tisa, attention: split-heads, masking: padding-causal}
 seeds: 1
 """

@@ -18,7 +18,7 @@ from headtohead.planning.planner import make_plan
 from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.entry import Setting
 from headtohead.plugins.registry import Registry, current, load_registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import RunRecord
 from headtohead_plugins.positional.sinusoidal import Sinusoidal
 

@@ -135,7 +135,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
                 "tokens": "word",
                 "vocabulary": {"min_count": 1, "max_size": None, "shared": False},
             },
-            "model": {"min_vocab_size": None},
+            "quirks": {"min_vocab_size": None},
             "positional": {"encoder": {"name": str(axes.get("positional", "sinusoidal")), "options": {}}},
             "train": {"label_smoothing": 0.0, "batch_tokens": 2048, "lr": 0.003},
             **study.config(axes),

@@ -348,7 +348,7 @@ def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
         axes={"quirks.shift_targets": ["next", "same"]},
         maps=False,
-        config=lambda axes: {"train": {"target": axes["quirks.shift_targets"]}},
+        config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
     )
     folder = made.write_study(tmp_path / "runs", study)
     text = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")

@@ -51,14 +51,14 @@ CHOICES = {
     "pre-norm": {},
     "post-norm": {"norm": "post", "final_norm": True},
     "embeddings as they are": {"embedding_scale": "one"},
-    "second attention of the decoder": {"cross": "decoder", "norm": "post"},
-    "feed-forward after each": {"decoder_feed_forward": "after-each"},
-    "shared parts": {"shared": ["norm", "feed-forward"], "norm": "post"},
+    "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}, "norm": "post"},
+    "feed-forward after each": {"quirks": {"decoder_feed_forward": "after-each"}},
+    "shared parts": {"quirks": {"shared_modules": ["norm", "feed-forward"]}, "norm": "post"},
     "gelu": {"activation": "gelu"},
-    "no biases, output tied": {"bias": False, "tied": "output"},
+    "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
     "nothing masked": {"masking": "none"},
-    "fill -1e9": {"fill": "-1e9"},
-    "fill additive": {"fill": "additive"},
+    "fill -1e9": {"mask_value": "-1e9"},
+    "fill additive": {"mask_value": "additive"},
     "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
 }
 
@@ -144,7 +144,7 @@ def test_heads_of_a_group_share_traced_keys(traced):
 
 def test_rows_are_labelled_with_query_tokens_and_columns_with_key_tokens(traced):
     for cross, keys in (("encoder", ("s0", "s1", "s2", "s3")), ("decoder", ("t0", "t1", "t2"))):
-        _, trace = traced(cross=cross)
+        _, trace = traced(quirks={"cross_attention_memory": cross})
         steps = {step.name: step for step in trace}
         weights = steps["decoder.0.cross.head.0.weights"]
         assert (weights.rows, weights.columns) == (("t0", "t1", "t2"), keys)
@@ -176,7 +176,7 @@ def test_an_example_ends_in_the_value_of_its_cell(traced):
 
 
 def test_rows_without_a_word_are_labelled_by_their_number(traced):
-    _, trace = traced(min_vocab_size=11)
+    _, trace = traced(quirks={"min_vocab_size": 11})
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
 
 
@@ -195,7 +195,7 @@ class Recomputed:
     """Recomputes each step in turn from the steps and the weights of one member."""
 
     def __init__(self, subject, trace, member, read):
-        self.model = subject.config.model
+        self.model, self.quirks = subject.config.model, subject.config.quirks
         self.by_row = subject.config.positional.encoder.options["index"] == "row"
         self.weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         self.trace = {step.name: step.values.tolist() for step in trace}

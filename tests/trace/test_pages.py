@@ -124,7 +124,7 @@ def test_the_second_attention_is_called_what_it_is(traced):
         ("encoder", "attention to the encoder"),
         ("decoder", "second attention, to the decoder itself"),
     ):
-        text = as_html(traced(cross=cross)[1])
+        text = as_html(traced(quirks={"cross_attention_memory": cross})[1])
         assert heading in text
         assert ("not attended to" in text) == (cross == "decoder")
 

@@ -17,7 +17,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from headtohead.schema.config import DataConfig, EntryConfig, ModelConfig, PerRole, RunConfig, TrainConfig
+from headtohead.config.resolve import complete_model
+from headtohead.schema.config_input import ModelInput
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig, TrainConfig
+from headtohead.testing.tiny import data_config
 
 AXES: dict[str, list[str]] = {
     "positional": ["sinusoidal", "rotary", "none"],
@@ -162,8 +165,8 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         positional=_roles(axes.get("positional", "sinusoidal")),
         attention=_roles(axes.get("attention", "split-heads")),
         masking=_roles(axes.get("masking", "padding-causal")),
-        data=DataConfig(dataset="toy-grammar"),
-        model=ModelConfig(d_model=64, heads=HEADS, layers=LAYERS, d_ff=128),
+        data=data_config(dataset="toy-grammar"),
+        model=complete_model(ModelInput(d_model=64, heads=HEADS, layers=LAYERS, d_ff=128)),
         train=TrainConfig(steps=STEPS),
     )
     return {

@@ -18,10 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
-from headtohead.model.members import shape
 from headtohead.model.attention_context import all_assumed
+from headtohead.model.members import shape
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training import backends
 from headtohead.training.backends import BatchSpec, Graphs, Witness, choose
 from headtohead.training.loop import Evaluation, StackTraining, planned_shapes
@@ -49,7 +49,7 @@ KINDS: dict[str, list[dict[str, Any]]] = {
         {"train": {"lr": lr, "clip_norm": clip}, "positional": positional, "model": model}
         for lr, clip in ((0.01, 0.5), (0.002, 1.0))
         for positional in ("sinusoidal", SHIFTED, "learned", "sinusoidal")
-        for model in ({"dropout": 0.1, "fill": "-inf"}, {"fill": "-1e9"})
+        for model in ({"dropout": 0.1, "mask_value": "-inf"}, {"mask_value": "-1e9"})
     ],
 }
 

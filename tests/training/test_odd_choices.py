@@ -22,7 +22,7 @@ from headtohead.planning.compatibility import reach, undefined_reason
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
-from headtohead.schema.config import DataConfig, RunConfig
+from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.testing.tiny import tiny_config, tiny_data
 from headtohead.training.evaluate import write_forced
 from headtohead.training.loop import Evaluation, StackTraining
@@ -52,7 +52,7 @@ def trained(config: RunConfig, seeds: list[int], data: PreparedData | None = Non
 # -- batches of sentences ----------------------------------------------------------------------
 
 
-SAME = {"target": "same", "parts": ["feed-forward", "words"]}
+SAME = {"shift_targets": False, "trainable": ["feed-forward", "words"]}
 COVERING = [
     ("padding-causal", "batch", {}),
     ("none", "corpus", {}),
@@ -69,8 +69,7 @@ COVERING = [
     ],
 )
 def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, more: dict[str, Any]) -> None:
-    train = {"steps": 9, "batch_size": 7, "pad_to": pad_to} | more
-    config = tiny_config(masking=masking, train=train)
+    config = tiny_config(masking=masking, train={"steps": 9, "batch_size": 7}, quirks={"pad_to": pad_to} | more)
     stack = trained(config, [3, 1, 2])
     assert stack.plan.steps_per_epoch == 7
     for member, seed in enumerate((3, 1, 2)):
@@ -81,7 +80,7 @@ def test_a_stack_of_three_is_three_runs_alone(masking: str, pad_to: str | int, m
 
 @pytest.mark.parametrize(("pad_to", "source", "target"), [("batch", 0, 0), ("corpus", 8, 7), (20, 20, 19)])
 def test_batches_are_as_wide_as_asked(pad_to: str | int, source: int, target: int) -> None:
-    config = tiny_config(train={"batch_size": 7, "pad_to": pad_to})
+    config = tiny_config(train={"batch_size": 7}, quirks={"pad_to": pad_to})
     stack = StackTraining(config, [1], tiny_data(), CPU)
     assert tiny_data().record["longest"] == {"source": 7, "target": 8}
     for _, cut in zip(range(7), stack._batches(), strict=False):
@@ -97,7 +96,7 @@ def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
-    for source, target in zip(train.source, quirks.shift_targets, strict=True):
+    for source, target in zip(train.source, train.target, strict=True):
         ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target[:-1])]
         lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
         with torch.no_grad():
@@ -110,12 +109,12 @@ def test_a_batchs_loss_is_the_mean_over_its_words() -> None:
 
 
 def test_an_unshifted_target_predicts_itself() -> None:
-    config = tiny_config(train={"batch_size": 48, "steps": 1, "target": "same"})
+    config = tiny_config(train={"batch_size": 48, "steps": 1}, quirks={"shift_targets": False})
     seen: list[Evaluation] = []
     stack = StackTraining(config, [4], tiny_data(), CPU, on_evaluation=seen.append)
     train = tiny_data().splits["train"]
     total, words = 0.0, 0
-    for source, target in zip(train.source, quirks.shift_targets, strict=True):
+    for source, target in zip(train.source, train.target, strict=True):
         ids = [torch.tensor(one).view(1, 1, -1) for one in (source, target)]
         lengths = [torch.tensor([[one.shape[-1]]]) for one in ids]
         with torch.no_grad():
@@ -186,7 +185,7 @@ def test_a_batch_is_not_cut_where_its_rows_are_told_apart() -> None:
     "parts", [["feed-forward", "cross-attention", "words"], ["norm"], ["embeddings", "decoder-attention"]]
 )
 def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None:
-    config = tiny_config(train={"parts": parts, "steps": 3, "lr": 0.05, "weight_decay": 0.1})
+    config = tiny_config(train={"steps": 3, "lr": 0.05, "weight_decay": 0.1}, quirks={"trainable": parts})
     stack = StackTraining(config, [1, 2], tiny_data(), CPU)
     before = {name: value.clone() for name, value in stack.model.named_parameters()}
     stack.run()
@@ -197,13 +196,13 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
 
 def test_parts_without_parameters_are_refused() -> None:
     with pytest.raises(HeadToHeadError, match=r"^train\.parts: positional has no parameters"):
-        StackTraining(tiny_config(train={"parts": ["positional"]}), [1], tiny_data(), CPU)
+        StackTraining(tiny_config(quirks={"trainable": ["positional"]}), [1], tiny_data(), CPU)
 
 
 def test_all_parts_together_are_the_whole_model() -> None:
     train = {"steps": 3, "lr": 0.05}
     whole = trained(tiny_config(train=train), [1])
-    parts = trained(tiny_config(train=train | {"parts": list(PARTS)}), [1])
+    parts = trained(tiny_config(train=train, quirks={"trainable": list(PARTS)}), [1])
     for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
         assert torch.equal(one, other)
 
@@ -233,7 +232,7 @@ def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:
         {},
         {"norm": "pre"},
         {"final_norm": True},
-        {"tied": "output"},
+        {"tie_embeddings": "output"},
         {"shared": ["norm", "feed-forward"]},
         {"decoder_feed_forward": "after-each"},
     ],
@@ -407,7 +406,7 @@ def read_by(**raw: Any) -> Callable[[str | None], list[str]]:
 def test_a_probe_reads_what_training_reads() -> None:
     pair = "J' adore l'IA ."
     assert read_by()(pair) == ["J'", "adore", "l'IA"]
-    assert read_by(train={"target": "same", "epochs": 0})(pair) == pair.split()
+    assert read_by(train={"epochs": 0}, quirks={"shift_targets": False})(pair) == pair.split()
     assert read_by()("adore") == ["adore"]
 
 
@@ -435,21 +434,22 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
         (
             {"data": {"target_boundaries": "none"}},
             "greedy decoding has no start and no stop where data.target_boundaries is none; set "
-            "evaluate.decode: none, zeros or forced",
+            "evaluate.decode: none, non-autoregressive or teacher-forced",
         ),
         (
-            {"train": {"epochs": 1, "batch_size": 8, "pad_to": 10}},
+            {"train": {"epochs": 1, "batch_size": 8}, "quirks": {"pad_to": 10}},
             "pad_to 10 is less than the 11 tokens of the longest target; set data.truncate_tokens: 10",
         ),
-        ({"train": {"epochs": 1, "pad_to": 100}}, "pad_to 100 needs batches of a number of sentences; set batch_size"),
+        ({"quirks": {"pad_to": 100}}, "pad_to 100 needs batches of a number of sentences; set batch_size"),
         (
             {"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
             "length_buckets exact needs batches of a number of tokens; leave batch_size out",
         ),
-        ({"train": {"epochs": 1, "parts": []}}, "parts is empty, so nothing is trained; use epochs: 0"),
+        ({"quirks": {"trainable": []}}, "quirks.trainable is empty, so nothing is trained; set train.epochs: 0"),
         (
             {
-                "train": {"epochs": 1, "batch_size": 8, "pad_to": 100},
+                "train": {"epochs": 1, "batch_size": 8},
+                "quirks": {"pad_to": 100},
                 "positional": {"name": "learned", "max_length": 64},
             },
             "a source of 100 tokens is longer than the 64 places of learned; set "
@@ -470,7 +470,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
         ),
         (
             {"longest": {"source": 3, "target": 1}},
-            "no target has a second token, so there is nothing to predict; use target: same",
+            "no target has a second token, so there is nothing to predict; set quirks.shift_targets: false",
         ),
     ],
 )
@@ -486,8 +486,9 @@ def test_other_ways_to_decode_need_no_boundaries() -> None:
 def test_what_is_reached_counts_padding_and_empty_targets() -> None:
     longest = {"source": 9, "target": 11}
 
-    def reached(**train: Any) -> dict[str, int]:
-        return reach(resolve({"train": {"epochs": 1} | train}, current()), longest)
+    def reached(pad_to: str | int = "batch", **train: Any) -> dict[str, int]:
+        raw = {"train": {"epochs": 1} | train, "quirks": {"pad_to": pad_to}}
+        return reach(resolve(raw, current()), longest)
 
     assert reached() == longest
     assert reached(batch_size=4) == longest

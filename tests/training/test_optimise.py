@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import TrainConfig
+from headtohead.schema.run_config import TrainConfig
 from headtohead.testing.tiny import tiny_config
 from headtohead.training.optimise import StackOptimizer, clip_gradients, gradient_norms, learning_rate
 

@@ -11,7 +11,7 @@ from headtohead.config.resolve import resolve
 from headtohead.data import cache_root, prepare
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.loop import Evaluation, StackTraining
 

@@ -13,7 +13,7 @@ from headtohead.data import cache_root, prepare
 from headtohead.model.counting import training_bytes
 from headtohead.planning.stacking import largest_batch
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.loop import StackTraining
 
 TOLERANCE = 0.25
@@ -23,7 +23,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "small": {},
     "wide": {"model": {"d_model": 128, "heads": 4, "d_ff": 512, "layers": 1}},
     "deep": {"model": {"d_model": 32, "heads": 2, "d_ff": 64, "layers": 6, "dropout": 0.2}},
-    "many words": {"model": {"min_vocab_size": 20000}, "train": {"batch_size": None, "batch_tokens": 512}},
+    "many words": {"quirks": {"min_vocab_size": 20000}, "train": {"batch_size": None, "batch_tokens": 512}},
     "doubles": {"train": {"precision": "float64"}},
     "explicit path": {"positional": "shaw-relative"},
     "pieces": {"train": {"num_microbatches": 4}},
@@ -34,7 +34,8 @@ def config_of(choices: dict[str, Any]) -> RunConfig:
     base: dict[str, dict[str, Any]] = {
         "data": {"dataset": "toy-grammar", "size": 300},
         "model": {"d_model": 64, "heads": 4, "layers": 2, "d_ff": 128},
-        "train": {"steps": 3, "batch_size": 64, "pad_to": "corpus", "evaluate_every": 3},
+        "train": {"steps": 3, "batch_size": 64, "evaluate_every": 3},
+        "quirks": {"pad_to": "corpus"},
     }
     for name, part in choices.items():
         base[name] = base.get(name, {}) | part if isinstance(part, dict) else part

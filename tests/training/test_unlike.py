@@ -15,16 +15,16 @@ CPU = torch.device("cpu")
 EXACT = {"precision": "float64"}
 
 
-def of(positional="none", masking="padding-causal", fill="-inf", model=None, **train):
-    return tiny_config(positional, masking=masking, train=EXACT | train, **{"fill": fill} | (model or {}))
+def of(positional="none", masking="padding-causal", mask_value="-inf", model=None, **train):
+    return tiny_config(positional, masking=masking, train=EXACT | train, **{"mask_value": mask_value} | (model or {}))
 
 
 UNLIKE = [
     of("none"),
     of("sinusoidal", lr=3e-3, model={"dropout": 0.3}),
-    of("t5-relative", weight_decay=0.3, fill="-1e9", model={"dropout_residual": 0.1}),
+    of("t5-relative", weight_decay=0.3, mask_value="-1e9", model={"dropout_residual": 0.1}),
     of("alibi", "causal", model={"dropout": 0.1, "dropout_attention": 0}, label_smoothing=0.2),
-    of({"encoder": "t5-relative", "decoder": "kerple-log"}, clip_norm=0.05, fill="additive"),
+    of({"encoder": "t5-relative", "decoder": "kerple-log"}, clip_norm=0.05, mask_value="additive"),
     of({"encoder": "rotary", "decoder": "fire"}, warmup_steps=3),
     of("sandwich", {"name": "window", "width": 2}, "-1e9", schedule="cosine", clip_norm=None),
     of("rotary", {"name": "prefix", "length": 2}, model={"init": "torch"}),

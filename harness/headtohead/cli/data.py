@@ -15,7 +15,7 @@ from headtohead.cli.options import plugin_option
 if TYPE_CHECKING:
     from headtohead.data import PreparedData
     from headtohead.plugins.registry import Registry
-    from headtohead.schema.config import DataConfig
+    from headtohead.schema.run_config import DataConfig
 
 SET_HELP = "Set a field of the data section, for example pair=eng-spa or split=row."
 

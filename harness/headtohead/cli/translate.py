@@ -36,7 +36,7 @@ def command(
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
     from headtohead.plugins.registry import use_files
-    from headtohead.schema.config import BeamConfig
+    from headtohead.schema.run_config import BeamConfig
 
     use_files(plugin_files)
     sentences = list(text) or [line.rstrip("\n") for line in sys.stdin]

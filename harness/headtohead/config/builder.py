@@ -1,7 +1,7 @@
-"""A configuration in the making: values laid over one another, each with the place it came from.
+"""``ConfigBuilder``: values merged from recipe, base, axes and ``--set``, each with its source location.
 
-The sugar of experiment files is understood here: a bare name for a family, a mapping with ``name``
-and options, a mapping by role, dotted keys, and dataset options beside ``dataset``.
+It accepts the notations of experiment files: an entry as a name, as a mapping with ``name`` and
+options, or as a mapping by role; dotted keys; dataset options beside ``dataset``.
 """
 
 from __future__ import annotations
@@ -13,70 +13,67 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headtohead.config.source_location import FieldPath, SourceLocation, Source, located, shown
-from headtohead.config.validation_errors import section_of
+from headtohead.config.source_location import FieldPath, Source, SourceLocation, located, shown
+from headtohead.config.validation_errors import section_of, suggest_field
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.entry import Entry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import DataConfig, EvaluateConfig, FilePath, ModelConfig, TrainConfig
+from headtohead.schema.config_input import SECTIONS, DataInput
 from headtohead.schema.roles import ROLES
+from headtohead.schema.sections import FilePath
 
 FAMILIES = ("positional", "attention", "masking")
-SECTIONS: dict[str, type[BaseModel]] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "train": TrainConfig,
-    "evaluate": EvaluateConfig,
-}
 DEFAULTS = {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}
 
-_INSTEAD = {"epochs": "steps", "steps": "epochs"}
+_EXCLUSIVE = {"epochs": "steps", "steps": "epochs"}
+"""Fields of ``train`` that replace each other."""
 
-_NO_FIELDS: dict[FieldPath, str] = {
-    ("train", "device"): "the device is not a field of an experiment; remove 'device' and type h2h run --device cpu"
+_OPTIONS_OF_COMMANDS: dict[FieldPath, str] = {
+    ("train", "device"): "an experiment does not choose the device; remove 'device' and type h2h run --device cpu"
 }
-"""Errors for names that are options of a command."""
 
 
 @dataclass
-class Choice:
-    """An entry chosen for one role, with the options given so far."""
+class EntrySelection:
+    """The entry selected for a role, and the options set so far."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
 class ConfigBuilder:
-    """Sections and families as assigned so far; later assignments win."""
+    """Values of sections and plugin families; later assignments override earlier ones."""
 
     def __init__(self, registry: Registry, root: SourceLocation | None = None) -> None:
         self.registry = registry
         self.root = root or SourceLocation(Source("configuration"))
         self.sections: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
         self.dataset_options: dict[str, Any] = {}
-        self.choices: dict[tuple[str, str], Choice] = {}
+        self.entries: dict[tuple[str, str], EntrySelection] = {}
         self.origins: dict[FieldPath, SourceLocation] = {}
         for family, name in DEFAULTS.items():
-            self._choose_everywhere(family, name, {}, self.root)
+            self._select_in_all_roles(family, name, {}, self.root)
         self.origins.clear()
 
     def copy(self) -> ConfigBuilder:
-        """Return an independent draft with the same content."""
+        """Return an independent copy."""
         twin = object.__new__(ConfigBuilder)
         twin.registry, twin.root = self.registry, self.root
         twin.sections = {name: _deep(section) for name, section in self.sections.items()}
         twin.dataset_options = dict(self.dataset_options)
-        twin.choices = {key: Choice(one.name, dict(one.options)) for key, one in self.choices.items()}
+        twin.entries = {
+            key: EntrySelection(selection.name, dict(selection.options)) for key, selection in self.entries.items()
+        }
         twin.origins = dict(self.origins)
         return twin
 
     def merge(self, values: Mapping[str, Any], location: SourceLocation) -> None:
-        """Lay a mapping such as ``base`` over what is there."""
+        """Merge a mapping such as ``base``; dotted keys are assigned after whole sections."""
         for key in sorted(values, key=assignment_order):
             self.assign(tuple(key.split(".")), values[key], location.child(key))
 
     def assign(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        """Set one field, family, role or option, or merge a mapping into a section."""
+        """Set a field, a family, a role or an option, or merge a mapping into a section."""
         head, rest = path[0], path[1:]
         if head in FAMILIES:
             self._assign_family(head, rest, value, location)
@@ -86,16 +83,16 @@ class ConfigBuilder:
             raise location.error(f"unknown field '{head}'{nearest(head, [*FAMILIES, *SECTIONS])}")
 
     def location(self, path: FieldPath) -> SourceLocation:
-        """Return where the value at a path of the configuration was written."""
+        """Return the source location of the value at a configuration path."""
         for length in range(len(path), 0, -1):
             origin = self.origins.get(path[:length])
             if origin is not None:
-                return origin.child(*_as_written(path[length:]))
-        return self.root.child(*_as_written(path))
+                return origin.child(*_written(path[length:]))
+        return self.root.child(*_written(path))
 
-    def _mark(self, path: FieldPath, location: SourceLocation) -> None:
-        for known in [one for one in self.origins if one[: len(path)] == path]:
-            del self.origins[known]
+    def _record_origin(self, path: FieldPath, location: SourceLocation) -> None:
+        for inner in [origin for origin in self.origins if origin[: len(path)] == path]:
+            del self.origins[inner]
         self.origins[path] = location
 
     def _assign_family(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
@@ -108,57 +105,59 @@ class ConfigBuilder:
 
     def _assign_all_roles(self, family: str, value: Any, location: SourceLocation) -> None:
         if isinstance(value, Mapping) and "name" not in value and set(value) <= set(ROLES):
-            for role, one in value.items():
-                self._assign_role(family, role, (), one, location.child(role))
+            for role, selection in value.items():
+                self._assign_role(family, role, (), selection, location.child(role))
             return
         name, options = _named(value, location, f"a name, a mapping with 'name', or {_roles()}")
-        self._choose_everywhere(family, name, options, location)
+        self._select_in_all_roles(family, name, options, location)
 
-    def _choose_everywhere(self, family: str, name: str, options: Mapping[str, Any], location: SourceLocation) -> None:
+    def _select_in_all_roles(
+        self, family: str, name: str, options: Mapping[str, Any], location: SourceLocation
+    ) -> None:
         entry = self.entry(family, name, location)
-        self._mark((family,), location)
+        self._record_origin((family,), location)
         for role in ROLES:
-            meant = entry.role_defaults.get(role, name)
-            self._choose(family, role, meant, options if meant == name else {}, location)
+            default = entry.role_defaults.get(role, name)
+            self._select(family, role, default, options if default == name else {}, location)
 
-    def _choose(self, family: str, role: str, name: str, options: Mapping[str, Any], location: SourceLocation) -> None:
-        self.choices[family, role] = Choice(name, dict(options))
+    def _select(self, family: str, role: str, name: str, options: Mapping[str, Any], location: SourceLocation) -> None:
+        self.entries[family, role] = EntrySelection(name, dict(options))
         for option in options:
-            self._mark((family, role, "options", option), location.child(option))
+            self._record_origin((family, role, "options", option), location.child(option))
 
     def _assign_role(self, family: str, role: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         if rest and rest != ("name",):
             if len(rest) > 1:
                 raise location.error(f"unknown field '{'.'.join(rest)}'")
-            self.choices[family, role].options[rest[0]] = value
-            self._mark((family, role, "options", rest[0]), location)
+            self.entries[family, role].options[rest[0]] = value
+            self._record_origin((family, role, "options", rest[0]), location)
             return
         if isinstance(value, Mapping) and "name" not in value and not rest:
-            self.choices[family, role].options.update(value)
+            self.entries[family, role].options.update(value)
             for option in value:
-                self._mark((family, role, "options", option), location.child(option))
+                self._record_origin((family, role, "options", option), location.child(option))
             return
         name, options = _named(value, location, "a name, or a mapping with 'name' and options")
         self.entry(family, name, location)
-        self._mark((family, role), location)
-        self._choose(family, role, name, options, location)
+        self._record_origin((family, role), location)
+        self._select(family, role, name, options, location)
 
     def _assign_option_anywhere(self, family: str, rest: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        """Set an option in every role whose entry has it."""
+        """Set an option in each role where the entry has it."""
         known: set[str] = set()
         for role in ROLES:
-            choice = self.choices[family, role]
-            options = self.entry(family, choice.name, location).Options.model_fields
+            selection = self.entries[family, role]
+            options = self.entry(family, selection.name, location).Options.model_fields
             known |= set(options)
             if len(rest) == 1 and rest[0] in options:
-                choice.options[rest[0]] = value
-                self._mark((family, role, "options", rest[0]), location)
+                selection.options[rest[0]] = value
+                self._record_origin((family, role, "options", rest[0]), location)
         if len(rest) > 1 or rest[0] not in known:
             name = ".".join(rest)
             raise location.error(f"unknown role or option '{name}'{nearest(name, {*known, *ROLES})}")
 
     def entry(self, family: str, name: str, location: SourceLocation) -> type[Entry]:
-        """Look an entry up; an unknown name is an error at that place."""
+        """Return a registered entry; an unknown name is an error at ``location``."""
         try:
             return self.registry.find(family, name).entry
         except HeadToHeadError as error:
@@ -172,27 +171,27 @@ class ConfigBuilder:
             raise location.error(f"expected a mapping, got {shown(value)}")
         for key in sorted(value, key=lambda key: key != "dataset"):
             self._assign_field(section, tuple(key.split(".")), value[key], location.child(key))
-            instead = _INSTEAD.get(key)
-            if section == "train" and instead in value and value[instead] is not None:
+            other = _EXCLUSIVE.get(key)
+            if section == "train" and other in value and value[other] is not None:
                 raise location.error("epochs and steps are both given; keep one of them")
 
     def _assign_field(self, section: str, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
         if section == "data":
             if path[0] == "dataset":
-                self._choose_dataset(value, location)
+                self._select_dataset(value, location)
             elif path[0] == "options" and len(path) == 1 and isinstance(value, Mapping):
-                for option, one in value.items():
-                    self._assign_dataset_option((option,), one, location.child(option))
+                for option, setting in value.items():
+                    self._assign_dataset_option((option,), setting, location.child(option))
                 return
-            elif path[0] == "options" or path[0] not in DataConfig.model_fields:
+            elif path[0] == "options" or path[0] not in DataInput.model_fields:
                 named = path[1:] if path[0] == "options" else path
                 self._assign_dataset_option(named or path, value, location)
                 return
-        if section == "train" and path[0] in _INSTEAD and value is not None:
-            self.sections["train"].pop(_INSTEAD[path[0]], None)
+        if section == "train" and path[0] in _EXCLUSIVE and value is not None:
+            self.sections["train"].pop(_EXCLUSIVE[path[0]], None)
         self._set(self.sections[section], SECTIONS[section], path, value, location, (section,))
 
-    def _choose_dataset(self, value: Any, location: SourceLocation) -> None:
+    def _select_dataset(self, value: Any, location: SourceLocation) -> None:
         if not isinstance(value, str):
             raise location.error(f"expected the name of a dataset, got {shown(value)}")
         self.entry("dataset", value, location)
@@ -200,16 +199,16 @@ class ConfigBuilder:
             self.dataset_options.clear()
 
     def _assign_dataset_option(self, path: tuple[str, ...], value: Any, location: SourceLocation) -> None:
-        dataset = self.sections["data"].get("dataset", DataConfig().dataset)
+        dataset = self.sections["data"].get("dataset", DataInput().dataset)
         known = self.entry("dataset", dataset, location).Options.model_fields
         name = ".".join(path)
         if name not in known:
-            fields = [*known, *(one for one in DataConfig.model_fields if one != "options")]
-            raise location.error(f"unknown field '{name}' of dataset '{dataset}'{nearest(name, fields)}")
+            fields = [*known, *(field for field in DataInput.model_fields if field != "options")]
+            raise location.error(f"unknown field '{name}' of dataset '{dataset}'{suggest_field(name, fields, 'data')}")
         if location.source.folder is not None and _holds_paths(known[name]):
             value = located(value, location.source.folder)
         self.dataset_options[name] = value
-        self._mark(("data", "options", name), location)
+        self._record_origin(("data", "options", name), location)
 
     def _set(
         self,
@@ -222,44 +221,43 @@ class ConfigBuilder:
     ) -> None:
         name, rest = path[0], path[1:]
         if name not in model.model_fields:
-            known = [one for one in model.model_fields if (*above, one) != ("data", "options")]
-            unknown = f"unknown field '{name}'{nearest(name, known)}"
-            raise location.error(_NO_FIELDS.get((*above, name), unknown))
+            hint = suggest_field(name, model.model_fields, str(above[0]))
+            raise location.error(_OPTIONS_OF_COMMANDS.get((*above, name), f"unknown field '{name}'{hint}"))
         here = (*above, name)
         inner = section_of(model.model_fields[name].annotation)
         if inner is None and rest:
             raise location.error(f"'{name}' has no fields of its own, got '{'.'.join(rest)}'")
         if inner is None or not (rest or isinstance(value, Mapping)):
             tree[name] = value
-            self._mark(here, location)
+            self._record_origin(here, location)
             return
         branch = tree[name] = dict(tree.get(name) or {})
         if rest:
             self._set(branch, inner, rest, value, location, here)
             return
-        for key, one in value.items():
-            self._set(branch, inner, tuple(key.split(".")), one, location.child(key), here)
+        for key, item in value.items():
+            self._set(branch, inner, tuple(key.split(".")), item, location.child(key), here)
 
 
 def assignment_order(key: str) -> tuple[int, bool]:
-    """Sort dotted keys: a whole before its parts, a dataset before its options."""
+    """Sort key of assignments: sections before their fields, a dataset before its options."""
     return key.count("."), key != "data.dataset"
 
 
 def _holds_paths(option: FieldInfo) -> bool:
-    return any(isinstance(mark, FilePath) for mark in option.metadata)
+    return any(isinstance(marker, FilePath) for marker in option.metadata)
 
 
 def _named(value: Any, location: SourceLocation, expected: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return value["name"], {key: one for key, one in value.items() if key != "name"}
+        return value["name"], {key: option for key, option in value.items() if key != "name"}
     raise location.error(f"expected {expected}, got {shown(value)}")
 
 
-def _as_written(path: FieldPath) -> FieldPath:
-    """Drop the levels that sugar hides from a path inside a family."""
+def _written(path: FieldPath) -> FieldPath:
+    """Remove the levels of a family's path that the file does not have to write."""
     hidden = {*ROLES, "options", "name"} if path[:1] and path[0] not in SECTIONS else set()
     return tuple(part for part in path if part not in hidden)
 
@@ -269,4 +267,4 @@ def _roles() -> str:
 
 
 def _deep(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _deep(one) if isinstance(one, dict) else one for key, one in tree.items()}
+    return {key: _deep(item) if isinstance(item, dict) else item for key, item in tree.items()}

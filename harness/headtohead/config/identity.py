@@ -1,7 +1,7 @@
 """What a run's result depends on, and the key made of it.
 
-Left out are fields marked ``NotHashed`` or ``SetsDefaults``, and fields marked ``HashIfChanged`` while they
-have their neutral value; everything else counts, defaults included.
+Fields marked ``NotHashed`` are excluded, and fields marked ``HashIfChanged`` while they have the marker's
+value. All other fields are included, also where they have their default.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pydantic.fields import FieldInfo
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.config import HashIfChanged, NotHashed, RunConfig, SetsDefaults
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
+from headtohead.schema.sections import HashIfChanged, NotHashed
 
 
 def canonical(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def identity_fields(section: BaseModel) -> dict[str, Any]:
 def counts(info: FieldInfo, value: Any) -> bool:
     """Tell whether a field with this value is part of the identity."""
     for mark in info.metadata:
-        if isinstance(mark, NotHashed | SetsDefaults):
+        if isinstance(mark, NotHashed):
             return False
         if isinstance(mark, HashIfChanged) and mark.value == value and type(mark.value) is type(value):
             return False

@@ -17,15 +17,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from headtohead.plugins.registry import Registry, load_registry
-from headtohead.schema import config
+from headtohead.schema import experiment_file
+from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.roles import ROLES
 
-SECTIONS: dict[str, type[BaseModel]] = {
-    "data": config.DataConfig,
-    "model": config.ModelConfig,
-    "train": config.TrainConfig,
-    "evaluate": config.EvaluateConfig,
-}
 FAMILIES = ("positional", "attention", "masking")
 NAMED = (*FAMILIES, "dataset", "recipe")
 _DEFAULT_PATH = "docs/reference/experiment.schema.json"
@@ -36,7 +31,7 @@ Schema = dict[str, Any]
 def experiment_schema(registry: Registry | None = None) -> Schema:
     """Return the JSON Schema of an experiment file; plugin names come from ``registry``."""
     registry = registry or load_registry()
-    models: list[type[BaseModel]] = [config.ExperimentFile, *SECTIONS.values()]
+    models: list[type[BaseModel]] = [experiment_file.ExperimentFile, *SECTIONS.values()]
     _, made = models_json_schema([(model, "validation") for model in models], by_alias=True)
     definitions: dict[str, Schema] = _without_titles(made["$defs"])
     definitions |= {f"{family}-name": _name(family, registry) for family in NAMED}
@@ -66,12 +61,12 @@ def experiment_schema(registry: Registry | None = None) -> Schema:
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
     """Accept what files may contain beyond the types: dataset options, and unquoted -1e9."""
-    data = definitions["DataConfig"]
+    data = definitions["DataInput"]
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
-    fill = definitions["ModelConfig"]["properties"]["fill"]
-    fill["type"] = ["string", "number"]
-    fill["enum"].append(-1e9)
+    mask_value = definitions["ModelInput"]["properties"]["mask_value"]
+    mask_value["type"] = ["string", "number"]
+    mask_value["enum"].append(-1e9)
 
 
 def _axes(definitions: dict[str, Schema]) -> dict[str, Schema]:

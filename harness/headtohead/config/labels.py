@@ -10,8 +10,8 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import EntryConfig, PerRole, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 Scalar = str | int | float | bool | None
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headtohead.config.source_location import FieldPath, SourceLocation, Source, shown
-from headtohead.config.validation_errors import problem
+from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.config.yaml_text import dump, parse
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.config import ExperimentFile
+from headtohead.schema.experiment_file import ExperimentFile
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -166,7 +166,7 @@ def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[Fiel
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
-        path, message = problem(error, model, value)
+        path, message = format_validation_error(error, model, value)
         raise locate(path).error(message) from error
 
 

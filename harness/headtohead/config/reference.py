@@ -18,26 +18,27 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from headtohead.schema import config
-from headtohead.schema.config import NotHashed
+from headtohead.schema import config_input, experiment_file, run_config
+from headtohead.schema.sections import NotHashed
 
 TABLES: dict[str, type[BaseModel]] = {
-    "file": config.ExperimentFile,
-    "design": config.DesignBlock,
-    "design.path": config.PathDesign,
-    "exclude": config.Exclusion,
-    "metrics": config.Metrics,
-    "probes": config.Probe,
-    "published": config.Published,
-    "published.claims": config.Claim,
-    "published.claims.published": config.PublishedValues,
-    "data": config.DataConfig,
-    "data.vocabulary": config.VocabularyConfig,
-    "model": config.ModelConfig,
-    "train": config.TrainConfig,
-    "train.early_stopping": config.EarlyStopping,
-    "evaluate": config.EvaluateConfig,
-    "evaluate.beam": config.BeamConfig,
+    "file": experiment_file.ExperimentFile,
+    "design": experiment_file.DesignBlock,
+    "design.path": experiment_file.PathDesign,
+    "exclude": experiment_file.Exclusion,
+    "metrics": experiment_file.Metrics,
+    "probes": experiment_file.Probe,
+    "published": experiment_file.Published,
+    "published.claims": experiment_file.Claim,
+    "published.claims.published": experiment_file.PublishedValues,
+    "data": config_input.DataInput,
+    "data.vocabulary": run_config.VocabularyConfig,
+    "model": config_input.ModelInput,
+    "train": run_config.TrainConfig,
+    "train.early_stopping": run_config.EarlyStopping,
+    "evaluate": run_config.EvaluateConfig,
+    "evaluate.beam": run_config.BeamConfig,
+    "quirks": run_config.QuirksConfig,
 }
 
 _BEGIN, _END = "<!-- table: {} -->", "<!-- end of table -->"

@@ -1,4 +1,4 @@
-"""Where a value was written, so that every error can say file, line and field."""
+"""Source locations of values, so that errors name file, line and field."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FieldPath = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """A text that values come from: an experiment file, a ``--set`` option, a recipe.
+    """The origin of values: an experiment file, a ``--set`` option, a recipe.
 
-    ``lines`` holds the line of each field; it is empty where there are no lines to speak of.
-    ``folder`` is where relative paths among the values start; None leaves them as they are.
+    ``lines`` maps fields to line numbers; it is empty for origins without lines. Relative paths among
+    the values start at ``folder``; None leaves them unchanged.
     """
 
     label: str
@@ -26,27 +26,27 @@ class Source:
     folder: Path | None = None
 
     def line(self, path: FieldPath) -> int | None:
-        """Return the line of the field, or of the nearest field around it that has one."""
+        """Return the line of the field, or of the nearest enclosing field with a known line."""
         for length in range(len(path), -1, -1):
-            found = self.lines.get(path[:length])
-            if found is not None:
-                return found
+            line = self.lines.get(path[:length])
+            if line is not None:
+                return line
         return None
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLocation:
     """One field of a source; as text: ``experiments/x.yaml:14: design[0].product.masking[2]``."""
 
     source: Source
     path: FieldPath = ()
 
-    def child(self, *parts: str | int) -> Place:
-        """Return the place of a field inside this one."""
-        return Place(self.source, self.path + parts)
+    def child(self, *parts: str | int) -> SourceLocation:
+        """Return the location of a field inside this one."""
+        return SourceLocation(self.source, self.path + parts)
 
     def error(self, message: str) -> HeadToHeadError:
-        """Return the error to raise for what stands at this place."""
+        """Return an error whose message starts with this location."""
         return HeadToHeadError(f"{self}: {message}")
 
     def __str__(self) -> str:
@@ -56,16 +56,16 @@ class Place:
 
 
 def located(value: Any, folder: Path) -> Any:
-    """Return a path, or each path of a list, made absolute; an address is left as it is."""
+    """Return the path, or each path of a list, as an absolute path; URLs stay unchanged."""
     if isinstance(value, list | tuple):
-        return [located(one, folder) for one in value]
+        return [located(item, folder) for item in value]
     if not isinstance(value, str) or "://" in value:
         return value
     return os.path.abspath(folder / Path(value).expanduser())
 
 
 def dotted(path: Iterable[str | int]) -> str:
-    """Write a path as users read it: ``design[0].product.masking[2]``."""
+    """Format a field path: ``design[0].product.masking[2]``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -73,7 +73,7 @@ def dotted(path: Iterable[str | int]) -> str:
 
 
 def shown(value: Any) -> str:
-    """Write a value as it would stand in YAML, short enough for one line of an error."""
+    """Format a value as in YAML, at most 60 characters."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

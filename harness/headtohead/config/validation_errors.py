@@ -1,8 +1,8 @@
-"""A validation error of pydantic, as the one line that the user reads."""
+"""One-line messages for pydantic's validation errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from headtohead.config.source_location import FieldPath, shown
 from headtohead.errors import nearest
+from headtohead.schema.config_input import SECTIONS
 
 _EXPECTED = {
     "int": "a whole number",
@@ -31,20 +32,70 @@ _LIMITS = {
 }
 
 
-def problem(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[FieldPath, str]:
-    """Return where the first problem is, inside ``value``, and what it is.
+_SYNONYMS = {
+    "learning_rate": "lr",
+    "n_layer": "layers",
+    "n_layers": "layers",
+    "num_layers": "layers",
+    "num_hidden_layers": "layers",
+    "n_head": "heads",
+    "n_heads": "heads",
+    "nhead": "heads",
+    "num_heads": "heads",
+    "num_attention_heads": "heads",
+    "hidden_size": "d_model",
+    "n_embd": "d_model",
+    "embed_dim": "d_model",
+    "intermediate_size": "d_ff",
+    "dim_feedforward": "d_ff",
+    "ffn_dim": "d_ff",
+    "max_grad_norm": "clip_norm",
+    "grad_clip": "clip_norm",
+    "gradient_clip_val": "clip_norm",
+    "max_steps": "steps",
+    "num_train_epochs": "epochs",
+    "max_epochs": "epochs",
+    "gradient_accumulation_steps": "num_microbatches",
+    "accumulate_grad_batches": "num_microbatches",
+    "eval_steps": "evaluate_every",
+    "num_beams": "beam",
+    "beam_size": "beam",
+}
+"""Fields of other tools and their names here."""
 
-    Of the alternatives of a union, the one that got furthest into the value speaks.
+
+def suggest_field(name: str, known: Iterable[str], section: str | None = None) -> str:
+    """Return ``"; did you mean 'lr'?"`` for an unknown field, from names of other tools and sections too.
+
+    Args:
+        name: The unknown field.
+        known: Fields that are allowed instead.
+        section: Section of a configuration in which the field was given.
+    """
+    fields = [field for field in known if (section, field) != ("data", "options")]
+    wanted = _SYNONYMS.get(name.lower(), name)
+    if wanted in fields:
+        return f"; did you mean '{wanted}'?"
+    for other, model in SECTIONS.items() if section is not None else ():
+        if wanted in model.model_fields:
+            return f"; did you mean '{other}.{wanted}'?"
+    return nearest(name, fields)
+
+
+def format_validation_error(error: ValidationError, model: type[BaseModel], value: Any) -> tuple[FieldPath, str]:
+    """Return the path of the first error inside ``value`` and its message.
+
+    For a union, the message is that of the alternative that matched most of the value.
     """
     details = error.errors(include_url=False)
     first = _inside(details[0]["loc"], value)
-    same = [one for one in details if _inside(one["loc"], value)[: len(first)] == first]
-    detail = max(same, key=lambda one: len(_inside(one["loc"], value)))
+    same = [detail for detail in details if _inside(detail["loc"], value)[: len(first)] == first]
+    detail = max(same, key=lambda detail: len(_inside(detail["loc"], value)))
     return _inside(detail["loc"], value), _message(detail, model, value)
 
 
 def _inside(location: Sequence[str | int], value: Any) -> FieldPath:
-    """Drop the parts of a pydantic location that name types, not fields."""
+    """Remove the parts of a pydantic location that name types instead of fields."""
     path: FieldPath = ()
     for part in location:
         if isinstance(value, Mapping) and part in value:
@@ -63,7 +114,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], value: Any) -> str:
     kind, got, context = detail["type"], shown(detail["input"]), detail.get("ctx", {})
     if kind == "extra_forbidden":
         name = str(detail["loc"][-1])
-        return f"unknown field '{name}'{nearest(name, _fields(model, detail['loc'][:-1]))}"
+        return f"unknown field '{name}'{suggest_field(name, _fields(model, detail['loc'][:-1]))}"
     if kind == "missing" and isinstance(detail["loc"][-1], int):
         return f"expected {detail['loc'][-1] + 1} values, got {got}"
     if kind == "missing":
@@ -89,7 +140,7 @@ def _close(given: Any, context: Mapping[str, Any]) -> str:
 
 
 def _fields(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
-    """Names that are allowed at ``location``, aliases included."""
+    """Return the field names allowed at ``location``, aliases included."""
     for part in location:
         if part in model.model_fields:
             model = section_of(model.model_fields[str(part)].annotation) or model
@@ -97,11 +148,11 @@ def _fields(model: type[BaseModel], location: Sequence[str | int]) -> list[str]:
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
-    """Return the model that a field holds, alone, optional or in a list; None if it holds none."""
+    """Return the model class in a field's annotation (also optional or in a list), or None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in getattr(annotation, "__args__", ()):
-        found = section_of(argument)
-        if found is not None:
-            return found
+        section = section_of(argument)
+        if section is not None:
+            return section
     return None

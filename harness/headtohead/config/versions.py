@@ -12,8 +12,8 @@ from pathlib import Path
 from headtohead.config.builder import FAMILIES
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.config import EntryConfig, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import EntryConfig, RunConfig
 
 
 @cache

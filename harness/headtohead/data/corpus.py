@@ -9,11 +9,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import problem
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.dataset import Dataset, Pair
 from headtohead.plugins.entry import Options
-from headtohead.schema.config import NOTHING_HELD_OUT
+from headtohead.schema.run_config import NOTHING_HELD_OUT
 
 
 def hash_pairs(pairs: Iterable[Pair]) -> str:
@@ -34,7 +34,7 @@ def dataset_options(name: str, dataset: type[Dataset], given: Mapping[str, Any])
     try:
         return dataset.Options(**given)
     except ValidationError as error:
-        path, message = problem(error, dataset.Options, given)
+        path, message = format_validation_error(error, dataset.Options, given)
         place = f"{name}: {dotted(path)}" if path else name
         raise HeadToHeadError(f"{place}: {message}") from error
 

@@ -22,7 +22,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.config import NOTHING_HELD_OUT, DataConfig
+from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
 LARGE_GROUP = 0.05
 """Share of the pairs from which the largest group is worth a note: it can only be in train."""
@@ -212,7 +212,7 @@ def _tokenisers(table: _Table, train: Labels, config: DataConfig) -> dict[Side, 
             merges = {side: learn(texts[side], config.vocabulary) for side in SIDES}
     boundaries: dict[Side, Boundaries] = {"source": config.source_boundaries, "target": config.target_boundaries}
     name = config.normalise or "none"
-    return {side: Tokeniser(name, merges[side], boundaries[side], config.cut) for side in SIDES}
+    return {side: Tokeniser(name, merges[side], boundaries[side], config.truncate_tokens) for side in SIDES}
 
 
 def _split(

@@ -25,7 +25,7 @@ from headtohead.data.prepared import SIDES, USUAL_BOUNDARIES, PreparedData, Side
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.config import DataConfig
+from headtohead.schema.run_config import DataConfig
 
 FORMAT = 3
 """Raise it whenever preparing the same corpus gives something else."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from headtohead.data.vocabulary import SPECIALS, UNK, WORD_START
 from headtohead.errors import HeadToHeadError
-from headtohead.schema.config import VocabularyConfig
+from headtohead.schema.run_config import VocabularyConfig
 
 DEFAULT_SIZE = 8000
 UNKNOWN = SPECIALS[UNK]

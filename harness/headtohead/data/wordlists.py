@@ -14,7 +14,7 @@ from headtohead.data.vocabulary import (
     printed_vocabulary,
 )
 from headtohead.errors import UndefinedError
-from headtohead.schema.config import DataConfig
+from headtohead.schema.run_config import DataConfig
 
 Words = dict[Side, list[list[str]]]
 Tables = tuple[Mapping[str, int], Mapping[str, int]]

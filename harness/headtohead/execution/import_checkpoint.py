@@ -12,8 +12,8 @@ from torch import Tensor
 
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import Override
-from headtohead.config.resolve import merge_base, resolve_sound
-from headtohead.config.source_location import SourceLocation, Source
+from headtohead.config.resolve import build_consistent_config, merge_base
+from headtohead.config.source_location import Source, SourceLocation
 from headtohead.data import cache_root, file_sha256, prepare
 from headtohead.data.normalise import normaliser
 from headtohead.data.prepared import SIDES, Side, Tokeniser
@@ -29,7 +29,7 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.recipe import Recipe
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import DataConfig, ModelConfig, RunConfig
+from headtohead.schema.run_config import DataConfig, RunConfig
 
 MODEL_SIZES = ("d_model", "d_ff", "heads", "encoder_layers", "decoder_layers")
 """Sizes of a state dict that are fields of the model section."""
@@ -167,7 +167,7 @@ class _Choices:
             builder.assign(tuple(path.split(".")), value, SourceLocation(Source(f"checkpoint: {path}")))
         for one in self.overrides:
             builder.assign(one.path, one.value, one.location)
-        return resolve_sound(builder)
+        return build_consistent_config(builder)
 
     def _closest(self, fields: Mapping[str, Any], path: str, values: Sequence[Any]) -> Any:
         """Return the value of a field under which the positional table is the checkpoint's."""
@@ -236,7 +236,7 @@ def _own_words(config: RunConfig, sizes: Mapping[Side, int]) -> Words:
     """Take the vocabularies of the recipe's own dataset, where they have the checkpoint's sizes."""
     ready = prepare(config.data, cache_root())
     vocabularies = {side: ready.vocabulary(side) for side in SIDES}
-    if _suit(vocabularies, sizes, config.model):
+    if _suit(vocabularies, sizes, config):
         return Words(sizes, vocabularies, ready.record, ready.longest_target)
     why = (
         f"its own sentences have {_sizes(vocabularies)}, the checkpoint {sizes['source']} and "
@@ -259,7 +259,7 @@ def _read_words(recipe: type[Recipe], config: RunConfig, sizes: Mapping[Side, in
         for location, side in enumerate(SIDES)
     }
     vocabularies = vocabularies_of(sentences, tokenisers, config.data, None)
-    if not _suit(vocabularies, sizes, config.model):
+    if not _suit(vocabularies, sizes, config):
         raise HeadToHeadError(
             f"file '{data}' has {_sizes(vocabularies)}, the checkpoint {sizes['source']} and "
             f"{sizes['target']}: it was trained on another file"
@@ -276,20 +276,20 @@ def tokenisers_of(config: DataConfig) -> dict[Side, Tokeniser]:
     """Return how raw text becomes the words of a configuration, which splits no words."""
     name = config.normalise or "none"
     return {
-        "source": Tokeniser(name, None, config.source_boundaries, config.cut),
-        "target": Tokeniser(name, None, config.target_boundaries, config.cut),
+        "source": Tokeniser(name, None, config.source_boundaries, config.truncate_tokens),
+        "target": Tokeniser(name, None, config.target_boundaries, config.truncate_tokens),
     }
 
 
-def _suit(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], model: ModelConfig) -> bool:
+def _suit(vocabularies: Mapping[Side, Vocabulary], sizes: Mapping[Side, int], config: RunConfig) -> bool:
     """Tell whether vocabularies of these lengths give tables of the checkpoint's sizes.
 
     Where a recipe has more rows than words, every word must have one.
     """
     lengths = {side: len(vocabularies[side]) for side in SIDES}
-    if quirks.min_vocab_size is not None:
+    if config.quirks.min_vocab_size is not None:
         return all(lengths[side] <= sizes[side] for side in SIDES)
-    rows = find_rows(model, lengths["source"], lengths["target"])
+    rows = find_rows(config, lengths["source"], lengths["target"])
     return rows == Rows(sizes["source"], sizes["target"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headtohead.config.source_location import dotted
-from headtohead.config.validation_errors import problem
+from headtohead.config.validation_errors import format_validation_error
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import current
@@ -27,7 +27,7 @@ def make_launcher(name: str, given: Mapping[str, Any]) -> Launcher:
     try:
         options = entry.Options(**given)
     except ValidationError as error:
-        path, message = problem(error, entry.Options, given)
+        path, message = format_validation_error(error, entry.Options, given)
         if message.startswith("unknown field"):  # it names the option itself
             message, path = message.replace("field", "option", 1), ()
         place = f"launcher '{name}': {dotted(path)}" if path else f"launcher '{name}'"

@@ -21,7 +21,7 @@ from headtohead.model.grouping import translate_each
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.registry import current
-from headtohead.schema.config import BeamConfig, RunConfig
+from headtohead.schema.run_config import BeamConfig, RunConfig
 from headtohead.storage import states
 from headtohead.storage.records import RUN, RunRecord
 from headtohead.storage.run_directory import RunDirectory
@@ -31,7 +31,7 @@ from headtohead.training.maps import ProbeMaps, probe_maps
 UNDEFINED = {
     "none": "its recipe defines no decoding (evaluate.decode: none): without <sos> and <eos> "
     "generation has no start and no stop",
-    "teacher-forced": "it decodes by reading the reference (evaluate.decode: teacher-forced), which a sentence alone does not have",
+    "teacher-forced": "it decodes from the reference (evaluate.decode: teacher-forced), which a new sentence lacks",
 }
 """Why some runs cannot translate."""
 

@@ -15,7 +15,7 @@ from headtohead.execution.loaded import find_run
 from headtohead.execution.local import LocalLauncher
 from headtohead.execution.scheduler import Machine, Watcher, run_stacks
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.run_directory import RunDirectory, leased

@@ -23,7 +23,7 @@ from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import arrange
 from headtohead.plugins.launcher import Exit, Job, Launcher
 from headtohead.plugins.registry import current
-from headtohead.schema.config import STEPWISE
+from headtohead.schema.run_config import STEPWISE
 from headtohead.storage import exits, states
 from headtohead.storage.leases import Busy, Lease, layout_lock
 from headtohead.storage.objects import worker_plugins

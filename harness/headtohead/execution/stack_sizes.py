@@ -14,10 +14,10 @@ from headtohead.execution.local import PRELOAD, hidden_main
 from headtohead.model.members import shape
 from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes, work
 from headtohead.planning.plan import Plan, PlannedRun
-from headtohead.planning.stacking import MOST, SIZES, digest, machine, measured_sizes, processors, load_stack_sizes
+from headtohead.planning.stacking import MOST, SIZES, digest, load_stack_sizes, machine, measured_sizes, processors
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits
 from headtohead.storage.objects import load_plugins, worker_plugins
 

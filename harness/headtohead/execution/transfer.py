@@ -13,7 +13,7 @@ from headtohead.data import cache_root, prepared_file
 from headtohead.execution import stack_archive
 from headtohead.execution.remote import MARK, Message, RemoteJob, code_mark
 from headtohead.plugins.launcher import Exit, Job
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits
 from headtohead.storage.leases import Busy, Lease, LeaseLost
 from headtohead.storage.stack import StackFolder

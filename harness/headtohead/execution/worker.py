@@ -21,7 +21,7 @@ from headtohead.data import cache_root, prepare, read_prepared
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits, states
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Busy, Lease, LeaseLost

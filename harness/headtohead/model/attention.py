@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from headtohead.errors import UndefinedError
+from headtohead.model.attention_context import AttentionContext, Cache, may_be
 from headtohead.model.dropout import Dropout
 from headtohead.model.fit import misfit
 from headtohead.model.layers import Init, Record, StackedLinear
 from headtohead.model.members import Fill, MixedFill
-from headtohead.model.attention_context import Cache, AttentionContext, may_be
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import BuildContext, Positional
 
@@ -87,7 +87,7 @@ class MultiHeadAttention(nn.Module):
             self._build_projections(bias, init)
         self._rotates = "rotate" in acts
         self._transforms = overrides(style, Attention, "transform")
-        self._finishes = overrides(style, Attention, "finish")
+        self._finishes = overrides(style, Attention, "post_heads")
         self._mixes_scores = overrides(style, Attention, "mix_scores")
         self._mixes = overrides(style, Attention, "mix")
         self._has_bias = "bias" in acts
@@ -99,7 +99,7 @@ class MultiHeadAttention(nn.Module):
         )
         # Dropout acts on weights, which a shortcut never makes.
         self._has_shortcut = (
-            overrides(style, Attention, "shortcut") and not acts & {"bias", "score", "values"} and not dropout.rate
+            overrides(style, Attention, "fast_path") and not acts & {"bias", "score", "values"} and not dropout.rate
         )
         needs_weights = needs_weights and not self._has_shortcut
         self.path = "explicit" if needs_weights else "fused"

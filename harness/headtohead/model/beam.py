@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
-from headtohead.model.decoding import greedy, longest_target, refuse_one_length, active_indices
-from headtohead.model.transformer import Rows, Transformer
+from headtohead.model.decoding import active_indices, greedy, longest_target, refuse_one_length
 from headtohead.model.decoding_state import DecodingState
-from headtohead.schema.config import BeamConfig
+from headtohead.model.transformer import Rows, Transformer
+from headtohead.schema.run_config import BeamConfig
 
 LOGITS_AT_ONCE = 2**26
 """Largest number of logits computed together; more are cut into pieces that give the same."""

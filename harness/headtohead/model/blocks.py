@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.dropout import Dropout
 from headtohead.model.layers import FeedForward, Record, StackedLayerNorm
-from headtohead.model.attention_context import Cache, AttentionContext
 
 if TYPE_CHECKING:
     from headtohead.model.builder import Builder

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.positional import Part, Positional
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 SIDES: Mapping[str, tuple[str, ...]] = {"encoder": ("source",), "decoder": ("target",), "cross": ("source", "target")}
 """The sentences whose places an entry of a role is told."""

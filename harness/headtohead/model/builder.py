@@ -15,11 +15,10 @@ from headtohead.model.dropout import Dropout, DropoutRNG, Rate
 from headtohead.model.geometry import find_geometry
 from headtohead.model.layers import FeedForward, Generators, Init, StackedLayerNorm
 from headtohead.model.members import Fill, MixedMasking, MixedPositional, fill_of, groups, same_or_each
-from headtohead.model.sizes import Sizes, find_sizes
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import BuildContext, Part, Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 
 def member_generator(seed: int, purpose: str) -> torch.Generator:
@@ -33,14 +32,13 @@ class Builder:
 
     def __init__(self, configs: Sequence[RunConfig], seeds: Sequence[int] | None) -> None:
         self.configs = configs
-        self.config = config = configs[0]
-        self.sizes: Sizes = find_sizes(config.model)
-        sizes = [find_sizes(one.model) for one in configs]
+        self.config = configs[0]
+        models = [config.model for config in configs]
         self._rates: dict[str, Rate] = {
-            "embedding": same_or_each([one.dropout_embedding for one in sizes]),
-            "attention": same_or_each([one.dropout_attention for one in sizes]),
-            "ffn": same_or_each([one.dropout_ffn for one in sizes]),
-            "residual": same_or_each([one.dropout_residual for one in sizes]),
+            "embedding": same_or_each([model.dropout_embedding for model in models]),
+            "attention": same_or_each([model.dropout_attention for model in models]),
+            "ffn": same_or_each([model.dropout_ffn for model in models]),
+            "residual": same_or_each([model.dropout_residual for model in models]),
         }
         inits = [one.model.init for one in configs]
         self.init: Init = inits[0] if len(set(inits)) == 1 else inits
@@ -55,12 +53,13 @@ class Builder:
         self.registry = current()
 
     def _context(self, role: str, layer: int | None, members: Sequence[int] | None = None) -> BuildContext:
-        layers = self.sizes.encoder_layers if role == "encoder" else self.sizes.decoder_layers
+        model = self.config.model
+        layers = model.encoder_layers if role == "encoder" else model.decoder_layers
         own = range(len(self.generators)) if members is None else members
         return BuildContext(
             role=role,
             layers=layers,
-            d_model=self.config.model.d_model,
+            d_model=model.d_model,
             geometry=find_geometry(self.config, role),
             generators=[self.generators[one] for one in own],
             layer=layer,

@@ -18,7 +18,7 @@ from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.operations import Operations, counted
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Positional
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.errors import HeadToHeadError
+from headtohead.model.decoding_state import DecodingState, is_causal
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Rows, Transformer
-from headtohead.model.decoding_state import DecodingState, is_causal
 
-__all__ = ["greedy", "is_causal", "longest_target", "refuse_one_length", "active_indices"]
+__all__ = ["active_indices", "greedy", "is_causal", "longest_target", "refuse_one_length"]
 
 WORTH_LEAVING = 0.85
 """Share of a batch that may be left before the others move together.

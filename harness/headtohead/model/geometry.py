@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 
 def find_geometry(config: RunConfig, role: str) -> Geometry:

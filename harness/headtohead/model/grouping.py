@@ -9,7 +9,7 @@ import torch
 
 from headtohead.model.beam import translate
 from headtohead.model.transformer import Rows, Transformer
-from headtohead.schema.config import BeamConfig
+from headtohead.schema.run_config import BeamConfig
 
 TOGETHER = 128
 """Most sentences that are translated together (docs/internals/performance.md)."""

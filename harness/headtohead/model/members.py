@@ -22,13 +22,13 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import EntryConfig, PerRole, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
 OF_MEMBERS: Mapping[str, frozenset[str]] = {
     "train": frozenset({"lr", "weight_decay", "warmup_steps", "schedule", "clip_norm", "label_smoothing"}),
     "model": frozenset(
-        {"dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual", "init", "fill"}
+        {"dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual", "init", "mask_value"}
     ),
 }
 """Fields in which members of a stack may differ."""
@@ -232,7 +232,7 @@ class MixedPositional(Positional):
             return None
         if any(True for _ in self.parameters()):
             return self._table(way, neutral, self.get_buffer("zero"), *arguments)
-        return self.remember(self._table, way, neutral, self.get_buffer("zero"), *arguments)
+        return self.cached(self._table, way, neutral, self.get_buffer("zero"), *arguments)
 
     def _table(self, way: str, neutral: tuple[int, ...], zero: Tensor, *arguments: Any) -> Tensor:
         found = [getattr(part, way)(*arguments) for part in self.parts]

@@ -1,40 +1,10 @@
-"""The model section with every default that depends on another field filled in."""
+"""Numbers of rows of the token tables."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headtohead.schema.config import ModelConfig
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Layers, dropout rates and final norm as they apply."""
-
-    encoder_layers: int
-    decoder_layers: int
-    dropout_embedding: float
-    dropout_attention: float
-    dropout_ffn: float
-    dropout_residual: float
-    final_norm: bool
-
-
-def find_sizes(model: ModelConfig) -> Sizes:
-    """Resolve ``layers``, ``dropout`` and ``final_norm`` into what each place uses."""
-
-    def rate(place: float | None) -> float:
-        return model.dropout if place is None else place
-
-    return Sizes(
-        encoder_layers=model.encoder_layers or model.layers,
-        decoder_layers=model.decoder_layers or model.layers,
-        dropout_embedding=rate(model.dropout_embedding),
-        dropout_attention=rate(model.dropout_attention),
-        dropout_ffn=rate(model.dropout_ffn),
-        dropout_residual=rate(model.dropout_residual),
-        final_norm=model.norm == "pre" if model.final_norm is None else model.final_norm,
-    )
+from headtohead.schema.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -48,13 +18,14 @@ class Rows:
     target: int
 
 
-def find_rows(model: ModelConfig, source_words: int, target_words: int) -> Rows:
-    """Return the sizes of the tables for vocabularies of these sizes.
+def find_rows(config: RunConfig, source_words: int, target_words: int) -> Rows:
+    """Return the rows of the token tables for vocabularies of these sizes.
 
-    With ``tied: embeddings`` both sides have the larger one; ``min_vocab_size`` is the least.
+    They are at least ``quirks.min_vocab_size``. With ``tie_embeddings: embeddings`` both sides have
+    the larger number.
     """
-    least = quirks.min_vocab_size or 1
-    source, target = max(source_words, least), max(target_words, least)
-    if model.tie_embeddings == "embeddings":
+    minimum = config.quirks.min_vocab_size or 0
+    source, target = max(source_words, minimum), max(target_words, minimum)
+    if config.model.tie_embeddings == "embeddings":
         source = target = max(source, target)
     return Rows(source, target)

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from headtohead.model.aligned import product
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.attention_context import AttentionContext, Cache
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.builder import Builder
 from headtohead.model.layers import Record, StackedEmbedding, StackedLinear
 from headtohead.model.members import MixedPositional
 from headtohead.model.sizes import find_rows
-from headtohead.model.attention_context import Cache, AttentionContext
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 
 Observe = Callable[[str, int | None, str, Tensor], None]
 """Receives role, layer, name and value of every step, on the explicit path.
@@ -65,10 +65,9 @@ class Transformer(nn.Module):
         model = config.model
         self.has_numbers = seeds is not None
         self.members = len(build.generators)
-        self.sizes = build.sizes
-        self.rows = find_rows(model, source_words, target_words)
+        self.rows = find_rows(build.config, source_words, target_words)
         """Words that the tables and the logits have, at least those of the vocabularies."""
-        self.attends_to_source = quirks.cross_attention_memory == "encoder"
+        self.attends_to_source = build.config.quirks.cross_attention_memory == "encoder"
         """Whether the second attention of the decoder reads the encoder, or the decoder itself."""
         self.positionals = nn.ModuleDict({role: build.positional(role) for role in ROLES})
         build.positionals = self.positionals
@@ -79,13 +78,13 @@ class Transformer(nn.Module):
             else StackedEmbedding(build.generators, self.rows.source, model.d_model, init)
         )
         self.target_embedding = StackedEmbedding(build.generators, self.rows.target, model.d_model, init)
-        for name in quirks.shared_modules:
+        for name in build.config.quirks.shared_modules:
             build.share(name)
         self.shared = nn.ModuleDict(build.shared)
-        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(self.sizes.encoder_layers))
-        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(self.sizes.decoder_layers))
-        self.encoder_norm = build.norm() if self.sizes.final_norm else None
-        self.decoder_norm = build.norm() if self.sizes.final_norm else None
+        self.encoder = nn.ModuleList(EncoderLayer(build, layer) for layer in range(model.encoder_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(build, layer) for layer in range(model.decoder_layers))
+        self.encoder_norm = build.norm() if model.final_norm else None
+        self.decoder_norm = build.norm() if model.final_norm else None
         self.words = (
             StackedLinear(build.generators, model.d_model, [self.rows.target], model.bias, init)
             if model.tie_embeddings in ("none", "embeddings")

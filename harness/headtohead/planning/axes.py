@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
-from headtohead.config.builder import FAMILIES, SECTIONS
+from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import scalar, text
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
-from headtohead.schema.config import NotHashed
+from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.sections import NotHashed
 
 Match = Literal["none", "parameters", "flops"]
 MATCHES: tuple[Match, ...] = ("none", "parameters", "flops")

@@ -12,8 +12,8 @@ from headtohead.model.geometry import only_length
 from headtohead.plugins.entry import Options, Setting
 from headtohead.plugins.positional import Part
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.config import STEPWISE, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
 def undefined_reason(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
@@ -58,8 +58,8 @@ def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
     if not reached:
         return reached
     train = config.train
-    if train.batch_size is not None and quirks.pad_to != "batch":
-        fixed = max(reached.values()) if quirks.pad_to == "corpus" else quirks.pad_to
+    if train.batch_size is not None and config.quirks.pad_to != "batch":
+        fixed = max(reached.values()) if config.quirks.pad_to == "corpus" else config.quirks.pad_to
         reached = {side: max(tokens, fixed) for side, tokens in reached.items()}
     if config.evaluate.decode == "non-autoregressive":
         reached["target"] = max(reached["target"], longest["source"])
@@ -69,21 +69,21 @@ def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
 def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
     """Ask whether batches can be made, and whether they hold anything to predict."""
     train = config.train
-    if quirks.pad_to != "batch" and train.batch_size is None:
-        return f"pad_to {quirks.pad_to} needs batches of a number of sentences; set batch_size"
+    if config.quirks.pad_to != "batch" and train.batch_size is None:
+        return f"pad_to {config.quirks.pad_to} needs batches of a number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
         return f"length_buckets {train.length_buckets} needs batches of a number of tokens; leave batch_size out"
-    if isinstance(quirks.pad_to, int):
+    if isinstance(config.quirks.pad_to, int):
         for side, tokens in longest.items():
-            if tokens > quirks.pad_to:
+            if tokens > config.quirks.pad_to:
                 return (
-                    f"pad_to {quirks.pad_to} is less than the {tokens} tokens of the longest "
-                    f"{side}; set data.truncate_tokens: {quirks.pad_to}"
+                    f"pad_to {config.quirks.pad_to} is less than the {tokens} tokens of the longest "
+                    f"{side}; set data.truncate_tokens: {config.quirks.pad_to}"
                 )
-    if quirks.shift_targets == "next" and longest.get("target", 2) < 2:
-        return "no target has a second token, so there is nothing to predict; use target: same"
-    if quirks.trainable == ():
-        return "parts is empty, so nothing is trained; use epochs: 0"
+    if config.quirks.shift_targets and longest.get("target", 2) < 2:
+        return "no target has a second token, so there is nothing to predict; set quirks.shift_targets: false"
+    if config.quirks.trainable == ():
+        return "quirks.trainable is empty, so nothing is trained; set train.epochs: 0"
     return None
 
 
@@ -92,7 +92,7 @@ def _undecodable(config: RunConfig) -> str | None:
     if decode in STEPWISE and config.data.target_boundaries == "none":
         return (
             f"{decode} decoding has no start and no stop where data.target_boundaries is none; "
-            "set evaluate.decode: none, zeros or forced"
+            "set evaluate.decode: none, non-autoregressive or teacher-forced"
         )
     return None
 

@@ -15,7 +15,7 @@ from headtohead.data import PreparedData
 from headtohead.model import counting
 from headtohead.model.counting import Counts
 from headtohead.planning.duration import duration
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import ExecutionRecord
 
 TRAINING = 3.0
@@ -42,7 +42,7 @@ class DataSizes:
         """Measure the training part."""
         train = data.splits["train"]
         source = np.array([len(ids) for ids in train.source])
-        target = np.array([len(ids) for ids in quirks.shift_targets])
+        target = np.array([len(ids) for ids in train.target])
         return cls(
             source_words=len(data.source_vocabulary),
             target_words=len(data.target_vocabulary),

@@ -14,7 +14,7 @@ from headtohead.config.builder import FAMILIES, ConfigBuilder, assignment_order
 from headtohead.config.identity import canonical
 from headtohead.config.labels import Scalar, label_at, slug_of, title_of
 from headtohead.config.loading import LoadedExperiment, refuse_many_runs
-from headtohead.config.resolve import merge_base, merge_recipe, build_config, resolve_sound
+from headtohead.config.resolve import build_config, build_consistent_config, merge_base, merge_recipe
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.planning.axes import MATCH_AXIS, RECIPE_AXIS, Match, check_axis, match_value, recipe_label, recipe_parts
@@ -23,7 +23,8 @@ from headtohead.planning.exclusions import Incompatibilities, Undefined, defined
 from headtohead.planning.published import published_record
 from headtohead.planning.shapley import Path, choices_between, lay_path
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import PathDesign, RunConfig
+from headtohead.schema.experiment_file import PathDesign
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import ContrastRecord, ExcludedRecord, PublishedRecord, VariantContrast
 
 TRANSLATED = ("exact_match", "bleu", "chrf")
@@ -141,7 +142,7 @@ class _AxesDesign:
         self.undefined, self.blocks = undefined, blocks
         self.recipe, self.start = self._start()
         asked: dict[str, Scalar] = {RECIPE_AXIS: self.recipe}
-        self.baseline = _Cell(resolve_sound(self.start), loaded.file.match, asked)
+        self.baseline = _Cell(build_consistent_config(self.start), loaded.file.match, asked)
         self.axes: list[str] = []
         self.cells: dict[str, _Cell] = {self._key(self.baseline): self.baseline}
         self.products: list[tuple[tuple[str, ...], dict[tuple[int, ...], str]]] = []
@@ -280,7 +281,7 @@ class _PathDesign:
 
     def design(self) -> Design:
         drafts = [self._end("from", self.block.start), self._end("to", self.block.end)]
-        start, end = (resolve_sound(builder) for builder in drafts)
+        start, end = (build_consistent_config(builder) for builder in drafts)
         names = _end_name(self.block.start, "start"), _end_name(self.block.end, "end")
         choices = choices_between(
             start,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from headtohead.planning.design import Variant
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import EntryConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import EntryConfig
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headtohead.config.builder import FAMILIES, SECTIONS, ConfigBuilder
+from headtohead.config.builder import FAMILIES, ConfigBuilder
 from headtohead.config.labels import value_at
 from headtohead.config.loading import LoadedExperiment
-from headtohead.config.resolve import contradiction, build_config
+from headtohead.config.resolve import build_config, find_contradiction
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.axes import MATCH_AXIS, Match, match_value
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 
 Undefined = Callable[[RunConfig], str | None]
 """Tells why a configuration that is free of contradictions has no meaning; None if it has one."""
@@ -60,7 +61,7 @@ class Incompatibilities:
         excluding = self._excluding(config, match)
         if excluding:
             return Incompatibility(self.loaded.file.exclude[excluding[0]].reason, "exclude")
-        found = contradiction(config, self.registry)
+        found = find_contradiction(config, self.registry)
         reason = found[1] if found else self.undefined(config)
         return Incompatibility(reason, "undefined") if reason else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.data import PreparedData
-from headtohead.schema.config import STEPWISE, RunConfig
+from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
 def decoding_limit(config: RunConfig, longest_target: int) -> int:
@@ -16,7 +16,7 @@ def decoding_limit(config: RunConfig, longest_target: int) -> int:
         config: The run's configuration.
         longest_target: Tokens of the longest training target, boundary tokens included.
     """
-    labels = longest_target - (config.quirks.shift_targets == "next")
+    labels = longest_target - (config.quirks.shift_targets)
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from headtohead.model.counting import Counts
 from headtohead.planning.axes import Match
 from headtohead.planning.design import Variant
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 TOLERANCE = 0.01
 

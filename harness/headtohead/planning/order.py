@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 
 def is_blind_to_order(config: RunConfig, registry: Registry) -> bool:

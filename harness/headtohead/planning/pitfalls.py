@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import STEPWISE, RunConfig
+from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _data(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
 
 def _model(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
     model = config.model
-    if quirks.cross_attention_memory == "decoder":
+    if config.quirks.cross_attention_memory == "decoder":
         yield Pitfall(
             "source ignored",
             "quirks.cross_attention_memory",
@@ -137,23 +137,23 @@ def _training(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
     train = config.train
     if train.epochs == 0:
         yield Pitfall("never trained", "train.epochs", "the weights are as they were drawn")
-    if quirks.shift_targets == "same":
+    if not config.quirks.shift_targets:
         yield Pitfall(
             "targets not shifted",
             "quirks.shift_targets",
             "targets are not shifted: each word is asked to predict itself, which it can see",
         )
-    if quirks.trainable is not None:
+    if config.quirks.trainable is not None:
         yield Pitfall(
             "parameters frozen",
             "quirks.trainable",
-            f"only {', '.join(quirks.trainable) or 'nothing'} is trained; the rest stays as drawn",
+            f"only {', '.join(config.quirks.trainable) or 'nothing'} is trained; the rest stays as drawn",
         )
-    if isinstance(quirks.pad_to, int):
+    if isinstance(config.quirks.pad_to, int):
         yield Pitfall(
             "fixed padding",
             "quirks.pad_to",
-            f"every sentence is padded to {quirks.pad_to} tokens, however short: most of the work is done on padding",
+            f"every sentence is padded to {config.quirks.pad_to} tokens: most of the computation is on padding",
         )
 
 

@@ -19,11 +19,11 @@ from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
-from headtohead.planning.stacking import arrange, processors, load_stack_sizes
+from headtohead.planning.stacking import arrange, load_stack_sizes, processors
 from headtohead.planning.tuning import Tuning
 from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.records import (
     ContrastRecord,

@@ -32,7 +32,7 @@ from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
 from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.existing import ExistingRun, ExistingRuns, refuse_difference
 from headtohead.storage.records import ContrastRecord, FactorContrast, RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headtohead.data import PreparedData
-from headtohead.schema.config import Probe
+from headtohead.schema.experiment_file import Probe
 from headtohead.storage.records import ProbeSentence
 
 QUANTILES = (0.5, 0.9)

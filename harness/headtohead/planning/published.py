@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headtohead.config.builder import SECTIONS
 from headtohead.config.labels import Scalar
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.source_location import SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.planning.axes import Match
-from headtohead.schema.config import Claim, Published, RunConfig
+from headtohead.schema.config_input import SECTIONS
+from headtohead.schema.experiment_file import Claim, Published
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import PublishedRecord
 
 if TYPE_CHECKING:

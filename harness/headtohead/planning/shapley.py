@@ -23,17 +23,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import Any
 
 from pydantic import BaseModel
 
-from headtohead.config.builder import FAMILIES, SECTIONS
+from headtohead.config.builder import FAMILIES
 from headtohead.config.labels import Scalar, entry_label, label_at, shortened_slug, slug_word, text
 from headtohead.config.source_location import SourceLocation
 from headtohead.errors import nearest
 from headtohead.planning.exclusions import Incompatibility
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import EntryConfig, RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import EntryConfig, RunConfig
 from headtohead.storage.records import (
     ChoiceContrast,
     ContrastRecord,
@@ -55,7 +56,7 @@ Applied = frozenset[str]
 TOGETHER: tuple[tuple[Field, ...], ...] = (
     (("data", "dataset"), ("data", "split")),
     (("train", "epochs"), ("train", "steps")),
-    (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("train", "pad_to")),
+    (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("quirks", "pad_to")),
 )
 """Fields that mean nothing without one another: where several differ, they are one choice."""
 
@@ -421,14 +422,14 @@ def _axes(choices: Sequence[Choice], applied: Applied) -> dict[str, Scalar]:
 
 def _fields() -> Iterator[Field]:
     """Yield what a choice may consist of: every field, a whole entry for each role."""
-    for name in RunConfig.model_fields:
+    for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
             yield from ((name, role) for role in ROLES)
         else:
-            yield from _fields_of(SECTIONS[name], (name,))
+            yield from _fields_of(info.annotation, (name,))
 
 
-def _fields_of(section: type[BaseModel], above: Field) -> Iterator[Field]:
+def _fields_of(section: Any, above: Field) -> Iterator[Field]:
     for name, info in section.model_fields.items():
         inner = info.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):

@@ -18,7 +18,7 @@ from headtohead.model.counting import LOGITS_AT_ONCE, training_bytes
 from headtohead.model.members import OF_MEMBERS, shape
 from headtohead.model.sizes import find_rows
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan, PlannedRun
@@ -105,13 +105,13 @@ def activations(config: RunConfig, source_words: int, target_words: int) -> int:
     model, train = config.model, config.train
     tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
     inside = sum(_layers(config)) * (10 * model.d_model + model.d_ff)
-    return tokens * (inside + find_rows(model, source_words, target_words).target)
+    return tokens * (inside + find_rows(config, source_words, target_words).target)
 
 
 def _layers(config: RunConfig) -> tuple[int, int]:
     """Return the layers of encoder and decoder."""
     model = config.model
-    return model.encoder_layers or model.layers, model.decoder_layers or model.layers
+    return model.encoder_layers, model.decoder_layers
 
 
 def arrange(
@@ -169,7 +169,7 @@ def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
     variant, data = plan.by_slug[run.variant], plan.data_of(run.variant)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
-    logits = wanted * evaluate.batch_size * longest * find_rows(variant.config.model, *words).target
+    logits = wanted * evaluate.batch_size * longest * find_rows(variant.config, *words).target
     # An evaluation holds logits, their logarithms and the losses' share of them.
     room = FILLED * (memory - PROCESS - 12 * min(LOGITS_AT_ONCE, logits))
     batch = largest_batch(variant.config, data.record["longest"])
@@ -187,9 +187,9 @@ def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, i
     train, times = config.train, (longest["source"], longest["target"])
     if train.batch_size is None:
         return max(1, train.batch_tokens // max(times)), *times
-    if isinstance(quirks.pad_to, int):
-        return train.batch_size, quirks.pad_to, quirks.pad_to
-    return train.batch_size, *(times if quirks.pad_to == "batch" else (max(times),) * 2)
+    if isinstance(config.quirks.pad_to, int):
+        return train.batch_size, config.quirks.pad_to, config.quirks.pad_to
+    return train.batch_size, *(times if config.quirks.pad_to == "batch" else (max(times),) * 2)
 
 
 def _numbers(plan: Plan, run: PlannedRun) -> int:

@@ -20,7 +20,8 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.members import OF_MEMBERS
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import DesignBlock, Metrics, RunConfig
+from headtohead.schema.experiment_file import DesignBlock, Metrics
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.paths import run_folder
 from headtohead.storage.records import TrialRecord, TunedVariant, TuningRecord

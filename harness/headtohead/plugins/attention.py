@@ -13,7 +13,7 @@ from headtohead.plugins.entry import Options
 from headtohead.plugins.positional import Geometry, Part
 
 if TYPE_CHECKING:
-    from headtohead.schema.config import ModelConfig
+    from headtohead.schema.run_config import ModelConfig
 
 
 MaskPattern = Literal["same", "prefix", "other"]

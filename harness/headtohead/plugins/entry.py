@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from headtohead.schema.config import RunConfig
+    from headtohead.schema.run_config import RunConfig
 
 
 class Options(BaseModel):

@@ -1,4 +1,4 @@
-"""The three places of attention in an encoder-decoder Transformer."""
+"""The three attention roles of an encoder-decoder Transformer."""
 
 ROLES: tuple[str, ...] = ("encoder", "decoder", "cross")
-"""Where attention happens: encoder self, decoder self, and target queries over source keys."""
+"""Encoder self-attention, decoder self-attention, and target queries over source keys."""

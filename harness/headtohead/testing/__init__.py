@@ -6,7 +6,7 @@ classes. Importing this package imports torch, and ``contracts`` pytest.
 
 from __future__ import annotations
 
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.subject import Subject

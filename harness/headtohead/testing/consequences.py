@@ -6,8 +6,8 @@ Beside such a choice a broken invariant is no fault of the code: its verdict nam
 from __future__ import annotations
 
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 
 
 def consequences(config: RunConfig) -> dict[str, str]:

@@ -20,8 +20,8 @@ import pytest
 from headtohead.data import hash_pairs
 from headtohead.plugins.dataset import Corpus
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import INVARIANTS
 from headtohead.testing.smallest import smallest

@@ -21,7 +21,7 @@ from headtohead.data.splits import PARTS
 from headtohead.plugins.dataset import Corpus, Dataset
 from headtohead.plugins.entry import Options
 from headtohead.plugins.registry import registered
-from headtohead.schema.config import NOTHING_HELD_OUT, DataConfig
+from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
 DRAWN = ("grouped", "row", NOTHING_HELD_OUT)
 """Splits that the harness draws by itself."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from headtohead.data import PreparedData
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.subject import Lengths, Subject
 from headtohead.testing.verdict import Verdict
@@ -36,7 +36,7 @@ class Sizes:
         """Return the sizes as a reader counts them."""
         model = self.config.model
         source, target = (max(map(max, side)) for side in (self.lengths.source, self.lengths.target))
-        layers = (model.encoder_layers or model.layers), (model.decoder_layers or model.layers)
+        layers = model.encoder_layers, model.decoder_layers
         counted = [
             _counted(source, "source word"),
             _counted(target, "target token"),
@@ -94,7 +94,7 @@ def _smaller(sizes: Sizes) -> Iterator[Sizes]:
     """Yield sizes with one number smaller, the greatest steps first."""
     model, lengths = sizes.config.model, sizes.lengths
     for field in ("decoder_layers", "encoder_layers"):
-        if (getattr(model, field) or model.layers) > 1:
+        if getattr(model, field) > 1:
             yield _resized(sizes, **{field: 1})
     if len(sizes.seeds) > 1:
         for kept in range(len(sizes.seeds)):

@@ -14,16 +14,16 @@ from torch import Tensor
 from headtohead.data import PreparedData
 from headtohead.data.vocabulary import PAD, SOS, SPECIALS
 from headtohead.model.attention import MultiHeadAttention, overrides
+from headtohead.model.attention_context import AttentionContext
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.geometry import only_length
 from headtohead.model.transformer import Observe, Transformer
-from headtohead.model.attention_context import AttentionContext
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.tiny import tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))

@@ -6,12 +6,13 @@ from functools import cache
 from itertools import cycle, islice
 from typing import Any
 
-from headtohead.config.resolve import resolve
+from headtohead.config.resolve import complete_data, resolve
 from headtohead.data import PreparedData, hash_pairs, prepare_corpus
 from headtohead.model.geometry import only_length
 from headtohead.plugins.dataset import Corpus, Pair
-from headtohead.plugins.registry import current
-from headtohead.schema.config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.plugins.registry import Registry, current
+from headtohead.schema.config_input import DataInput
+from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 
 # Heads as narrow as 2 would hide which coordinates an encoding pairs.
 SMALL: dict[str, Any] = {
@@ -37,6 +38,7 @@ def tiny_config(
     attention: Any = "split-heads",
     masking: Any = "padding-causal",
     train: dict[str, Any] | None = None,
+    quirks: dict[str, Any] | None = None,
     **model: Any,
 ) -> RunConfig:
     """Return a variant of a model of width 16, in the words of an experiment file.
@@ -45,7 +47,8 @@ def tiny_config(
         positional: A name, a mapping with ``name`` and options, or a mapping by role.
         attention: Likewise.
         masking: Likewise.
-        train: Fields of the section ``train``, over four float64 steps.
+        train: Fields of ``train``; the default is four steps in float64.
+        quirks: Fields of ``quirks``.
         **model: Fields of the section ``model``.
 
     Raises:
@@ -57,14 +60,20 @@ def tiny_config(
         "masking": masking,
         "model": SMALL | model,
         "train": TRAIN | (train or {}),
+        "quirks": quirks or {},
     }
-    if model.get("tied") == "all":
+    if model.get("tie_embeddings") == "all":
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
     if only_length(config) is not None:
         forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
         return config.model_copy(update={"evaluate": forced})
     return config
+
+
+def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
+    """Return the section ``data`` with these fields, completed by the defaults of the dataset."""
+    return complete_data(DataInput(**fields), registry or current())
 
 
 @cache

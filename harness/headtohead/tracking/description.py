@@ -7,7 +7,8 @@ import getpass
 from collections.abc import Mapping
 from typing import Any
 
-from headtohead.schema.config import NotHashed, RunConfig
+from headtohead.schema.run_config import RunConfig
+from headtohead.schema.sections import NotHashed
 from headtohead.storage.records import RunRecord, StatusRecord
 from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from headtohead.model.transformer import Transformer
 from headtohead.model.attention_context import all_assumed
+from headtohead.model.transformer import Transformer
 from headtohead.training.backends import PAYS, Owned, Shape, compare, first_line
 
 BACKEND = "inductor"

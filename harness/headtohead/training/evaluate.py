@@ -17,11 +17,12 @@ from headtohead.errors import UndefinedError
 from headtohead.model.beam import translate
 from headtohead.model.counting import LOGITS_AT_ONCE
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import BeamConfig
+from headtohead.schema.run_config import BeamConfig
 from headtohead.training.tensors import IGNORE_INDEX, Batch, SplitTensors
 
 NO_START_NO_STOP = (
-    "{how} decoding has no start and no stop without <sos> and <eos>; set evaluate.decode: none, zeros or forced"
+    "{how} decoding has no start and no stop without <sos> and <eos>; set evaluate.decode: none, "
+    "non-autoregressive or teacher-forced"
 )
 
 

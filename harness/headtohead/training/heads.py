@@ -19,8 +19,9 @@ from headtohead.data import PreparedData
 from headtohead.errors import UndefinedError
 from headtohead.model.attention import MultiHeadAttention
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import HEAD_METRICS, RunConfig
+from headtohead.schema.experiment_file import HEAD_METRICS
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.evaluate import Write, collect, distinct_sources, teacher_forced, translate_rows
 from headtohead.training.tensors import SplitTensors, pads_of
 
@@ -147,7 +148,9 @@ class _Scorer:
         self.config, self.data, self.write = config, data, write
         self.split = data.splits["test"]
         pads = pads_of(data.source_vocabulary, data.target_vocabulary)
-        self.tensors = SplitTensors.of(self.split, torch.device("cpu"), predicts=config.quirks.shift_targets, pads=pads)
+        self.tensors = SplitTensors.of(
+            self.split, torch.device("cpu"), shift_targets=config.quirks.shift_targets, pads=pads
+        )
         self.rows = distinct_sources(self.split, config.evaluate.test_limit)
 
     def scores(self, stack: Transformer) -> list[dict[str, float]]:

@@ -21,7 +21,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import LARGE_VOCABULARY
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.backends import (
     BatchSpec,
@@ -129,7 +129,7 @@ class StackTraining:
         self.model = Transformer(config, seeds, len(data.source_vocabulary), len(data.target_vocabulary), configs).to(
             device, dtype
         )
-        freeze(self.model, self.quirks.trainable)
+        freeze(self.model, config.quirks.trainable)
         self.parameters = trained(self.model)
         owners = [self.model.members_of(name) for name, one in self.model.named_parameters() if one.requires_grad]
         shared = all(len(own) == len(seeds) for own in owners)
@@ -262,7 +262,7 @@ class StackTraining:
             self.model.train()
         progress = self.progress
         self.model.dropout_rng.set_step(progress.step)
-        self.optimizer.set_step(progress.step + 1)
+        self.optimizer.begin(progress.step + 1)
         self.backend(self, cut)
         progress.step += 1
         progress.steps_since += 1
@@ -549,7 +549,7 @@ def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -
     pads = pads_of(data.source_vocabulary, data.target_vocabulary)
     return {
         name: SplitTensors.of(
-            split, device, predicts=config.quirks.shift_targets, pads=pads, width=fixed if name == "train" else 0
+            split, device, shift_targets=config.quirks.shift_targets, pads=pads, width=fixed if name == "train" else 0
         )
         for name, split in data.splits.items()
     }
@@ -570,7 +570,7 @@ def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str
     fixed = padded_length(config, longest)
     if fixed is None:
         return SentenceBatches(*lengths, config.train.batch_size)
-    read = fixed - 1 if config.quirks.shift_targets == "next" else fixed
+    read = fixed - 1 if config.quirks.shift_targets else fixed
     return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, read)))
 
 

@@ -20,8 +20,8 @@ from headtohead.model.beam import translate
 from headtohead.model.blocks import DecoderLayer, EncoderLayer
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.attention import Attention
-from headtohead.schema.config import STEPWISE
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import STEPWISE
 from headtohead.storage.attention_maps import head_statistics
 
 
@@ -69,7 +69,7 @@ def probe_maps(
     else:
         ids = data.tokenise(target, "target")
         # A lonely token has no next one to predict; it is read all the same.
-        ids = ids if model.config.quirks.shift_targets == "same" else ids[:-1] or ids
+        ids = ids if not model.config.quirks.shift_targets else ids[:-1] or ids
     decoder_input_ids = torch.tensor(ids, device=device).expand(model.members, 1, -1)
     read_lengths = torch.full_like(source_lengths, len(ids))
     fused = model(source_ids, source_lengths, decoder_input_ids, read_lengths)[member]

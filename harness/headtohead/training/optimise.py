@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from headtohead.errors import HeadToHeadError
 from headtohead.model.members import PerMember, as_index
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import ModelPart, TrainConfig
+from headtohead.schema.run_config import ModelPart, TrainConfig
 
 
 def learning_rate(train: TrainConfig, step: int, steps: int) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from headtohead.data import PreparedData
 from headtohead.data.batches import Padding
-from headtohead.schema.config import STEPWISE, EvaluateConfig
+from headtohead.schema.run_config import STEPWISE, EvaluateConfig
 from headtohead.storage.records import BackendRecord, ResultsRecord
 from headtohead.training.backends import Choice
 from headtohead.training.evaluate import (
@@ -76,7 +76,7 @@ def score_test_split(training: StackTraining, data: PreparedData, decoding_limit
     if config.decode != "none":
         write = writer(config.decode, data.target_vocabulary, decoding_limit, config.beam)
     together = _padded(training, rows, write)
-    alone = _alone(training, rows, write) if config.alone else None
+    alone = _alone(training, rows, write) if config.unpadded else None
 
     def results(member: int) -> SplitResults:
         metrics = {f"test/{name}": value for name, value in together.forced.metrics(member).items()}

@@ -28,10 +28,10 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.members import shape
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
-from headtohead.schema.config import DataConfig, RunConfig
+from headtohead.schema.run_config import DataConfig, RunConfig
 from headtohead.training.backends import (
-    Capture,
     BatchSpec,
+    Capture,
     Eager,
     Graphs,
     Shape,
@@ -249,7 +249,7 @@ def _configs(precision: str) -> list[RunConfig]:
                 "label_smoothing": 0.1 * (number % 2),
                 "weight_decay": 0.01 * (number % 3),
             },
-            "model": {"dropout": 0.1 * (1 + number % 3), "fill": "-1e9" if number % 2 else "-inf"},
+            "model": {"dropout": 0.1 * (1 + number % 3), "mask_value": "-1e9" if number % 2 else "-inf"},
         }
         for number, chosen in enumerate(alike)
     ]

@@ -10,7 +10,7 @@ from itertools import islice
 import torch
 
 from headtohead.data import PreparedData
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.backends import BatchSpec, not_tested
 from headtohead.training.loop import StackTraining, wait
 from headtohead.training.memory import is_out_of_memory

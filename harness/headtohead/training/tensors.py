@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
@@ -14,8 +13,6 @@ from headtohead.data import Split, Vocabulary
 
 IGNORE_INDEX = -100
 """Stands where the decoder must write nothing: no word has this id, whatever the vocabulary."""
-
-Predicts = Literal["next", "same"]
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class SplitTensors:
         split: Split,
         device: torch.device,
         *,
-        predicts: Predicts = "next",
+        shift_targets: bool = True,
         pads: tuple[int, int] = (0, 0),
         width: int = 0,
     ) -> SplitTensors:
@@ -77,13 +74,13 @@ class SplitTensors:
         Args:
             split: The pairs.
             device: Where to.
-            predicts: What each target token predicts: the next one, or itself.
+            shift_targets: Whether a target token predicts the next token instead of itself.
             pads: Ids that fill sources and read targets up; lengths decide what is live.
             width: Tokens that sentences are padded to at least.
         """
         source, source_lengths = _pad(split.source, pads[0], width)
         decoder_input_ids, lengths = _pad(split.target, pads[1], width)
-        shift = 1 if predicts == "next" else 0
+        shift = int(shift_targets)
         labels, _ = _pad([ids[shift:] for ids in split.target], IGNORE_INDEX, decoder_input_ids.shape[1])
         written = lengths - shift
         return cls(

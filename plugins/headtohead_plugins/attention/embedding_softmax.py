@@ -99,10 +99,10 @@ def register_attentions() -> dict[str, type[Attention]]:
 
 def _tokens_read(setting: Setting) -> list[int]:
     """Return how many tokens the decoder reads of the longest target, padded and not."""
-    train, longest = setting.config.train, setting.longest
+    train, quirks, longest = setting.config.train, setting.config.quirks, setting.longest
     lengths = [longest["target"]] if "target" in longest else []
     if train.batch_size is not None and isinstance(quirks.pad_to, int):
         lengths.append(quirks.pad_to)
     if train.batch_size is not None and quirks.pad_to == "corpus" and longest:
         lengths.append(max(longest.values()))
-    return lengths if quirks.shift_targets == "same" else [length - 1 for length in lengths]
+    return lengths if not quirks.shift_targets else [length - 1 for length in lengths]

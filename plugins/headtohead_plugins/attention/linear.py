@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import elu, pad
 
-from headtohead import Attention, Cost, Geometry, ModelConfig, Options, MaskPattern, hookimpl
+from headtohead import Attention, Cost, Geometry, MaskPattern, ModelConfig, Options, hookimpl
 
 BLOCK = 32
 """Keys within which a causal sum is computed by scores: as many as a head is wide, or so."""

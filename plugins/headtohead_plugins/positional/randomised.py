@@ -17,8 +17,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import PerMemberRNG, Positional, Setting, hookimpl, registered, sorted_subset
 from headtohead import Options as BaseOptions
+from headtohead import PerMemberRNG, Positional, Setting, hookimpl, registered, sorted_subset
 
 Inner = Literal["sinusoidal", "rotary", "alibi"]
 

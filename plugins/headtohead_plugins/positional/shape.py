@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from headtohead import PerMemberRNG, Positional, hookimpl, registered
 from headtohead import Options as BaseOptions
+from headtohead import PerMemberRNG, Positional, hookimpl, registered
 
 
 class ShapeOptions(BaseOptions):

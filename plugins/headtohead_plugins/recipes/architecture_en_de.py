@@ -40,7 +40,7 @@ class ArchitectureEnDe(Recipe):
             "vocabulary": {"ids": "frequency", "unknown": "refuse"},
             "source_boundaries": "none",
             "target_boundaries": "none",
-            "cut": 100,
+            "truncate_tokens": 100,
         },
         "positional": "sinusoidal",
         "attention": "split-heads",
@@ -56,12 +56,11 @@ class ArchitectureEnDe(Recipe):
             "final_norm": False,
             "activation": "relu",
             "init": "torch",
-            "fill": "-inf",
+            "mask_value": "-inf",
         },
         "train": {
             "epochs": 10,
             "batch_size": 32,
-            "pad_to": 100,
             "optimizer": "adam",
             "lr": 1e-4,
             "betas": [0.9, 0.98],
@@ -70,6 +69,7 @@ class ArchitectureEnDe(Recipe):
             "schedule": "constant",
             "clip_norm": None,
         },
+        "quirks": {"pad_to": 100},
         "evaluate": {"decode": "none"},
     }
 

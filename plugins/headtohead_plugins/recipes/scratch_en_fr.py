@@ -75,13 +75,11 @@ class ScratchEnFr(Recipe):
             "final_norm": False,
             "activation": "relu",
             "init": "torch",
-            "fill": "-1e9",
-            "min_vocab_size": 5000,
+            "mask_value": "-1e9",
         },
         "train": {
             "epochs": 1,
             "batch_size": 20,
-            "pad_to": "corpus",
             "optimizer": "adam",
             "lr": 1e-3,
             "betas": [0.9, 0.98],
@@ -90,6 +88,7 @@ class ScratchEnFr(Recipe):
             "schedule": "constant",
             "clip_norm": None,
         },
+        "quirks": {"min_vocab_size": 5000, "pad_to": "corpus"},
         "evaluate": {"decode": "greedy", "max_length": 5},
     }
 

@@ -52,12 +52,12 @@ class SlidesEnFr(Recipe):
             "norm": "post",
             "final_norm": False,
             "activation": "relu",
-            "tied": "embeddings",
+            "tie_embeddings": "embeddings",
             "init": "torch",
-            "fill": "-inf",
-            "cross": "decoder",
+            "mask_value": "-inf",
         },
         "train": {"epochs": 0, "batch_size": 1},
+        "quirks": {"cross_attention_memory": "decoder"},
         "evaluate": {"decode": "non-autoregressive"},
     }
 

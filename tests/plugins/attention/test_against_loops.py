@@ -36,8 +36,8 @@ CLOSE = {"-inf": 1e-12, "-1e9": 1e-12, "additive": 1e-6}
 """Subtracting 1e9 leaves seven digits of a float64 score, in rows where every key is masked."""
 
 
-def subject_of(style, role, fill="-inf"):
-    subject = Subject(tiny_config("none", style, fill=fill))
+def subject_of(style, role, mask_value="-inf"):
+    subject = Subject(tiny_config("none", style, mask_value=mask_value))
     return subject, subject.attention(role)
 
 
@@ -56,7 +56,7 @@ def mask_of(name, role, subject):
     return other.mask(role)
 
 
-GRID = {"style": list(STYLES), "mask": MASKS, "fill": list(CLOSE)}
+GRID = {"style": list(STYLES), "mask": MASKS, "mask_value": list(CLOSE)}
 DEFAULT = [tuple(row.values()) for row in covering(GRID)]
 ROWS = [
     row if row in DEFAULT else pytest.param(*row, marks=pytest.mark.slow) for row in itertools.product(*GRID.values())

@@ -58,8 +58,10 @@ def test_mask_is_added_to_embeddings_where_keys_are_hidden():
     assert masked_embeddings(x, None).eq(0).all()
 
 
-def reason(train=None, decode="teacher-forced", longest=None, **choices):
-    config = tiny_config(**({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train)
+def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **choices):
+    config = tiny_config(
+        **({"attention": "embedding-softmax", "d_model": 6, "heads": 2} | choices), train=train, quirks=quirks
+    )
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
     return undefined_reason(config, longest or {}, current())
@@ -72,17 +74,17 @@ def test_target_must_have_as_many_tokens_as_the_model_is_wide():
     assert reason() is None
     assert reason(longest={"source": 5, "target": 7}) is None
     assert reason(longest={"source": 5, "target": 6}) == LENGTH.format(5, 5)
-    same = {"target": "same"}
-    assert reason(same, longest={"source": 5, "target": 6}) is None
-    assert reason(same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
+    same = {"shift_targets": False}
+    assert reason(quirks=same, longest={"source": 5, "target": 6}) is None
+    assert reason(quirks=same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
 
 
 def test_padding_must_not_change_that():
     target = {"source": 5, "target": 7}
-    assert reason({"batch_size": 2, "pad_to": 7}, longest=target) is None
-    assert reason({"batch_size": 2, "pad_to": 8}, longest=target) == LENGTH.format(7, 7)
+    assert reason({"batch_size": 2}, {"pad_to": 7}, longest=target) is None
+    assert reason({"batch_size": 2}, {"pad_to": 8}, longest=target) == LENGTH.format(7, 7)
     wider = {"source": 9, "target": 7}
-    assert reason({"batch_size": 2, "pad_to": "corpus"}, longest=wider) == LENGTH.format(8, 8)
+    assert reason({"batch_size": 2}, {"pad_to": "corpus"}, longest=wider) == LENGTH.format(8, 8)
 
 
 @pytest.mark.parametrize("role", ["encoder", "cross"])
@@ -114,12 +116,12 @@ def test_sentence_of_another_length_is_refused_in_one_line():
 
 
 def test_targets_of_several_lengths_are_refused_before_training():
-    def said(*tokens, **train):
-        return uneven(tiny_config(attention="embedding-softmax", train=train), tokens)
+    def said(*tokens, quirks=None, **train):
+        return uneven(tiny_config(attention="embedding-softmax", train=train, quirks=quirks), tokens)
 
     assert said(17, 17) is None
     assert said(17, 12) == (
         "embedding-softmax reads exactly 16 tokens, and targets have 12 to 17; take targets of one length"
     )
-    assert said(17, 12, batch_size=2, pad_to=17) is None
+    assert said(17, 12, batch_size=2, quirks={"pad_to": 17}) is None
     assert uneven(tiny_config(), (17, 12)) is None

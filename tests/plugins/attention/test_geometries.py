@@ -2,10 +2,12 @@
 
 import pytest
 
-from headtohead import HeadToHeadError, ModelConfig
+from headtohead import HeadToHeadError
+from headtohead.config.resolve import complete_model
 from headtohead.plugins.registry import current
+from headtohead.schema.config_input import ModelInput
 
-MODEL = ModelConfig(d_model=24, heads=4)
+MODEL = ModelInput(d_model=24, heads=4)
 STYLES = current().entries["attention"]
 
 EXPECTED = {
@@ -28,7 +30,7 @@ EXPECTED = {
 
 def geometry(name, options, model=MODEL):
     style = current().attention(name)
-    return style.geometry(style.Options(**options), model)
+    return style.geometry(style.Options(**options), complete_model(model))
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -65,7 +67,7 @@ REFUSED = {
     "split heads that do not divide the width": (
         "split-heads",
         {},
-        ModelConfig(d_model=10, heads=4),
+        ModelInput(d_model=10, heads=4),
         r"^split-heads needs d_model to be a multiple of heads, got 10 and 4$",
     ),
     "groups that do not divide the heads": (
@@ -85,7 +87,7 @@ REFUSED = {
     "differential maps that make no pairs": (
         "differential",
         {},
-        ModelConfig(d_model=15, heads=3),
+        ModelInput(d_model=15, heads=3),
         r"^differential needs an even number of heads, and d_model to be a multiple of it, "
         r"got 3 and 15$",
     ),
@@ -93,7 +95,7 @@ REFUSED = {
         f"{name} heads that do not divide the width": (
             name,
             {},
-            ModelConfig(d_model=10, heads=4),
+            ModelInput(d_model=10, heads=4),
             rf"^{name} needs d_model to be a multiple of heads, got 10 and 4$",
         )
         for name in ("multi-query", "qk-norm", "talking-heads", "sigmoid", "linear", "uniform", "random")
@@ -110,10 +112,10 @@ REFUSED = {
 @pytest.mark.parametrize(("name", "options", "model", "said"), REFUSED.values(), ids=REFUSED.keys())
 def test_numbers_that_do_not_fit_are_named(name, options, model, said):
     with pytest.raises(HeadToHeadError, match=said):
-        geometry(name, options, model)
+        geometry(name, options, complete_model(model))
 
 
 def test_width_that_heads_do_not_divide_suits_styles_without_a_split():
-    model = ModelConfig(d_model=10, heads=4)
-    assert geometry("independent-heads", {}, model).key_width == 10
-    assert geometry("single-head", {}, model).heads == 1
+    model = ModelInput(d_model=10, heads=4)
+    assert geometry("independent-heads", {}, complete_model(model)).key_width == 10
+    assert geometry("single-head", {}, complete_model(model)).heads == 1

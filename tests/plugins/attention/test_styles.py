@@ -9,10 +9,10 @@ import torch
 
 from headtohead import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.attention_context import AttentionContext
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
-from headtohead.model.attention_context import AttentionContext
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import current
 from headtohead.testing.equality import same_function

@@ -14,7 +14,7 @@ import pytest
 
 from headtohead.data import PreparedData, prepare, read_corpus
 from headtohead.plugins.dataset import Corpus
-from headtohead.schema.config import DataConfig
+from headtohead.testing.tiny import data_config
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
@@ -30,7 +30,7 @@ def prepared(module_cache: Path) -> Prepare:
     """Prepare by dataset name, data fields as keywords and the dataset's options in ``options``."""
 
     def run(dataset: str, **fields: Any) -> PreparedData:
-        return prepare(DataConfig(dataset=dataset, **fields), module_cache)
+        return prepare(data_config(dataset=dataset, **fields), module_cache)
 
     return run
 
@@ -40,7 +40,7 @@ def read(tmp_path: Path) -> Read:
     """Read a raw corpus by dataset name and options."""
 
     def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
-        config = DataConfig(dataset=dataset, split=split, options=options)
+        config = data_config(dataset=dataset, split=split, options=options)
         return read_corpus(config, tmp_path / "cache")
 
     return run

@@ -14,7 +14,7 @@ from headtohead.data import read_corpus
 from headtohead.data.normalise import ascii_fold, unicode_words
 from headtohead.data.splits import divide, leak
 from headtohead.data.vocabulary import build_vocabulary
-from headtohead.schema.config import DataConfig
+from headtohead.testing.tiny import data_config
 
 Texts = list[tuple[str, str]]
 
@@ -63,7 +63,7 @@ def corpus(real: Callable, module_cache: Path) -> Callable[[str, str], Texts]:
 
     @cache
     def read(name: str, pair: str) -> Texts:
-        config = DataConfig(dataset="tatoeba", options={"pair": pair, "file": str(real(name))})
+        config = data_config(dataset="tatoeba", options={"pair": pair, "file": str(real(name))})
         pairs = read_corpus(config, module_cache).pairs
         return [(pair.source, pair.target) for pair in pairs]
 

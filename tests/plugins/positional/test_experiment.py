@@ -12,7 +12,7 @@ base:
   data: {dataset: toy-grammar, limit: 300}
   model: {d_model: 16, heads: 2, layers: 2, d_ff: 16, dropout: 0.0}
   train: {steps: 6, batch_tokens: 256, lr: 1.0e-2}
-  evaluate: {alone: false, test_limit: 6, max_length: 8}
+  evaluate: {unpadded: false, test_limit: 6, max_length: 8}
 baseline: {positional: t5-relative, attention: split-heads, masking: padding-causal}
 design:
   - one_at_a_time:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from headtohead.model.transformer import Transformer
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import invariant
 from headtohead.testing.seen import moved_logit
 from headtohead.testing.subject import Subject, explicit_forward, forward

@@ -131,7 +131,7 @@ def _other_shapes(subject: Subject) -> list[dict[str, torch.Size]]:
     """Return shapes of parameters with one layer more, and with half the heads at their width."""
     if "shapes" not in subject.__dict__:
         model = subject.config.model
-        layers = (model.encoder_layers or model.layers), (model.decoder_layers or model.layers)
+        layers = model.encoder_layers, model.decoder_layers
         more = {"encoder_layers": layers[0] + 1, "decoder_layers": layers[1] + 1}
         fewer = {"heads": model.heads // 2, "d_model": model.d_model // 2}
         changed = [more] + ([fewer] if model.heads % 2 == 0 and model.d_model % 2 == 0 else [])

@@ -51,7 +51,7 @@ def a_mask_is_the_same_step_by_step(subject: Subject) -> Verdict:
 
 def _used(subject: Subject, role: str, seen: list[Tensor]) -> Verdict:
     mask = subject.mask(role)
-    sizes = subject.model.sizes
+    sizes = subject.config.model
     layers = sizes.encoder_layers if role == "encoder" else sizes.decoder_layers
     # Where nothing is masked, no mask is shown.
     masks = seen + [torch.ones_like(mask)] * (layers - len(seen))

@@ -20,23 +20,23 @@ def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
 
 def closed_form(subject: Subject) -> int:
     """Return the number of weights of one member by formula."""
-    config, sizes = subject.config.model, subject.model.sizes
+    config, quirks = subject.config.model, subject.config.quirks
     width, bias = config.d_model, config.bias
     rows = subject.model.rows
 
     def linear(inputs: int, outputs: int) -> int:
         return inputs * outputs + (outputs if bias else 0)
 
-    encoder_layers, decoder_layers = sizes.encoder_layers, sizes.decoder_layers
+    encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
     per_layer = {role: _attention(subject, role) for role in ROLES}
     total = encoder_layers * per_layer["encoder"]
     total += decoder_layers * (per_layer["decoder"] + per_layer["cross"])
-    forwards = 2 if config.decoder_feed_forward == "after-each" else 1
+    forwards = 2 if quirks.decoder_feed_forward == "after-each" else 1
     places = encoder_layers + decoder_layers * forwards
     one = linear(width, config.d_ff) + linear(config.d_ff, width)
-    total += one * (1 if "feed-forward" in config.shared else places)
-    places += encoder_layers + 2 * decoder_layers + (2 if sizes.final_norm else 0)
-    total += 2 * width * (1 if "norm" in config.shared else places)
+    total += one * (1 if "feed-forward" in quirks.shared_modules else places)
+    places += encoder_layers + 2 * decoder_layers + (2 if config.final_norm else 0)
+    total += 2 * width * (1 if "norm" in quirks.shared_modules else places)
     total += sum(_positional(subject, role) for role in ROLES)
     total += rows.target * width
     total += rows.source * width if config.tie_embeddings in ("none", "output") else 0

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headtohead.model.members import shape
 from headtohead.plugins.registry import current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -64,7 +64,7 @@ def unlike(config: RunConfig) -> RunConfig:
         }
     )
     model = config.model.model_copy(
-        update={"init": "torch", "fill": "-1e9", "dropout_ffn": 0.1, "dropout_attention": 0.0}
+        update={"init": "torch", "mask_value": "-1e9", "dropout_ffn": 0.1, "dropout_attention": 0.0}
     )
     other = config.model_copy(update={"train": train, "model": model})
     moved = other.model_copy(update={"positional": positional})

@@ -14,8 +14,8 @@ from headtohead.model.geometry import find_geometry, only_length
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.tools.catalogue.pictures import Heads, HeatMaps, Note, Values
 from headtohead.tools.catalogue.small import ROLE_NAMES, SEED, SOURCE, TARGET, raw, reason_against
 

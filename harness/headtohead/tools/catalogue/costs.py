@@ -16,16 +16,18 @@ import torch
 from pydantic import ValidationError
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from headtohead.config.resolve import complete_model
 from headtohead.errors import HeadToHeadError
 from headtohead.model.attention import MultiHeadAttention
+from headtohead.model.attention_context import AttentionContext
 from headtohead.model.dropout import Dropout, DropoutRNG
 from headtohead.model.operations import Operations
-from headtohead.model.attention_context import AttentionContext
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.entry import Cost, Options
 from headtohead.plugins.positional import BuildContext, Part, Positional
 from headtohead.plugins.registry import registered
-from headtohead.schema.config import ModelConfig
+from headtohead.schema.config_input import ModelInput
+from headtohead.schema.run_config import ModelConfig
 
 Sizes = Mapping[str, int]
 
@@ -210,7 +212,7 @@ def _context(style: type[Attention], options: Options, sizes: Sizes, role: str) 
 
 
 def _model(sizes: Sizes) -> ModelConfig:
-    return ModelConfig(d_model=sizes["d"], heads=sizes["h"])
+    return complete_model(ModelInput(d_model=sizes["d"], heads=sizes["h"]))
 
 
 def _weights(part: torch.nn.Module) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headtohead.config.labels import label_at, text
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.tools.notebooks.known import known
 from headtohead.tools.notebooks.numbers import plain
 
@@ -76,7 +76,7 @@ def _padding(config: RunConfig, registry: Registry) -> str:
     if train.batch_size == 1:
         return "none: one sentence"
     to = {"batch": "to the longest of the batch", "corpus": "to the longest of the data"}.get(
-        str(quirks.pad_to), f"always to {quirks.pad_to} tokens"
+        str(config.quirks.pad_to), f"always to {config.quirks.pad_to} tokens"
     )
     return to if cut is None or str(cut) in to else f"{to}, cut at {cut}"
 
@@ -111,7 +111,7 @@ def _attention(config: RunConfig, registry: Registry) -> str:
 
 
 def _second(config: RunConfig, registry: Registry) -> str:
-    return word("cross", config.quirks.cross_attention_memory)
+    return word("cross_attention_memory", config.quirks.cross_attention_memory)
 
 
 def _sizes(config: RunConfig, registry: Registry) -> str:
@@ -124,9 +124,9 @@ def _sizes(config: RunConfig, registry: Registry) -> str:
 def _feed_forward(config: RunConfig, registry: Registry) -> str:
     model = config.model
     parts = [{"relu": "ReLU", "gelu": "GELU"}[model.activation]]
-    if quirks.shared_modules:
+    if config.quirks.shared_modules:
         parts.append("one feed-forward and one LayerNorm serve every place")
-    if quirks.decoder_feed_forward == "after-each":
+    if config.quirks.decoder_feed_forward == "after-each":
         parts.append("also between the decoder's two attentions")
     return "; ".join(parts)
 
@@ -155,14 +155,14 @@ def _tables(config: RunConfig, registry: Registry) -> str:
     model = config.model
     if model.tie_embeddings == "embeddings":
         return "one table for both languages"
-    rows = quirks.min_vocab_size
+    rows = config.quirks.min_vocab_size
     return f"a table for each language, {rows:,} rows" if rows else "a table for each language"
 
 
 def _loss(config: RunConfig, registry: Registry) -> str:
     if config.train.epochs == 0:
         return "none"
-    if config.quirks.shift_targets == "same":
+    if not config.quirks.shift_targets:
         return "cross-entropy, not shifted: each word predicts itself"
     return "cross-entropy, shifted by one"
 
@@ -181,7 +181,7 @@ def _trained(config: RunConfig, registry: Registry) -> str:
         return "nothing"
     if config.quirks.trainable is None:
         return "all"
-    return "only " + ", ".join(word("parts", part) for part in config.quirks.trainable)
+    return "only " + ", ".join(word("trainable", part) for part in config.quirks.trainable)
 
 
 def _length(config: RunConfig, registry: Registry) -> str:

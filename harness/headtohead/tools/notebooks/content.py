@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
 from headtohead.storage.frames import load_frames
 from headtohead.storage.metrics import readable

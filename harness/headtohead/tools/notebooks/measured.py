@@ -16,7 +16,7 @@ from headtohead.data import file_sha256
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.tools.notebooks import pictures
 from headtohead.tools.notebooks.known import Notebook
 from headtohead.tools.pitfalls import EVIDENCE, Case, Fact

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headtohead.data.normalise import normaliser
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.tools.notebooks.known import Notebook
 from headtohead.tools.notebooks.numbers import plain
 from headtohead.tools.pitfalls import Case

@@ -16,7 +16,7 @@ from headtohead.data.corpus import dataset_options, loaded_split, split_name
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 

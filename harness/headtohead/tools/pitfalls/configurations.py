@@ -13,7 +13,7 @@ from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.config import DataConfig, RunConfig, VocabularyConfig
+from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.schema.roles import ROLES
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import SOURCE_LENGTHS, TARGET_LENGTHS
@@ -99,12 +99,13 @@ def reduced(config: RunConfig) -> RunConfig:
     """
     model = config.model
     sizes: dict[str, Any] = {
-        "encoder_layers": min(model.encoder_layers or MAX_LAYERS, MAX_LAYERS),
-        "decoder_layers": min(model.decoder_layers or MAX_LAYERS, MAX_LAYERS),
+        "encoder_layers": min(model.encoder_layers, MAX_LAYERS),
+        "decoder_layers": min(model.decoder_layers, MAX_LAYERS),
     }
     if model.d_model > MAX_WIDTH:
         sizes |= {"d_model": MAX_WIDTH, "heads": min(model.heads, MAX_HEADS), "d_ff": INNER_WIDTH}
     train = config.train.model_copy(update={**TRAIN, "epochs": None, "batch_size": None})
-    data = DataConfig(vocabulary=VocabularyConfig(shared=config.data.vocabulary.shared))
+    vocabulary = VocabularyConfig(shared=config.data.vocabulary.shared)
+    data = DataConfig(split="grouped", normalise="none", vocabulary=vocabulary)
     small = config.model_copy(update={"model": model.model_copy(update=sizes), "train": train, "data": data})
     return with_quirks(small, min_vocab_size=None, pad_to="batch")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from headtohead.config.builder import ConfigBuilder
 from headtohead.config.loading import read_override
-from headtohead.config.resolve import merge_base, resolve_sound
+from headtohead.config.resolve import build_consistent_config, merge_base
 from headtohead.config.source_location import Source, SourceLocation
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 
 FAMILIES = ("positional", "attention", "masking", "recipe")
 """The families with invariants."""
@@ -75,7 +75,7 @@ def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) 
     merge_base(builder, {"recipe": name}, builder.root)
     for override in map(read_override, overrides):
         builder.assign(override.path, override.value, override.location)
-    return resolve_sound(builder)
+    return build_consistent_config(builder)
 
 
 def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:

@@ -12,7 +12,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registered, Registry, current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
 from headtohead.testing.smallest import smallest

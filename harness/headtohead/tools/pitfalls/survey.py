@@ -17,8 +17,8 @@ from typing import Any
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config import RunConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.invariants import TRAINING
 from headtohead.testing.invariants.parity import FILLS

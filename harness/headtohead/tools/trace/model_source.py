@@ -15,7 +15,7 @@ from headtohead.planning.compatibility import undefined_reason
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry, current
-from headtohead.schema.config import RunConfig
+from headtohead.schema.run_config import RunConfig
 from headtohead.tools.pitfalls.entries import recipe_config
 from headtohead.tools.trace.collect import collect
 from headtohead.tools.trace.inputs import inputs_from_ids, inputs_from_text

@@ -1,0 +1,294 @@
+"""``RunConfig``: everything that determines a run except its seed.
+
+A run configuration is complete: each field has its value, also where the experiment file leaves it
+out. ``None`` is left only where it is a choice (no clipping, no early stopping) or where the value
+depends on the prepared data (``train.evaluate_every``, ``evaluate.max_length``); the planner stores
+those values in the run's record.
+
+A field belongs to the run hash unless it is marked ``NotHashed``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from headtohead.schema.sections import NotHashed, Section
+
+NOTHING_HELD_OUT = "nothing-held-out"
+"""The split of every dataset that puts all pairs into train, and takes valid and test from them."""
+
+Normalisation = Literal["none", "unicode", "ascii-fold"]
+
+
+def _mask_value(value: object) -> object:
+    """Turn the number -1e9, which YAML reads from the unquoted name, into that name."""
+    return "-1e9" if value == -1e9 and not isinstance(value, bool) else value
+
+
+class VocabularyConfig(Section):
+    """How tokens get their ids."""
+
+    min_count: int = Field(1, ge=1, description="tokens that occur less often in training become <unk>")
+    max_size: int | None = Field(
+        None,
+        ge=5,
+        description="maximum size of a side's vocabulary, including the 4 special tokens; default: no maximum",
+    )
+    shared: bool = Field(False, description="one vocabulary for both sides")
+    ids: Literal["standard", "frequency", "printed", "position"] = Field(
+        "standard",
+        description="standard: <pad> 0, <unk> 1, <sos> 2, <eos> 3, then tokens by frequency; "
+        "frequency: <pad> 0, <unk> 1 only with unknown: token, then tokens and boundary tokens "
+        "by frequency; printed: the ids printed in the dataset's notebook; position: the position "
+        "in the only pair",
+    )
+    unknown: Literal["token", "drop", "refuse"] = Field(
+        "token", description="unknown tokens; token: replaced by <unk>; drop: removed; refuse: an error"
+    )
+
+
+class DataFields(Section):
+    """Fields of ``data`` whose defaults do not depend on the dataset."""
+
+    dataset: str = Field("toy-grammar", description="name of a registered dataset")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="options of the dataset; a file writes them beside `dataset`"
+    )
+    limit: int | None = Field(None, ge=1, description="number of pairs kept after shuffling; default: all")
+    valid: float = Field(0.05, gt=0, description="validation part: a fraction below 1, or a number of pairs")
+    test: float = Field(0.05, gt=0, description="test part: a fraction below 1, or a number of pairs")
+    seed: int = Field(1, ge=1, description="seed of the shuffle and the split, not of the runs")
+    tokens: Literal["word", "subword"] = Field(
+        "word", description="subword: byte-pair encoding learned on the training part; needs the extra `subwords`"
+    )
+    vocabulary: VocabularyConfig = Field(VocabularyConfig(), description="how tokens get their ids")
+    max_words: int | None = Field(
+        None, ge=1, description="pairs with a longer side are dropped and counted; default: no maximum"
+    )
+    source_boundaries: Literal["none", "eos", "sos-eos"] = Field("eos", description="boundary tokens of a source")
+    target_boundaries: Literal["none", "sos-eos"] = Field(
+        "sos-eos", description="boundary tokens of a target; generation starts at <sos> and stops at <eos>"
+    )
+    truncate_tokens: int | None = Field(
+        None, ge=2, description="tokens kept of a side, boundary tokens included; default: all"
+    )
+
+
+class DataConfig(DataFields):
+    """Sentence pairs, their split and their tokens."""
+
+    split: str = Field(description="name of the split")
+    normalise: Normalisation = Field(description="normalisation of the text")
+
+
+class ModelFields(Section):
+    """Fields of ``model`` whose defaults do not depend on other fields."""
+
+    d_model: int = Field(128, ge=1, description="width of embeddings and residual stream")
+    heads: int = Field(4, ge=1, description="attention heads")
+    d_ff: int = Field(512, ge=1, description="inner width of the feed-forward network")
+    embedding_scale: Literal["one", "sqrt-d_model"] = Field(
+        "sqrt-d_model", description="factor on embeddings before positions are added"
+    )
+    norm: Literal["pre", "post"] = Field("pre", description="LayerNorm before or after each residual block")
+    norm_eps: float = Field(1e-5, gt=0, description="added to the variance in LayerNorm")
+    activation: Literal["relu", "gelu"] = Field("relu", description="activation of the feed-forward network")
+    bias: bool = Field(True, description="biases in projections and feed-forward networks")
+    tie_embeddings: Literal["none", "output", "all", "embeddings"] = Field(
+        "none",
+        description="output: the output projection shares the target embedding; all: also the "
+        "source embedding, which needs data.vocabulary.shared; embeddings: source and target share "
+        "one table even with separate vocabularies, and the output projection has its own weights",
+    )
+    init: Literal["xavier", "torch"] = Field(
+        "xavier",
+        description="xavier: uniform Glorot, embeddings N(0, 1/d_model); torch: the defaults of "
+        "torch.nn, embeddings N(0, 1)",
+    )
+    mask_value: Annotated[Literal["-inf", "-1e9", "additive"], BeforeValidator(_mask_value)] = Field(
+        "-inf", description="masked scores; -inf: set to -inf; -1e9: set to -1e9; additive: 1e9 is subtracted"
+    )
+
+
+class ModelConfig(ModelFields):
+    """The encoder-decoder without its plugins."""
+
+    encoder_layers: int = Field(ge=1, description="layers of the encoder")
+    decoder_layers: int = Field(ge=1, description="layers of the decoder")
+    dropout_embedding: float = Field(ge=0, lt=1, description="dropout after the embedding")
+    dropout_attention: float = Field(ge=0, lt=1, description="dropout on attention weights")
+    dropout_ffn: float = Field(ge=0, lt=1, description="dropout inside the feed-forward network")
+    dropout_residual: float = Field(ge=0, lt=1, description="dropout on the output of each residual block")
+    final_norm: bool = Field(description="LayerNorm after the encoder and after the decoder")
+
+
+class EntryConfig(Section):
+    """A registered entry with its options."""
+
+    name: str = Field(description="name of a registered entry")
+    options: dict[str, Any] = Field(default_factory=dict, description="all options of the entry")
+
+
+class PerRole(Section):
+    """One entry per attention role."""
+
+    encoder: EntryConfig = Field(description="encoder self-attention")
+    decoder: EntryConfig = Field(description="decoder self-attention")
+    cross: EntryConfig = Field(description="target queries over source keys")
+
+    def role(self, role: str) -> EntryConfig:
+        """Return the entry of one role."""
+        entry: EntryConfig = getattr(self, role)
+        return entry
+
+
+class EarlyStopping(Section):
+    """Stop when a validation metric no longer improves."""
+
+    metric: str = Field("valid/loss", description="validation metric")
+    patience: int = Field(3, ge=1, description="evaluations without improvement before training stops")
+
+
+class TrainConfig(Section):
+    """Length of training, batches and optimizer."""
+
+    epochs: float | None = Field(
+        None, ge=0, description="passes over the training pairs; 0: the initial model is evaluated"
+    )
+    steps: int | None = Field(None, ge=1, description="optimizer steps, instead of epochs")
+    batch_tokens: int = Field(2048, ge=1, description="tokens of a batch on its longer side, padding included, per run")
+    length_buckets: Literal["coarse", "exact"] = Field(
+        "coarse",
+        description="how batch_tokens groups pairs; coarse: longer sides within four tokens, few "
+        "batch shapes; exact: equal lengths on both sides where there are enough pairs, almost no "
+        "padding and many batch shapes, which are free on a CPU",
+    )
+    batch_size: int | None = Field(None, ge=1, description="sentences of a shuffled batch, instead of batch_tokens")
+    optimizer: Literal["adam", "adamw"] = Field("adamw", description="adamw: decoupled weight decay")
+    lr: float = Field(1e-3, gt=0, description="peak learning rate")
+    betas: tuple[float, float] = Field((0.9, 0.98), description="Adam's decay rates")
+    eps: float = Field(1e-9, gt=0, description="Adam's epsilon")
+    weight_decay: float = Field(0.0, ge=0, description="decoupled with adamw, L2 with adam")
+    schedule: Literal["constant", "inverse-sqrt", "cosine"] = Field(
+        "inverse-sqrt", description="learning rate after warm-up"
+    )
+    warmup_steps: int = Field(0, ge=0, description="steps of linear warm-up from 0 to lr")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="as in torch.nn.CrossEntropyLoss")
+    clip_norm: float | None = Field(1.0, gt=0, description="maximum gradient norm of a run")
+    early_stopping: EarlyStopping | None = Field(None, description="stop when a validation metric stops improving")
+    evaluate_every: int | None = Field(
+        None, ge=1, description="steps between evaluations; default: a tenth of the steps"
+    )
+    precision: Literal["float32", "bfloat16", "float64"] = Field(
+        "float32", description="bfloat16: autocast, on CUDA only"
+    )
+    backend: Annotated[Literal["auto", "eager", "cuda-graphs", "compile"], NotHashed()] = Field(
+        "auto",
+        description="how steps are executed; cuda-graphs: replayed on a GPU for batch shapes with at "
+        "least 20 planned steps; compile: gradients by torch.compile for batch shapes with at least "
+        "5,000 planned steps; auto: cuda-graphs on a GPU where h2h doctor has verified it, else eager",
+    )
+    num_microbatches: Annotated[int, NotHashed()] = Field(
+        1, ge=1, description="parts of a batch whose gradients are accumulated; grows after out-of-memory"
+    )
+    checkpoint_seconds: Annotated[float, NotHashed()] = Field(
+        30.0,
+        ge=0,
+        description="seconds between resume points, more where writing them takes over 2 % of the time; "
+        "0: after every step",
+    )
+
+
+class BeamConfig(Section):
+    """Beam search."""
+
+    size: int = Field(4, ge=1, le=1000, description="hypotheses kept per sentence")
+    length_penalty: float = Field(
+        0.6,
+        ge=0,
+        le=10,
+        description="alpha of Wu et al. 2016: log-probabilities are divided by ((5 + length) / 6)^alpha; 0: no penalty",
+    )
+
+
+STEPWISE = ("greedy", "beam")
+"""Values of ``evaluate.decode`` that generate a translation token by token from <sos>."""
+
+
+class EvaluateConfig(Section):
+    """Measurements on validation and test sentences."""
+
+    batch_size: int = Field(128, ge=1, description="sentences of an evaluation batch, padded")
+    max_length: int | None = Field(
+        None, ge=1, description="maximum tokens of a translation; default: 1.5 times the longest in training"
+    )
+    buckets: tuple[int, ...] = Field(
+        (5, 8, 11, 14, 20, 30), description="upper bounds of source lengths, in tokens without <eos>"
+    )
+    test_limit: int | None = Field(None, ge=1, description="number of test sentences to translate; default: all")
+    unpadded: bool = Field(True, description="compute the scores a second time without padding (batches of one)")
+    decode: Literal["greedy", "beam", "none", "non-autoregressive", "teacher-forced"] = Field(
+        "greedy",
+        description="greedy; beam: beam search with the settings of `beam`; none: no translations and "
+        "no scores of them; non-autoregressive: one pass over a target of zeros as long as the source; "
+        "teacher-forced: the most likely tokens of the pass that reads the reference",
+    )
+    beam: BeamConfig | None = Field(None, description="beam size and length penalty, with decode: beam")
+
+
+ModelPart = Literal[
+    "embeddings",
+    "positional",
+    "encoder-attention",
+    "decoder-attention",
+    "cross-attention",
+    "feed-forward",
+    "norm",
+    "words",
+]
+
+
+class QuirksConfig(Section):
+    """Choices that exist only to reproduce a notebook."""
+
+    shift_targets: bool = Field(
+        True, description="false: a target token predicts itself instead of the next token, so the input is the answer"
+    )
+    trainable: tuple[ModelPart, ...] | None = Field(
+        None, description="parts of the model that are trained; the others keep their initial values; default: all"
+    )
+    cross_attention_memory: Literal["encoder", "decoder"] = Field(
+        "encoder",
+        description="keys and values of cross-attention; decoder: the decoder's own states, so the source is ignored",
+    )
+    shared_modules: tuple[Literal["norm", "feed-forward"], ...] = Field(
+        (), description="modules with one instance for the whole model"
+    )
+    decoder_feed_forward: Literal["after-cross", "after-each"] = Field(
+        "after-cross", description="after-each: a feed-forward network also after the decoder's self-attention"
+    )
+    min_vocab_size: int | None = Field(
+        None,
+        ge=1,
+        description="minimum number of rows of embeddings and output projection; default: the vocabulary's size",
+    )
+    pad_to: Literal["batch", "corpus"] | int = Field(
+        "batch",
+        description="with train.batch_size, the length that training sentences are padded to; batch: the "
+        "longest of the batch; corpus: the longest of the corpus on either side; or a number of tokens",
+    )
+
+
+class RunConfig(Section):
+    """A complete configuration without its seed: a variant."""
+
+    data: DataConfig
+    positional: PerRole
+    attention: PerRole
+    masking: PerRole
+    model: ModelConfig
+    train: TrainConfig = TrainConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    quirks: QuirksConfig = QuirksConfig()

@@ -6,12 +6,12 @@ import ast
 import inspect
 
 import pytest
+from headtohead.tools.pitfalls.every import EVIDENCE as ALL
 
 from headtohead.planning import pitfalls
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.tools.pitfalls import EVIDENCE
-from headtohead.tools.pitfalls.every import EVIDENCE as ALL
 
 RECIPES = ["scratch-en-fr", "architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
 

@@ -139,10 +139,7 @@ def test_a_checkpoint_without_vocabularies_is_traced_by_its_ids(h2h, folder):
         "h2h: the run has no vocabulary and needs a target; give the ids of the decoder input, for example "
         "--target '1 5 7'\n",
     )
-    assert h2h("ids", "2 9", "--target", "2") == (
-        2,
-        "h2h: the run has no vocabulary; give ids below 8, got '9'\n",
-    )
+    assert h2h("ids", "2 9", "--target", "2") == (2, "h2h: the run has no vocabulary; give ids below 8, got '9'\n")
 
 
 def tatoeba_weights():

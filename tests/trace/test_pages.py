@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.tools.trace import TraceStep, Trace
+from headtohead.tools.trace import Trace, TraceStep
 from headtohead.tools.trace.html import as_html
 from headtohead.tools.trace.text import as_text
 

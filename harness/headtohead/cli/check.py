@@ -150,7 +150,9 @@ def _print_one(found: Examination) -> None:
 
 def _print_sum(found: list[Examination]) -> None:
     broken = [one.name for one in found if not one.is_sound]
-    named = [one.name for one in found if one.is_sound and any(result.outcome == "known violation" for result in one.results)]
+    named = [
+        one.name for one in found if one.is_sound and any(result.outcome == "known violation" for result in one.results)
+    ]
     click.echo(f"\n{len(found)} checked, {len(broken)} broken{_listed(broken)}")
     if named:
         click.echo(f"known violations{_listed(named)}")

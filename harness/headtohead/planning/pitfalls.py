@@ -105,7 +105,9 @@ def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
 def _masking(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
     if _shows(config, registry, "decoder", "hides-future"):
         yield Pitfall(
-            "future not masked", "masking.decoder", "in training the decoder reads the very words it is asked to predict"
+            "future not masked",
+            "masking.decoder",
+            "in training the decoder reads the very words it is asked to predict",
         )
     elif config.quirks.cross_attention_memory == "decoder" and _shows(config, registry, "cross", "hides-future"):
         yield Pitfall(

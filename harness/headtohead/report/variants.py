@@ -100,7 +100,9 @@ def pitfall_table(content: ReportContent) -> Table | None:
     variants = content.analysis.frames.variants
     for slug, variant in variants.items():
         for pitfall in variant.get("pitfalls", ()):
-            having.setdefault((pitfall["name"], pitfall["consequence"], pitfall["field"]), []).append(content.title(slug).text)
+            having.setdefault((pitfall["name"], pitfall["consequence"], pitfall["field"]), []).append(
+                content.title(slug).text
+            )
     if not having:
         return None
     rows = (

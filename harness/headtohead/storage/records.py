@@ -243,7 +243,7 @@ class PublishedNumbers(Record):
 class ClaimRecord(Record):
     """A published claim with its variants as slugs; ``against`` is None with ``expect: at-most``."""
 
-    consequence: str
+    says: str
     variant: str
     against: str | None
     metric: str

@@ -13,8 +13,8 @@ from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
 from headtohead.planning.compatibility import undefined_reason
 from headtohead.plugins.registry import Registered, Registry
-from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.schema.roles import ROLES
+from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 from headtohead.testing import tiny_config
 from headtohead.testing.subject import SOURCE_LENGTHS, TARGET_LENGTHS
 from headtohead.testing.tiny import TRAIN

@@ -90,11 +90,7 @@ class Examination:
 
 
 def examine(
-    entry: Registered,
-    registry: Registry,
-    cache: Path,
-    overrides: Sequence[str] = (),
-    verdicts: Verdicts | None = None,
+    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), verdicts: Verdicts | None = None
 ) -> Examination:
     """Evaluate every invariant for an entry; for a recipe, also measure its pitfalls.
 

@@ -25,13 +25,7 @@ from headtohead.testing.invariants.parity import FILLS
 from headtohead.testing.smallest import smallest
 from headtohead.testing.subject import chosen_names
 from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
-from headtohead.tools.pitfalls.examination import (
-    InvariantResult,
-    Outcome,
-    evaluate,
-    invariant_result,
-    is_unexpected,
-)
+from headtohead.tools.pitfalls.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
 from headtohead.tools.rendering import environment, tidy_markdown
 
 FAMILIES = ("attention", "positional", "masking")

@@ -33,18 +33,22 @@ PROBABILITIES = ("weights", "unmixed weights", "probabilities")
 def as_html(trace: Trace) -> str:
     """Return the whole page."""
     css = files("headtohead.tools.trace").joinpath("templates", "page.css").read_text(encoding="utf-8")
-    return environment("trace", html=True).get_template("page.html.j2").render(
-        trace=trace,
-        parts=as_tree(trace),
-        open_all=len(trace.steps) <= MAX_OPEN_STEPS,
-        css=Markup(css),
-        inks=INKS,
-        levels=LEVELS,
-        max_rows=MAX_ROWS,
-        shade=_shade,
-        formula=lambda text: Markup(formula_html(text)),
-        shown_columns=lambda step: step.shown_columns(MAX_TOKENS if step.columns else MAX_COORDINATES),
-        cell_of=_cell_function,
+    return (
+        environment("trace", html=True)
+        .get_template("page.html.j2")
+        .render(
+            trace=trace,
+            parts=as_tree(trace),
+            open_all=len(trace.steps) <= MAX_OPEN_STEPS,
+            css=Markup(css),
+            inks=INKS,
+            levels=LEVELS,
+            max_rows=MAX_ROWS,
+            shade=_shade,
+            formula=lambda text: Markup(formula_html(text)),
+            shown_columns=lambda step: step.shown_columns(MAX_TOKENS if step.columns else MAX_COORDINATES),
+            cell_of=_cell_function,
+        )
     )
 
 

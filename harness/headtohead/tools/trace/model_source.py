@@ -51,7 +51,10 @@ class TracedModel:
             inputs = inputs_from_text(self.model, self.data, source, target, self.decoding_limit)
         decoder_input = f"{' '.join(inputs.target_tokens)} ({inputs.target_origin})"
         pitfalls = find_pitfalls(self.config, current())
-        notes = [*inputs.notes, *(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls)]
+        notes = [
+            *inputs.notes,
+            *(f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}" for pitfall in pitfalls),
+        ]
         if self.model.position_is_row:
             notes.append(BATCH_OF_ONE)
         steps = collect(self.model, inputs)

@@ -76,5 +76,6 @@ def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
 def _width(text: str) -> int:
     """Return the width of a text in terminal columns."""
     return sum(
-        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
     )

@@ -24,7 +24,7 @@ PEEKING = '''
 
         promises = frozenset({"hides-future", "hides-padding"})
 
-        def keep(self, role, query_positions, key_positions, lengths):
+        def mask(self, role, query_positions, key_positions, lengths):
             live = key_positions[None, None, :] < lengths[:, None, None]
             if role != "decoder":
                 return live.expand(-1, len(query_positions), -1)
@@ -56,7 +56,7 @@ RAISING = '''
     from headtohead import Positional, hookimpl
 
 
-    class DecodingState(Positional):
+    class Unfinished(Positional):
         """Raises."""
 
         def embed(self, positions, role):
@@ -65,7 +65,7 @@ RAISING = '''
 
     @hookimpl
     def register_positionals():
-        return {"unfinished": DecodingState}
+        return {"unfinished": Unfinished}
 '''
 
 REQUIRING = '''

@@ -23,13 +23,13 @@ MODELS = {
     "fill -1e9": {"mask_value": "-1e9"},
     "fill additive": {"mask_value": "additive"},
     "one table for both sides": {"tie_embeddings": "embeddings"},
-    "more rows than words": {"min_vocab_size": 20},
-    "more rows than words, output tied": {"min_vocab_size": 20, "tie_embeddings": "output"},
-    "one table with more rows than words": {"min_vocab_size": 11, "tie_embeddings": "embeddings"},
-    "shared norm": {"shared": ["norm"], "final_norm": True, "norm": "post"},
-    "shared feed-forward": {"shared": ["feed-forward"]},
-    "all that can be shared": {"shared": ["feed-forward", "norm"]},
-    "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
+    "more rows than words": {"quirks": {"min_vocab_size": 20}},
+    "more rows than words, output tied": {"tie_embeddings": "output", "quirks": {"min_vocab_size": 20}},
+    "one table with more rows than words": {"tie_embeddings": "embeddings", "quirks": {"min_vocab_size": 11}},
+    "shared norm": {"final_norm": True, "norm": "post", "quirks": {"shared_modules": ["norm"]}},
+    "shared feed-forward": {"quirks": {"shared_modules": ["feed-forward"]}},
+    "all that can be shared": {"quirks": {"shared_modules": ["feed-forward", "norm"]}},
+    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
 }
 
 
@@ -51,18 +51,17 @@ TOGETHER = {
     "final norm after post-norm, more rows than words, output tied": {
         "norm": "post",
         "final_norm": True,
-        "min_vocab_size": 20,
         "tie_embeddings": "output",
+        "quirks": {"min_vocab_size": 20},
     },
     "one table with more rows than words, masks that are added": {
-        "min_vocab_size": 11,
         "tie_embeddings": "embeddings",
         "mask_value": "additive",
+        "quirks": {"min_vocab_size": 11},
     },
     "notebook 5's feed-forward": {
-        "decoder_feed_forward": "after-each",
-        "shared": ["norm", "feed-forward"],
         "norm": "post",
+        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
     },
 }
 
@@ -129,7 +128,10 @@ class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
 
 
 CONSEQUENCES = {
-    "second attention of the decoder": ({"cross": "decoder"}, {"hears-source", "gradients"}),
+    "second attention of the decoder": (
+        {"quirks": {"cross_attention_memory": "decoder"}},
+        {"hears-source", "gradients"},
+    ),
     "rows on both sides": ({"positional": BY_ROW}, {"batch-of-one", "source-order", "source-mirror"}),
     "rows of targets": ({"positional": {"decoder": BY_ROW}}, {"batch-of-one"}),
     "single precision": ({"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"}),

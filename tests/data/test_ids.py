@@ -208,7 +208,7 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
 def test_notebook_3_normalises_as_it_prints(tatoeba: PreparedData) -> None:
     train = tatoeba.splits["train"]
     english = [spelled(ids, tatoeba.source_vocabulary) for ids in train.source]
-    spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in quirks.shift_targets]
+    spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in train.target]
     assert english == ENGLISH
     assert spanish == SPANISH
     words = tatoeba.tokenisers["target"].words("¿Hola @ cómo estás? 123")

@@ -292,8 +292,8 @@ def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path:
     )
     registry = load_registry([plugin])
     module = registry.manager.get_plugin(str(plugin))
-    first = prepare(data_config(dataset="tiny"), tmp_path / "cache", registry=registry)
-    second = prepare(data_config(dataset="tiny"), tmp_path / "cache", registry=registry)
+    first = prepare(data_config(registry, dataset="tiny"), tmp_path / "cache", registry=registry)
+    second = prepare(data_config(registry, dataset="tiny"), tmp_path / "cache", registry=registry)
     assert module.reads == ["grouped", "grouped"]
     assert first.data_hash == second.data_hash
     assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1

@@ -100,7 +100,10 @@ def hold_to_the_plain_search(subject, size, alpha):
         {"masking": "causal", "attention": "independent-heads", "norm": "post"},
         {"positional": {"name": "sinusoidal", "index": "row"}},
         {"positional": {"name": "sinusoidal", "index": "row"}, "masking": "padding"},
-        {"masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"}, "cross": "decoder"},
+        {
+            "masking": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
+            "quirks": {"cross_attention_memory": "decoder"},
+        },
     ],
     ids=str,
 )

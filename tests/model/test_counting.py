@@ -84,18 +84,18 @@ ROWS = max(SOURCE_WORDS, TARGET_WORDS)
 
 # Beside one encoder and two decoder layers: weights more or fewer than those of the default.
 WEIGHTS = {
-    "cross: decoder": ({"cross": "decoder"}, 0),
+    "cross: decoder": ({"quirks": {"cross_attention_memory": "decoder"}}, 0),
     "tied: embeddings": ({"tie_embeddings": "embeddings"}, -SOURCE_WORDS * D),
     "min_vocab_size": (
-        {"min_vocab_size": 40},
+        {"quirks": {"min_vocab_size": 40}},
         (40 - SOURCE_WORDS) * D + (40 - TARGET_WORDS) * D + 40 * D + 40 - linear(D, TARGET_WORDS),
     ),
-    "fewer min_vocab_size than words": ({"min_vocab_size": 5}, 0),
-    "shared norm": ({"shared": ["norm"]}, -9 * NORM),
-    "shared feed-forward": ({"shared": ["feed-forward"]}, -2 * FEED_FORWARD),
-    "after-each": ({"decoder_feed_forward": "after-each"}, 2 * (FEED_FORWARD + NORM)),
+    "fewer min_vocab_size than words": ({"quirks": {"min_vocab_size": 5}}, 0),
+    "shared norm": ({"quirks": {"shared_modules": ["norm"]}}, -9 * NORM),
+    "shared feed-forward": ({"quirks": {"shared_modules": ["feed-forward"]}}, -2 * FEED_FORWARD),
+    "after-each": ({"quirks": {"decoder_feed_forward": "after-each"}}, 2 * (FEED_FORWARD + NORM)),
     "after-each, shared": (
-        {"decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"]},
+        {"quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]}},
         -9 * NORM - 2 * FEED_FORWARD,
     ),
 }

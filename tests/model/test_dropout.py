@@ -22,8 +22,8 @@ def build(training=True, **rates):
 
 def numbers(keys, step=0, place=0, count=4001, **rows):
     stream = DropoutRNG(keys, CPU)
-    stream.begin(step)
-    stream.see(**rows)
+    stream.set_step(step)
+    stream.start_microbatch(**rows)
     return stream.numbers(place, count)
 
 
@@ -85,16 +85,16 @@ def test_dropout_of_weights_keeps_their_mean():
 def test_every_path_drops_the_same(kernel):
     model, subject = build(dropout=0.3)
     with forced(kernel):
-        model.stream.begin(4)
+        model.dropout_rng.set_step(4)
         fused = forward(model, subject.sentences)
-        model.stream.begin(4)
+        model.dropout_rng.set_step(4)
         assert (explicit_forward(model, subject.sentences) - fused).abs().max() < 1e-10
         assert not torch.allclose(forward(model, subject.sentences), fused)
 
 
 def test_one_rate_stands_for_all_places_unless_one_is_named():
     config = tiny_config(dropout=0.3, dropout_ffn=0.0)
-    sizes = Transformer(config, None, 9, 9).sizes
+    sizes = config.model
     found = [getattr(sizes, f"dropout_{place}") for place in PLACES]
     assert found == [0.3, 0.3, 0.0, 0.3]
 
@@ -132,7 +132,7 @@ def test_members_steps_places_and_calls_share_no_numbers():
     stream = DropoutRNG([1, 2], CPU)
     found = []
     for step in (0, 1, 2):
-        stream.begin(step)
+        stream.set_step(step)
         found += [stream.numbers(place, 200_000).double() for place in (1, 1, 2)]
     drawn = torch.cat(found)
     correlation = torch.corrcoef(drawn) - torch.eye(len(drawn))

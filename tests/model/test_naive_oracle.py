@@ -20,15 +20,18 @@ CHOICES = {
     "no biases": {"bias": False},
     "norm eps": {"norm_eps": 0.1},
     "two encoder layers": {"encoder_layers": 2, "decoder_layers": 1},
-    "second attention of the decoder": {"cross": "decoder", "decoder_layers": 2},
-    "second attention of the decoder, post-norm": {"cross": "decoder", "norm": "post"},
+    "second attention of the decoder": {"decoder_layers": 2, "quirks": {"cross_attention_memory": "decoder"}},
+    "second attention of the decoder, post-norm": {"norm": "post", "quirks": {"cross_attention_memory": "decoder"}},
     "one table": {"tie_embeddings": "embeddings"},
-    "more rows than words": {"min_vocab_size": 15},
-    "one table of more rows than words": {"min_vocab_size": 15, "tie_embeddings": "embeddings"},
-    "shared norm": {"shared": ["norm"], "decoder_layers": 2},
-    "shared feed-forward": {"shared": ["feed-forward"], "norm": "post", "final_norm": True},
-    "feed-forward after each attention": {"decoder_feed_forward": "after-each"},
-    "all places shared": {"decoder_feed_forward": "after-each", "shared": ["norm", "feed-forward"], "norm": "post"},
+    "more rows than words": {"quirks": {"min_vocab_size": 15}},
+    "one table of more rows than words": {"tie_embeddings": "embeddings", "quirks": {"min_vocab_size": 15}},
+    "shared norm": {"decoder_layers": 2, "quirks": {"shared_modules": ["norm"]}},
+    "shared feed-forward": {"norm": "post", "final_norm": True, "quirks": {"shared_modules": ["feed-forward"]}},
+    "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
+    "all places shared": {
+        "norm": "post",
+        "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
+    },
     "positions by row": {"positional": {"name": "sinusoidal", "index": "row"}},
     "mask on embeddings": {"attention": "embedding-softmax", "norm": "post"},
     "mask on embeddings, pre-norm": {"attention": "embedding-softmax"},
@@ -72,13 +75,13 @@ class Oracle:
         own = [
             [not self.masked or (j <= i and j < target_length) for j in range(len(target))] for i in range(len(target))
         ]
-        deaf = self.quirks.cross_attention_memory == "decoder"
+        deaf = self.config.quirks.cross_attention_memory == "decoder"
         read, read_length = (target, target_length) if deaf else (source, source_length)
         cross = [[not self.masked or j < read_length for j in range(len(read))] for _ in target]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
             x = self.branch(x, f"{at}.attention_branch", own_attention, f"{at}.attention", own)
-            if self.quirks.decoder_feed_forward == "after-each":
+            if self.config.quirks.decoder_feed_forward == "after-each":
                 x = self.branch(x, f"{at}.between_branch", self.feed_forward, f"{at}.between")
             if deaf:
                 x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
@@ -123,7 +126,7 @@ class Oracle:
         ]
 
     def norm(self, row, name):
-        name = "shared.norm" if "norm" in self.quirks.shared_modules else name
+        name = "shared.norm" if "norm" in self.config.quirks.shared_modules else name
         gain, bias = (self.weights[f"{name}.{part}"][0] for part in ("weight", "bias"))
         mean = sum(row) / len(row)
         variance = sum((value - mean) ** 2 for value in row) / len(row)
@@ -184,7 +187,7 @@ class Oracle:
         return out
 
     def feed_forward(self, x, name):
-        name = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else name
+        name = "shared.feed_forward" if "feed-forward" in self.config.quirks.shared_modules else name
         return [
             self.linear([self.activate(h) for h in self.linear(row, f"{name}.inner")], f"{name}.outer") for row in x
         ]

@@ -28,7 +28,7 @@ VARIANTS = {
     "with prefix sums": {"attention": "linear"},
     "differential": {"attention": "differential", "positional": "t5-relative"},
     "seventy heads": {"d_model": 140, "heads": 70},
-    "one row of words": {"tie_embeddings": "all", "min_vocab_size": 40, "bias": False},
+    "one row of words": {"tie_embeddings": "all", "bias": False, "quirks": {"min_vocab_size": 40}},
 }
 
 

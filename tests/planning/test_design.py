@@ -126,7 +126,7 @@ def test_a_wrong_override_names_itself(design):
         ("train.clip_norm", ["null", "2"], ["clip_norm-null", "clip_norm-2"]),
         ("data.vocabulary.min_count", ["2"], ["min_count-2"]),
         ("data.size", ["300"], ["size-300"]),
-        ("model.mask_value", ["-1e9"], ["fill-1e9"]),
+        ("model.mask_value", ["-1e9"], ["mask_value-1e9"]),
         ("train.early_stopping", ["{patience: 2}"], ["early_stopping-metric-valid-loss-patience-2"]),
         ("positional.theta", ["5"], ["positional.theta-5"]),
         ("attention.cross", ["single-head"], ["attention.cross-single-head"]),
@@ -207,7 +207,7 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
     found = design("""
         design: [{product: {model.tie_embeddings: [none, all], data.vocabulary.shared: [false, true]}}]
     """)
-    assert [(one.slug, one.source) for one in found.excluded] == [("tied-all-shared-false", "undefined")]
+    assert [(one.slug, one.source) for one in found.excluded] == [("tie_embeddings-all-shared-false", "undefined")]
     assert "set data.vocabulary.shared: true" in found.excluded[0].reason
 
 
@@ -241,7 +241,7 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{product: {train.device: [cpu, cuda]}}]",
-            "x.yaml:7: design[0].product.train.device[0]: the device is not a field of an "
+            "x.yaml:7: design[0].product.train.device[0]: an experiment does not choose the "
             "experiment; remove 'device' and type h2h run --device cpu",
         ),
         (

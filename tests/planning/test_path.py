@@ -325,7 +325,7 @@ def test_orders_that_can_be_walked_go_first_and_the_others_are_counted(design):
         order = [name for step in walk for name in step.choices]
         assert all(len(step.choices) == 1 for step in walk)
         assert order.index("data.vocabulary.shared") < order.index("model.tie_embeddings")
-    reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
+    reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
     assert path.tried == 8 + path.blocked[reason]
     assert (
         f"path: {path.tried - 8} of {path.tried} orders looked at pass a point without a "
@@ -335,7 +335,7 @@ def test_orders_that_can_be_walked_go_first_and_the_others_are_counted(design):
 
 def test_a_difference_that_has_no_meaning_alone_is_excluded_with_its_reason(design):
     found = design(TIED)
-    reason = "tied 'all' needs one vocabulary; set data.vocabulary.shared: true"
+    reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
     assert [(one.slug, one.title, one.reason, one.source) for one in found.excluded] == [
         ("from-plus-model.tie_embeddings", "from + model.tie_embeddings", reason, "undefined"),
         ("to-minus-data.vocabulary.shared", "to − data.vocabulary.shared", reason, "undefined"),
@@ -469,7 +469,7 @@ def failure(design, text, *overrides, **options):
         ),
         (
             "design: [{path: {from: {model: {tie_embeddings: all}}, to: recipe/right}}]",
-            "x.yaml:7: design[0].path.from.model.tie_embeddings: tied 'all' needs one vocabulary; set "
+            "x.yaml:7: design[0].path.from.model.tie_embeddings: tie_embeddings 'all' requires one vocabulary; set "
             "data.vocabulary.shared: true",
         ),
         (

@@ -223,11 +223,11 @@ def test_a_fault_in_a_recipe_names_the_recipe():
         ({"train": {"epochs": 1, "early_stopping": 5}}, "train.early_stopping: expected a mapping, got 5"),
         (
             {"train": {"epochs": 1, "device": "cpu"}},
-            "train.device: the device is not a field of an experiment; remove 'device' and type h2h run --device cpu",
+            "train.device: an experiment does not choose the device; remove 'device' and type h2h run --device cpu",
         ),
         (
             {"model": {"tie_embeddings": "all"}},
-            "model.tie_embeddings: tied 'all' needs one vocabulary; set data.vocabulary.shared: true",
+            "model.tie_embeddings: tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true",
         ),
         (
             {"data": {"dataset": "toy-gramar"}},
@@ -244,7 +244,7 @@ def test_a_fault_in_a_recipe_names_the_recipe():
         ),
         (
             {"evaluate": {"beam": {"size": 3}}},
-            "evaluate.beam: a beam is searched with evaluate.decode: beam, got decode 'greedy'; set "
+            "evaluate.beam: beam search requires evaluate.decode: beam, got decode 'greedy'; set "
             "that, or leave evaluate.beam out",
         ),
         ({"evaluate": {"decode": "beam", "beam": {"width": 3}}}, "evaluate.beam.width: unknown field 'width'"),

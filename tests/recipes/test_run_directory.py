@@ -48,7 +48,7 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
         "positions": 5,
     }
     assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {"nothing held out", "words dropped"}
-    assert record["config"]["model"]["min_vocab_size"] == 5000
+    assert record["config"]["quirks"]["min_vocab_size"] == 5000
     assert record["parameters"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(one).items() if not name.endswith("pe")
     )

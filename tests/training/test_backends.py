@@ -315,14 +315,14 @@ def baked_rate(stack: StackTraining) -> None:
 
 def baked_dropout(stack: StackTraining) -> None:
     """A key of the dropout that depends on a number of the host."""
-    see = stack.model.stream.see
+    see = stack.model.dropout_rng.start_microbatch
 
     def wrong(*args: Any, **named: Any) -> None:
-        keys = stack.model.stream.get_buffer("keys")
-        stack.model.stream.get_buffer("starts").copy_(keys + stack.progress.step)
+        keys = stack.model.dropout_rng.get_buffer("keys")
+        stack.model.dropout_rng.get_buffer("starts").copy_(keys + stack.progress.step)
         see(*args, **named)
 
-    stack.model.stream.see = wrong  # type: ignore[method-assign]
+    stack.model.dropout_rng.start_microbatch = wrong  # type: ignore[method-assign]
 
 
 def baked_sum(stack: StackTraining) -> None:
@@ -631,7 +631,7 @@ def test_no_step_asks_the_host_for_anything(kind: str) -> None:
     cut = BatchSpec(cut.rows.to(meta), cut.shape)
     found: list[Crossings] = []
     for step in range(2):
-        stack.model.stream.begin(step)
+        stack.model.dropout_rng.set_step(step)
         known = {*found[0].outside, *found[0].made} if found else None
         with Crossings(known) as crossings:
             stack._backward(stack._batch(cut), cut.shape.live)

@@ -75,13 +75,13 @@ def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
     assert 0 < dropped < 2 * sum(len(source) for source in sources)
 
 
-@pytest.mark.parametrize("predicts", ["next", "same"])
-def test_forced_words_are_the_likeliest_behind_the_true_ones(predicts):
+@pytest.mark.parametrize("shift_targets", [True, False])
+def test_forced_words_are_the_likeliest_behind_the_true_ones(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
-    split = split_of(sources, targets, predicts=predicts)
+    split = split_of(sources, targets, shift_targets=shift_targets)
     found = translate_rows(model, split, BATCHES, write_forced)
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        decoder_input_ids = target if predicts == "same" else target[:-1]
+        decoder_input_ids = target[:-1] if shift_targets else target
         for member in range(2):
             expected = []
             if decoder_input_ids:
@@ -97,14 +97,14 @@ def test_forced_words_are_found_in_pieces_too(monkeypatch):
     assert translate_rows(model, split, BATCHES, write_forced) == whole
 
 
-@pytest.mark.parametrize("predicts", ["next", "same"])
-def test_losses_count_words_with_the_id_0_and_no_padding(predicts):
+@pytest.mark.parametrize("shift_targets", [True, False])
+def test_losses_count_words_with_the_id_0_and_no_padding(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
-    split = split_of(sources, targets, predicts=predicts)
+    split = split_of(sources, targets, shift_targets=shift_targets)
     found = teacher_forced(model, split, BATCHES)
     zeros = 0
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        decoder_input_ids, labels = (target, target) if predicts == "same" else (target[:-1], target[1:])
+        decoder_input_ids, labels = (target[:-1], target[1:]) if shift_targets else (target, target)
         assert int(found.words[row]) == len(labels)
         zeros += labels.count(0)
         if labels:

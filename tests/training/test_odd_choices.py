@@ -195,7 +195,7 @@ def test_only_the_parts_that_are_asked_for_are_trained(parts: list[str]) -> None
 
 
 def test_parts_without_parameters_are_refused() -> None:
-    with pytest.raises(HeadToHeadError, match=r"^train\.parts: positional has no parameters"):
+    with pytest.raises(HeadToHeadError, match=r"^quirks\.trainable: positional has no parameters"):
         StackTraining(tiny_config(quirks={"trainable": ["positional"]}), [1], tiny_data(), CPU)
 
 
@@ -233,8 +233,8 @@ def test_a_parameters_name_tells_its_part(name: str, part: str) -> None:
         {"norm": "pre"},
         {"final_norm": True},
         {"tie_embeddings": "output"},
-        {"shared": ["norm", "feed-forward"]},
-        {"decoder_feed_forward": "after-each"},
+        {"quirks": {"shared_modules": ["norm", "feed-forward"]}},
+        {"quirks": {"decoder_feed_forward": "after-each"}},
     ],
 )
 def test_every_parameter_has_the_part_that_its_module_says(model: dict[str, Any]) -> None:

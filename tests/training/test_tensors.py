@@ -66,7 +66,7 @@ def test_target_tokens_of_a_member_are_counted(tensors):
 
 
 def test_unshifted_targets_are_read_and_written_whole():
-    tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), predicts="same")
+    tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), shift_targets=False)
     batch = tensors.batch(torch.tensor([[0, 3]]), 3, 4)
     assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
     assert batch.labels[0].tolist() == [[SOS, 4, EOS, IGNORE_INDEX], [SOS, 8, 9, EOS]]
@@ -74,12 +74,12 @@ def test_unshifted_targets_are_read_and_written_whole():
     assert tensors.times(torch.tensor([0, 1])) == (3, 5)
 
 
-@pytest.mark.parametrize("predicts", ["next", "same"])
-def test_a_word_with_the_id_0_is_written_and_padding_is_not(predicts):
+@pytest.mark.parametrize("shift_targets", [True, False])
+def test_a_word_with_the_id_0_is_written_and_padding_is_not(shift_targets):
     targets = [[0, 1, 0], [2]]
-    tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), predicts=predicts)
-    batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if predicts == "next" else 3)
-    expected = [[1, 0], [IGNORE_INDEX] * 2] if predicts == "next" else [[0, 1, 0], [2, IGNORE_INDEX, IGNORE_INDEX]]
+    tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), shift_targets=shift_targets)
+    batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if shift_targets else 3)
+    expected = [[1, 0], [IGNORE_INDEX] * 2] if shift_targets else [[0, 1, 0], [2, IGNORE_INDEX, IGNORE_INDEX]]
     assert batch.labels[0].tolist() == expected
     assert ((batch.labels != IGNORE_INDEX).sum(-1) == batch.target_lengths).all()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.plugins.registry import Registry
+from headtohead.schema.config_input import SHORTHANDS
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 
@@ -23,9 +24,16 @@ LONGEST_SLUG = 120
 
 
 def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Any:
-    """Return the resolved value that an axis names, as plain data."""
+    """Return the value of an axis in a run configuration, as plain data.
+
+    ``model.layers`` has the value of the fields that it sets, or a list of their values if they differ.
+    """
     if path[0] in FAMILIES:
         return _family_value(getattr(config, path[0]), path)
+    if path in SHORTHANDS:
+        section = getattr(config, path[0])
+        values = [getattr(section, name) for name in SHORTHANDS[path]]
+        return values[0] if len(set(values)) == 1 else values
     value: Any = config.model_dump(mode="json")
     if path[0] == "data" and path[1] not in value["data"]:
         path = ("data", "options", *path[1:])

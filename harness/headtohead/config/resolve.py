@@ -10,7 +10,7 @@ from headtohead.config.loading import checked
 from headtohead.config.source_location import FieldPath, Source, SourceLocation, shown
 from headtohead.errors import nearest
 from headtohead.plugins.registry import Registry
-from headtohead.schema.config_input import SECTIONS, DataInput, ModelInput
+from headtohead.schema.config_input import SECTIONS, SHORTHANDS, DataInput, ModelInput
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import (
     NOTHING_HELD_OUT,
@@ -100,15 +100,9 @@ def complete_data(data: DataInput, registry: Registry) -> DataConfig:
 
 def complete_model(model: ModelInput) -> ModelConfig:
     """Fill the fields in whose defaults ``layers``, ``dropout`` and ``norm`` determine."""
-    defaults: dict[str, Any] = {
-        "encoder_layers": model.layers,
-        "decoder_layers": model.layers,
-        "dropout_embedding": model.dropout,
-        "dropout_attention": model.dropout,
-        "dropout_ffn": model.dropout,
-        "dropout_residual": model.dropout,
-        "final_norm": model.norm == "pre",
-    }
+    defaults: dict[str, Any] = {"final_norm": model.norm == "pre"}
+    for (_, shorthand), names in SHORTHANDS.items():
+        defaults |= dict.fromkeys(names, getattr(model, shorthand))
     given = _given(model)
     return ModelConfig(**defaults | {name: given[name] for name in given if name in ModelConfig.model_fields})
 

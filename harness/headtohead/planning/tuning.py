@@ -20,6 +20,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.model.members import OF_MEMBERS
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.plugins.registry import Registry
+from headtohead.schema.config_input import SHORTHANDS
 from headtohead.schema.experiment_file import DesignBlock, Metrics
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import states
@@ -146,7 +147,7 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
     location = loaded.location("tune")
     if design.path is not None:
         raise location.error("a path changes settings itself; tune goes with axes")
-    allowed = [f"{section}.{name}" for section, names in OF_MEMBERS.items() for name in names]
+    allowed = ["model.dropout", *(f"{section}.{name}" for section, names in OF_MEMBERS.items() for name in names)]
     for path in tune:
         if path not in allowed:
             raise location.child(path).error(f"'{path}' cannot be tuned; fields that can: {', '.join(sorted(allowed))}")
@@ -181,11 +182,12 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
 def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
     """Return the fields that a setting fixes: those that are swept, and what follows from them."""
     changes: dict[str, dict[str, Any]] = {}
+    given = {name for path in tune for name in SHORTHANDS.get(tuple(path.split(".")), ())}
     for section, names in OF_MEMBERS.items():
         for name in sorted(names):
             value = getattr(getattr(config, section), name)
             moved = value != getattr(getattr(baseline, section), name)
-            if moved or f"{section}.{name}" in tune:
+            if moved or f"{section}.{name}" in tune or name in given:
                 changes.setdefault(section, {})[name] = value
     return changes
 

@@ -58,6 +58,12 @@ class ModelInput(ModelFields):
     )
 
 
+SHORTHANDS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("model", "layers"): ("encoder_layers", "decoder_layers"),
+    ("model", "dropout"): ("dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual"),
+}
+"""Fields that only set the defaults of other fields of their section."""
+
 SECTIONS: dict[str, type[BaseModel]] = {
     "data": DataInput,
     "model": ModelInput,

@@ -216,7 +216,7 @@ class NormOverTime(SplitHeads):
 
     caught_by = ("causality", "pad-columns")
 
-    def finish(self, heads):
+    def post_heads(self, heads):
         return heads - heads.mean(-2, keepdim=True)
 
 
@@ -443,7 +443,7 @@ class WrongFinish(SplitHeads):
 
     caught_by = ("members",)
 
-    def finish(self, heads):
+    def post_heads(self, heads):
         return heads / heads.abs().amax(0, keepdim=True).clamp(min=1e-3)
 
 

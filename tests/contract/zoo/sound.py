@@ -97,7 +97,7 @@ class Gated(SplitHeads):
     def parameter_count(cls, options, context):
         return int(context.geometry.heads)
 
-    def finish(self, heads):
+    def post_heads(self, heads):
         return heads * self.gate.sigmoid()[:, None, :, None, None]
 
 

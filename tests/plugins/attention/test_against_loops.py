@@ -63,25 +63,25 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("style", "mask", "fill"), ROWS)
-def test_style_is_its_formula_in_loops(style, mask, fill):
+@pytest.mark.parametrize(("style", "name", "mask_value"), ROWS)
+def test_style_is_its_formula_in_loops(style, name, mask_value):
     style = STYLES[style]
     for role in ("decoder", "cross"):
-        subject, attention = subject_of(style, role, fill)
-        mask = mask_of(mask, role, subject)
+        subject, attention = subject_of(style, role, mask_value)
+        mask = mask_of(name, role, subject)
         x, memory = subject.activations(role)
         view = subject.view(role, mask=mask)
         seen = {}
-        with filled(subject.model, fill), torch.no_grad():
+        with filled(subject.model, mask_value), torch.no_grad():
             found = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
             sees = None if mask is None else mask[member, row].tolist()
-            told = Loops(attention, member, sees, fill)
+            told = Loops(attention, member, sees, mask_value)
             read = (x if memory is None else memory)[member, row].tolist()
             maps, out = told.attend(x[member, row].tolist(), read)
-            same(seen["weights"][member, row], maps, CLOSE[fill])
-            same(found[member, row], out, CLOSE[fill])
+            same(seen["weights"][member, row], maps, CLOSE[mask_value])
+            same(found[member, row], out, CLOSE[mask_value])
 
 
 def same(found, expected, close):

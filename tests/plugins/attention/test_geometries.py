@@ -112,10 +112,10 @@ REFUSED = {
 @pytest.mark.parametrize(("name", "options", "model", "said"), REFUSED.values(), ids=REFUSED.keys())
 def test_numbers_that_do_not_fit_are_named(name, options, model, said):
     with pytest.raises(HeadToHeadError, match=said):
-        geometry(name, options, complete_model(model))
+        geometry(name, options, model)
 
 
 def test_width_that_heads_do_not_divide_suits_styles_without_a_split():
     model = ModelInput(d_model=10, heads=4)
-    assert geometry("independent-heads", {}, complete_model(model)).key_width == 10
-    assert geometry("single-head", {}, complete_model(model)).heads == 1
+    assert geometry("independent-heads", {}, model).key_width == 10
+    assert geometry("single-head", {}, model).heads == 1

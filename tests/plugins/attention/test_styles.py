@@ -244,10 +244,10 @@ def test_content_free_styles_cost_no_scores():
 
 def test_masks_are_told_apart_once_for_all_layers(monkeypatch):
     looked = []
-    own = AttentionContext.__dict__["shows"].func
+    own = AttentionContext.__dict__["pattern"].func
     counted = cached_property(lambda view: looked.append(own(view)) or looked[-1])
-    counted.__set_name__(AttentionContext, "shows")
-    monkeypatch.setattr(AttentionContext, "shows", counted)
+    counted.__set_name__(AttentionContext, "pattern")
+    monkeypatch.setattr(AttentionContext, "pattern", counted)
     for masking, expected in (
         ("padding-causal", ["same", "prefix", "same"]),
         ("none", ["same", "same", "same"]),

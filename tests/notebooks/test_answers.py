@@ -53,16 +53,17 @@ def test_heads_are_compared_at_equal_width_and_at_equal_parameters(made: ModuleT
         settings[match] = []
         for heads in (2, 4):
             sides = [
-                {"attention": one, "model.heads": heads, "match": match} for one in ("independent-heads", "split-heads")
+                {"attention": style, "model.heads": heads, "match": match}
+                for style in ("independent-heads", "split-heads")
             ]
             settings[match].append([heads_score(sides[0], seed) - heads_score(sides[1], seed) for seed in SEEDS])
         averaged = [sum(over_heads) / 2 for over_heads in zip(*settings[match], strict=True)]
         assert line.number == by_hand(averaged)
     assert (width.is_significant, parameters.is_significant) == (True, False)
     # At equal parameters one number of heads differs significantly, the average does not.
-    p_values = [stats.ttest_1samp(one, 0).pvalue for one in settings["parameters"]]
+    p_values = [stats.ttest_1samp(differences, 0).pvalue for differences in settings["parameters"]]
     assert 2 * min(p_values) <= 0.05
-    ends = sorted(sum(one) / len(one) for one in settings["parameters"])
+    ends = sorted(sum(differences) / len(differences) for differences in settings["parameters"])
     low, high = (f"{end:+.3f}".replace("-", "−") for end in ends)
     cost = ", with 1.41 times the parameters"
     assert found.sentence == (
@@ -111,8 +112,8 @@ def test_sides_that_are_the_same_by_construction_are_marked(made: ModuleType, tm
 
 def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
     states = {
-        (f"{one}-{heads}-{match}", seed): "PLANNED"
-        for one in HEADS["attention"]
+        (f"{style}-{heads}-{match}", seed): "PLANNED"
+        for style in HEADS["attention"]
         for heads in HEADS["model.heads"]
         for match in HEADS["match"]
         for seed in SEEDS[1:]
@@ -123,7 +124,7 @@ def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: P
 
 
 def test_missing_runs_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
-    states = {(one, seed): "PLANNED" for one in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
+    states = {(variant, seed): "PLANNED" for variant in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
     found = answered(
         made,
         tmp_path,
@@ -169,7 +170,7 @@ def test_the_choice_with_the_largest_share_of_a_path_is_named_with_its_interval(
     assert found.sentence.endswith("2 of the 4 choices are inconclusive.")
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda value: value.name)
 def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
     """Every value of a comparison is an axis value of the experiment."""
     from headtohead.config.loading import load_text
@@ -179,13 +180,13 @@ def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
     from headtohead.tools.notebooks.editions import experiment_text
 
     loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
-    axes = [one.axes for one in expand(loaded, current()).variants]
+    axes = [variant.axes for variant in expand(loaded, current()).variants]
     known = {axes_key(variant) for variant in axes}
     for compared in experiment.comparisons:
         pairs = [
-            one
-            for one in axes
-            if all(str(one.get(name)) == str(value) for name, value in compared["left"].items())
-            and axes_key({**one, **compared["right"]}) in known
+            variant
+            for variant in axes
+            if all(str(variant.get(name)) == str(value) for name, value in compared["left"].items())
+            and axes_key({**variant, **compared["right"]}) in known
         ]
         assert pairs, compared["description"]

@@ -30,7 +30,7 @@ def content(text: str) -> dict[str, Any]:
 
 def edition(name: str, **given: Any) -> Edition:
     made = editions(**{"quick": False, **given})
-    return next(one for one in made if one.experiment.name == name)
+    return next(edition for edition in made if edition.experiment.name == name)
 
 
 @pytest.fixture
@@ -47,16 +47,16 @@ def test_every_experiment_is_the_file_of_the_tree(name: str) -> None:
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
-    for one in editions(quick=quick, data_file=pairs):
-        loaded = load_text(one.text, Path(f"{one.name}.yaml"))
+    for edition in editions(quick=quick, data_file=pairs):
+        loaded = load_text(edition.text, Path(f"{edition.name}.yaml"))
         assert len(expand(loaded, current()).variants) > 1
 
 
 def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
-    quick = {one.name for one in editions(quick=True)}
+    quick = {edition.name for edition in editions(quick=True)}
     assert len(quick) == 6
     assert all(name.endswith("-quick") for name in quick)
-    assert quick & {one.name for one in editions(quick=False)} == set()
+    assert quick & {edition.name for edition in editions(quick=False)} == set()
 
 
 @pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
@@ -83,7 +83,7 @@ def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
 def test_recipes_of_a_design_are_reduced_one_by_one(pairs: Path) -> None:
     quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
     recipes = quick["design"][0]["one_at_a_time"]["recipe"]
-    cut = {one["name"]: one for one in recipes if isinstance(one, dict)}
+    cut = {recipe["name"]: recipe for recipe in recipes if isinstance(recipe, dict)}
     assert cut["architecture-en-de"]["model.d_model"] == 64
     assert cut["tatoeba-en-es"]["train.steps"] == 50
     assert "slides-en-fr" in recipes
@@ -92,7 +92,7 @@ def test_recipes_of_a_design_are_reduced_one_by_one(pairs: Path) -> None:
 def test_a_given_file_replaces_the_named_file(pairs: Path) -> None:
     given = edition("notebooks-as-printed", data_file=pairs, folder=pairs.parent / "pages")
     recipes = content(given.text)["design"][0]["one_at_a_time"]["recipe"]
-    (tatoeba,) = (one for one in recipes if isinstance(one, dict) and "data.file" in one)
+    (tatoeba,) = (recipe for recipe in recipes if isinstance(recipe, dict) and "data.file" in recipe)
     assert tatoeba["data.file"] == "../some: pairs.tsv"
     assert given.omitted == {}
 
@@ -104,7 +104,7 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     shutil.copytree(TREE, original)
     monkeypatch.setattr(module, "_originals", lambda: original)
     recipes = content(experiment_text("notebooks-as-printed"))["design"][0]["one_at_a_time"]
-    (named,) = (one["data.file"] for one in recipes["recipe"] if "data.file" in one)
+    (named,) = (recipe_["data.file"] for recipe_ in recipes["recipe"] if "data.file" in recipe_)
     file = original / named
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("hello\thola\n", encoding="utf-8")
@@ -113,9 +113,9 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     assert made.omitted == {}
     loaded = load_text(made.text, folder / "x.yaml")
     files = [
-        one.config.data.options["file"]
-        for one in expand(loaded, current()).variants
-        if "file" in one.config.data.options
+        variant.config.data.options["file"]
+        for variant in expand(loaded, current()).variants
+        if "file" in variant.config.data.options
     ]
     assert files == [os.path.normpath(file)]
 
@@ -127,7 +127,7 @@ def test_without_the_file_only_recipes_that_require_it_are_omitted(
     monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
     lacking = edition("notebooks-as-printed")
     recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
-    names = [one if isinstance(one, str) else one["name"] for one in recipes]
+    names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
     assert lacking.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
     assert lacking.reason is None
@@ -149,8 +149,8 @@ def test_an_invalid_override_is_an_error() -> None:
 
 
 def test_an_unchanged_edition_is_not_written_again(tmp_path: Path) -> None:
-    one = edition("masks-what-they-protect", quick=True)
-    path = one.write(tmp_path / "new")
+    quick = edition("masks-what-they-protect", quick=True)
+    path = quick.write(tmp_path / "new")
     before = path.stat()
-    assert one.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
-    assert path.read_text(encoding="utf-8") == one.text
+    assert quick.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
+    assert path.read_text(encoding="utf-8") == quick.text

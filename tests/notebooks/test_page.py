@@ -91,10 +91,10 @@ def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
         one_at_a_time=True,
         axes={"recipe": ["tatoeba-en-es(positional=sinusoidal)", *RECIPES[:4]]},
     )
-    for one in (own, same):
+    for study in (own, same):
         for name, value in changes.items():
-            setattr(one, name, value)
-        made.write_study(folder, one)
+            setattr(study, name, value)
+        made.write_study(folder, study)
 
 
 def text_of(page: str) -> str:
@@ -107,7 +107,7 @@ def test_without_any_run_every_notebook_has_its_section_and_missing_runs_are_nam
     for notebook in NOTEBOOKS:
         assert f'id="notebook-{notebook.number}"' in page
         assert notebook.title in page
-    assert "No answer: not run: run h2h notebooks" in text_of(page)
+    assert "No answer: not run yet" in text_of(page)
 
 
 def test_the_effect_of_each_pitfall_has_its_number(write: Write) -> None:
@@ -190,22 +190,22 @@ def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, writ
 
 def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(made: ModuleType, tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
-        (one,) = (one for one in editions(quick=True) if one.name == OWN)
+        (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
         record = folder / OWN / "experiment.json"
         content = json.loads(record.read_text(encoding="utf-8"))
-        record.write_text(json.dumps(content | {"text": one.text}), encoding="utf-8")
-        return one
+        record.write_text(json.dumps(content | {"text": own.text}), encoding="utf-8")
+        return own
 
     studies(made, tmp_path / "whole")
     studies(made, tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
     out = tmp_path / "out"
     whole, part = tmp_path / "whole", tmp_path / "part"
-    one = edition(whole)
-    assert not is_complete(one, whole, out)
+    own = edition(whole)
+    assert not is_complete(own, whole, out)
     (out / OWN).mkdir(parents=True)
     (out / OWN / "index.html").touch()
-    assert is_complete(one, whole, out)
+    assert is_complete(own, whole, out)
     assert not is_complete(edition(part), part, out)
     other = next(e for e in editions(quick=True, seeds=9) if e.name == OWN)
     assert not is_complete(other, whole, out)
-    assert not is_complete(one, tmp_path / "nowhere", out)
+    assert not is_complete(own, tmp_path / "nowhere", out)

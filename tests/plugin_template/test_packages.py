@@ -59,7 +59,7 @@ def test_their_experiments_plan_and_name_them(installation) -> None:
 @pytest.mark.slow
 def test_their_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
-    sets = [word for one in small for word in ("--set", one)]
+    sets = [word for override in small for word in ("--set", override)]
     words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets)
     for family, done in installation.each(dict.fromkeys(MODEL, words)).items():
         assert done.returncode == 0, done.stderr

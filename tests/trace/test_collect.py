@@ -30,8 +30,8 @@ def refused(positional, attention):
 GRID = [
     names
     for names in (
-        *((one, other, "padding-causal") for one in POSITIONALS for other in ATTENTIONS),
-        *(("sinusoidal", one, other) for one in ATTENTIONS for other in MASKINGS),
+        *((positional, other, "padding-causal") for positional in POSITIONALS for other in ATTENTIONS),
+        *(("sinusoidal", attention, other) for attention in ATTENTIONS for other in MASKINGS),
     )
     if not refused(*names[:2])
 ]
@@ -212,7 +212,7 @@ class Recomputed:
         else:
             scores = self.linear(out, "words")
         self.same("logits", scores)
-        shares = [[math.exp(one) / sum(map(math.exp, row)) for one in row] for row in scores]
+        shares = [[math.exp(value) / sum(map(math.exp, row)) for value in row] for row in scores]
         self.same("probabilities", shares)
         self.same("chosen", [row.index(max(row)) for row in scores])
         assert self.left == []
@@ -310,7 +310,7 @@ class Recomputed:
 
     def head(self, q, k, v, path, head):
         width = self.model.d_model // self.model.heads
-        q, k, v = ([row[head * width : (head + 1) * width] for row in one] for one in (q, k, v))
+        q, k, v = ([row[head * width : (head + 1) * width] for row in tensor] for tensor in (q, k, v))
         for name, expected in (("queries", q), ("keys", k), ("values", v)):
             self.same(f"{path}.{name}", expected)
         scores = [[_dot(query, key) / math.sqrt(width) for key in k] for query in q]
@@ -325,7 +325,7 @@ class Recomputed:
             ]
             self.same(f"{path}.filled", scores)
         powers = [[math.exp(s - max(row)) for s in row] for row in scores]
-        weights = [[one / sum(row) for one in row] for row in powers]
+        weights = [[value / sum(row) for value in row] for row in powers]
         self.same(f"{path}.weights", weights)
         out = [[_dot(row, column) for column in zip(*v, strict=True)] for row in weights]
         self.same(f"{path}.output", out)
@@ -335,9 +335,9 @@ class Recomputed:
         return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.mask_value]
 
 
-def _dot(one, other):
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _dot(first, second):
+    return sum(a * b for a, b in zip(first, second, strict=True))
 
 
-def _plus(one, other):
-    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]
+def _plus(first, second):
+    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(first, second, strict=True)]

@@ -94,7 +94,9 @@ def test_a_wide_matrix_shows_its_ends_and_its_whole_size():
     text = as_html(one_step(values=wide, rows=("a",), columns=()))
     assert "<span>1 × 40</span>" in text
     numbers = ["0", "1", "2", "3", "4", "5", "…", "37", "38", "39"]
-    assert Page(text).cells == ["", *numbers, "a"] + [one if one == "…" else f"{int(one)}.000" for one in numbers]
+    assert Page(text).cells == ["", *numbers, "a"] + [
+        number if number == "…" else f"{int(number)}.000" for number in numbers
+    ]
 
 
 def test_of_a_vocabulary_the_likeliest_words_are_shown(trace):

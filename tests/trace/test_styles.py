@@ -40,7 +40,7 @@ def read(trace, head):
 def test_talking_heads_are_traced_before_and_after_mixing(traced):
     subject, trace = traced(attention={"name": "talking-heads", "start": "random"})
     style = subject.attention("decoder").style
-    before, behind = (one[0].tolist() for one in (style.before, style.behind))
+    before, behind = (mixing[0].tolist() for mixing in (style.before, style.behind))
     plain = [products(trace, head) for head in range(HEADS)]
     shares = [trace[f"{PATH}.head.{head}.unmixed-weights"] for head in range(HEADS)]
     for head in range(HEADS):
@@ -81,7 +81,7 @@ def test_maps_of_a_differential_head_precede_the_head(traced):
     for head in range(HEADS // 2):
         path = f"{PATH}.head.{head}"
         assert names_below(trace, path) == ["values", "weights", "output", "finished"]
-        first, second = (trace[f"{PATH}.map.{2 * head + one}.unmixed-weights"] for one in (0, 1))
+        first, second = (trace[f"{PATH}.map.{2 * head + offset}.unmixed-weights"] for offset in (0, 1))
         same(trace[f"{path}.weights"], first - share * second)
         same(trace[f"{path}.output"], read(trace, head))
         finished = [

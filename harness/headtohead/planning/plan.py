@@ -28,8 +28,8 @@ from headtohead.storage import states
 from headtohead.storage.records import (
     ContrastRecord,
     ExperimentRecord,
-    PitfallRecord,
     ParameterCounts,
+    PitfallRecord,
     PlannedRunRecord,
     PluginRecord,
     ProbeSentence,

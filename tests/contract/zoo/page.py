@@ -14,8 +14,8 @@ from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.smallest import smallest
-from headtohead.tools.pitfalls.examination import evaluate
 from headtohead.tools.pitfalls.configurations import check_configurations
+from headtohead.tools.pitfalls.examination import evaluate
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"

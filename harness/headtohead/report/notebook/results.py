@@ -14,7 +14,7 @@ from headtohead.report.cells import difference_cell
 from headtohead.report.content import ReportContent
 from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import titled_list
-from headtohead.report.variants import pitfall_table, parameters, primary_score, variant_note
+from headtohead.report.variants import parameters, pitfall_table, primary_score, variant_note
 from headtohead.storage.frames import Frames, load_frames
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")

@@ -22,7 +22,7 @@ from headtohead.figures.heat_map import BLUE, HIDDEN, ColourRange, heat_map
 from headtohead.figures.style import MUTED, PALETTE, PAPER, drawing
 
 WIDTH = 3.2
-"""Width in inches: two pictures fit side by side on a screen, one on a phone."""
+"""Width in inches: two pictures fit side by side on a desktop screen."""
 DOTS_PER_INCH = 180
 COLOURS = 192
 """Size of the palette; a PNG file with a palette has half the bytes."""

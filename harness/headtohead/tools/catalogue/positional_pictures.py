@@ -100,8 +100,8 @@ def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
         yield PictureNote("", "Adds to embeddings, which cross-attention does not have.")
     elif "embed" in mechanisms and (table := _position_vectors(part, role)) is not None:
         coordinates = tuple(map(str, range(D_MODEL)))
-        values = [("", table.tolist())]
-        yield HeatMaps("added to embeddings", values, POSITIONS, coordinates, "position", "coordinate", "added value")
+        maps = [("", table.tolist())]
+        yield HeatMaps("added to embeddings", maps, POSITIONS, coordinates, "position", "coordinate", "added value")
     effect = kernel(part, role)
     if effect is None:
         return

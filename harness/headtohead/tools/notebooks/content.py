@@ -57,7 +57,7 @@ class ExperimentResult:
     def progress(self) -> str:
         """The number of finished runs, or why there are none."""
         if self.analysis is None:
-            return f"not run: {self.edition.reason or 'run h2h notebooks'}"
+            return f"not run: {self.edition.reason}" if self.edition.reason else "not run yet"
         frames = self.analysis.frames
         done = int(frames.runs["state"].isin(states.RESULTS).sum())
         return f"{done:,} of {len(frames.runs):,} runs done, {counted(len(frames.seeds), 'seed')}"

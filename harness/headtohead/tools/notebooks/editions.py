@@ -71,7 +71,7 @@ def editions(
     """Return every experiment of the page as it is to be run.
 
     Args:
-        quick: Use the quick form, whose runs have names of their own.
+        quick: Use the quick form; its runs have names of their own.
         data_file: Sentence pairs that replace the file named by an experiment.
         overrides: Overrides of each base, such as ``"train.epochs=1"``.
         seeds: Number of seeds, instead of the file's.
@@ -158,7 +158,7 @@ def _assign(content: Fields, path: Sequence[str], value: Any) -> Iterator[str]:
 
 
 def _replace_files(content: Fields, data_file: Path | None, folder: Path) -> tuple[dict[str, str], bool, str | None]:
-    """Insert the path of the data file, and omit recipes whose file does not exist.
+    """Insert the path of the data file, and omit recipes with a missing file.
 
     Paths in the original file are relative to it; paths in the edition are relative to ``folder``.
 

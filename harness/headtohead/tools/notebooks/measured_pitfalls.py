@@ -53,7 +53,7 @@ def measure_notebook(
         notebook: The notebook.
         registry: The registry of this process.
         cache: Folder of downloads and prepared data; nothing is downloaded.
-        data_file: Sentence pairs for a recipe whose data does not ship with the package.
+        data_file: Sentence pairs for a recipe without built-in data.
 
     Raises:
         HeadToHeadError: If the file cannot be read.

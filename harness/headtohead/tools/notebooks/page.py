@@ -37,7 +37,7 @@ def write_page(
         out: Folder of the page, which also contains the reports of the experiments.
         registry: The registry of this process.
         cache: Folder of downloads and prepared data.
-        data_file: Sentence pairs for the recipe whose data does not ship with the package.
+        data_file: Sentence pairs for the recipe without built-in data.
         command: The command that writes the page, as the user typed it.
         quick: Whether the runs are those of the quick form.
 

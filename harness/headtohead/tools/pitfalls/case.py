@@ -103,7 +103,7 @@ class Case:
         """Ids of one training sentence; invented ids if the data is not available."""
         if not self.has_data:
             return list(range(4, 10))
-        return self.data.splits["train"].source[self._example_index].tolist()
+        return list(map(int, self.data.splits["train"].source[self._example_index]))
 
     @cached_property
     def target(self) -> list[int]:

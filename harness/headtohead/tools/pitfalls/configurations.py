@@ -21,7 +21,7 @@ from headtohead.testing.tiny import TRAIN
 from headtohead.tools.pitfalls.case import with_quirks
 
 DEFAULTS = "defaults"
-"""Description of the configuration whose other entries are the defaults."""
+"""Description of the configuration in which all other entries are the defaults."""
 
 MAX_WIDTH, MAX_HEADS, MAX_LAYERS, INNER_WIDTH = 16, 4, 2, 12
 """Sizes to which a recipe's model is reduced; heads are then 4 wide."""

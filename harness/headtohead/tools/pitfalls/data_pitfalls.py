@@ -175,7 +175,7 @@ def fixed_padding(case: Case) -> SentenceNumbers:
 
 
 def _leak_of_row_split(texts: list[str]) -> float:
-    """Return the share of a random tenth whose text is also in the rest, averaged over splits."""
+    """Return the share of a random tenth that is also in the rest, averaged over splits."""
     tenth, rng, shares = len(texts) // 10, random.Random(0), []
     for _ in range(RESAMPLES if tenth else 0):
         shuffled = rng.sample(texts, len(texts))

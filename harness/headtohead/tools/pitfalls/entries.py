@@ -32,8 +32,8 @@ def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
     entries = [entry for entry in registry.all() if entry.family in FAMILIES]
     if not names:
         return entries
-    found = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
-    return list(found.values())
+    selected = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
+    return list(selected.values())
 
 
 def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Registered]:

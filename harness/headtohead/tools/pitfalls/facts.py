@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Fact:
-    """One measured effect of a pitfall, written for a reader who knows only the notebook.
+    """One measured effect of a pitfall, written for readers of the notebook.
 
     Attributes:
         pitfall: Name of the pitfall.

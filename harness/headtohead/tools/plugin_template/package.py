@@ -37,7 +37,7 @@ def write_package(family: str, name: str, folder: Path, registry: Registry) -> l
         family: One of ``FAMILIES``.
         name: Name of the plugin in experiment files, in kebab-case.
         folder: The folder to create.
-        registry: The registry whose names are not available.
+        registry: The registry; its names are not available.
 
     Raises:
         HeadToHeadError: For an unknown family, an invalid or registered name, or a folder that exists or

@@ -83,29 +83,29 @@ def product(queries: Array, keys: Array, scale: float, scores: Array) -> CellExa
 def softmax_weight(scores: Array, weights: Array) -> CellExample | None:
     """Return the softmax for the first weight of the last row."""
     row = len(scores) - 1
-    kept = [float(value) for value in scores[row] if _is_kept(value)]
-    if not kept or not _is_kept(scores[row, 0]):
+    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
+    if not unmasked or not _is_unmasked(scores[row, 0]):
         return None
-    powers = [f"e^{{{number(value)}}}" for value in kept]
-    value = 1 / sum(math.exp(score - kept[0]) for score in kept)
+    powers = [f"e^{{{number(value)}}}" for value in unmasked]
+    value = 1 / sum(math.exp(score - unmasked[0]) for score in unmasked)
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
 
 
 def normalised_weight(scores: Array, weights: Array) -> CellExample | None:
     """Return the first score of the last row divided by the sum of scores."""
     row = len(scores) - 1
-    kept = [float(value) for value in scores[row] if _is_kept(value)]
-    if not kept or not _is_kept(scores[row, 0]) or not sum(kept):
+    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
+    if not unmasked or not _is_unmasked(scores[row, 0]) or not sum(unmasked):
         return None
-    text = f"{number(kept[0])} / ({_sum([number(value) for value in kept])})"
-    return _cell(row, 0, text, kept[0] / sum(kept), weights[row, 0])
+    text = f"{number(unmasked[0])} / ({_sum([number(value) for value in unmasked])})"
+    return _cell(row, 0, text, unmasked[0] / sum(unmasked), weights[row, 0])
 
 
 def sigmoid_weight(scores: Array, weights: Array) -> CellExample | None:
     """Return the sigmoid of the score minus log n for the first weight of the last row."""
     row = len(scores) - 1
-    count = sum(_is_kept(value) for value in scores[row])
-    if not _is_kept(scores[row, 0]):
+    count = sum(_is_unmasked(value) for value in scores[row])
+    if not _is_unmasked(scores[row, 0]):
         return None
     score = float(scores[row, 0])
     text = f"1 / (1 + {count} e^{{{number(-score)}}})"
@@ -147,7 +147,7 @@ def _cell(row: int, column: int, text: str, value: float, cell: float) -> CellEx
     return CellExample(row, column, f"{text} = {number(float(cell))}")
 
 
-def _is_kept(score: float) -> bool:
+def _is_unmasked(score: float) -> bool:
     """Return whether the key of a score is not masked."""
     return bool(np.isfinite(score)) and score > -LARGE
 

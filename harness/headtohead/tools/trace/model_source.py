@@ -84,7 +84,7 @@ def find_model(
     if recipe != name:
         raise HeadToHeadError(f"unknown recipe '{recipe}'{nearest(recipe, recipes)}")
     if overrides:
-        raise HeadToHeadError(f"--set requires a recipe, and '{name}' is not one")
+        raise HeadToHeadError(f"--set requires a recipe, and '{name}' is no recipe")
     run_names = [path.parent.name for path in runs.glob("*/*/run.json")]
     if not (Path(name) / "run.json").is_file() and not any(run.startswith(name) for run in run_names):
         close = get_close_matches(name, [*recipes, *run_names], n=1, cutoff=0.6)

@@ -34,7 +34,7 @@ class MyIdea(Masking):
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Return a reason for cross-attention, whose queries and keys are positions of two sentences."""
+        """Return a reason in cross-attention, where queries and keys are positions of two sentences."""
         if setting.role != "cross":
             return None
         return "my-idea requires positions of one sentence, and cross-attention has two; set masking.cross: padding"

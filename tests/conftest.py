@@ -106,6 +106,8 @@ def bare_experiment() -> Callable[..., str]:
                 d_ff_asked=1,
                 match="none",
                 path={},
+                steps=1,
+                evaluate_every=1,
                 decoding_limit=1,
                 blind_to_order=False,
                 pitfalls=(),

@@ -22,7 +22,7 @@ PEEKING = '''
     class Peeking(Masking):
         """Sees the next token."""
 
-        promises = frozenset({"hides-future", "hides-padding"})
+        properties = frozenset({"hides-future", "hides-padding"})
 
         def mask(self, role, query_positions, key_positions, lengths):
             live = key_positions[None, None, :] < lengths[:, None, None]

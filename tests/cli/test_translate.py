@@ -109,7 +109,7 @@ def test_what_makes_no_sense_is_one_line(translate, run_of):
     assert (over.returncode, over.stderr) == (
         2,
         f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
-        "zeros), where there is no beam to search; leave it out\n",
+        "non-autoregressive), where there is no beam to search; leave it out\n",
     )
     with pytest.raises(HeadToHeadError, match=r"no beam to search"):
         load(zeros).generate([4, 5, 3], BeamConfig())

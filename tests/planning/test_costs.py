@@ -1,29 +1,47 @@
 import math
 
 import pytest
+import torch
 
 from headtohead.config.resolve import resolve
-from headtohead.planning.costs import DataSizes, Finished, estimate, seconds_of, steps, work
+from headtohead.planning.costs import DataSizes, Finished, estimate, seconds_of, training_flops
 from headtohead.planning.duration import duration
 from headtohead.planning.power import power_of, typical_sd
+from headtohead.planning.schedule import evaluation_interval, planned_steps
+from headtohead.schema.run_config import TrainConfig
 from headtohead.storage.records import ExecutionRecord
+from headtohead.training.loop import StackTraining
 
-SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100, tokens=600)
-
-
-def config(registry, **train):
-    return resolve({"train": train}, registry)
+SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100)
 
 
-def test_steps_follow_from_epochs_and_batch(registry):
-    assert steps(config(registry, epochs=3, batch_tokens=100), SIZES) == 18
-    assert steps(config(registry, epochs=0.01, batch_tokens=100), SIZES) == 1
-    assert steps(config(registry, steps=7), SIZES) == 7
+def test_steps_follow_from_epochs_and_batches():
+    assert planned_steps(TrainConfig(epochs=3), 6) == 18
+    assert planned_steps(TrainConfig(epochs=0.01), 6) == 1
+    assert planned_steps(TrainConfig(epochs=0), 6) == 0
+    assert planned_steps(TrainConfig(steps=7), 6) == 7
 
 
-def test_work_is_three_forward_passes_over_every_target_token(registry):
-    found = work(config(registry, epochs=2, batch_tokens=100), 1000.0, SIZES)
-    assert found == pytest.approx(3 * 1000.0 * 2 * 100 * 6.0)
+def test_evaluations_are_a_tenth_of_the_steps_apart():
+    assert evaluation_interval(TrainConfig(steps=40), 40) == 4
+    assert evaluation_interval(TrainConfig(steps=3), 3) == 1
+    assert evaluation_interval(TrainConfig(steps=40, evaluate_every=7), 40) == 7
+
+
+@pytest.mark.parametrize(
+    "train", [{"batch_tokens": 64}, {"batch_size": 7}, {"batch_tokens": 64, "length_buckets": "exact"}]
+)
+def test_the_plan_states_the_steps_that_training_takes(plan, train):
+    found = plan("", *(f"train.{name}={value}" for name, value in {"epochs": 2, **train}.items()))
+    (variant,) = found.variants
+    training = StackTraining(variant.config, [1], found.data, torch.device("cpu"))
+    record = found.record().variants[0]
+    assert record.steps == variant.steps == training.steps
+    assert record.evaluate_every == training.evaluate_every
+
+
+def test_training_takes_three_forward_passes_over_every_target_token():
+    assert training_flops(1000.0, 2.0, SIZES) == pytest.approx(3 * 1000.0 * 2 * 100 * 6.0)
 
 
 def test_finished_runs_set_the_pace_by_their_median():

@@ -242,7 +242,7 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         (
             "design: [{product: {train.device: [cpu, cuda]}}]",
             "x.yaml:7: design[0].product.train.device[0]: an experiment does not choose the "
-            "experiment; remove 'device' and type h2h run --device cpu",
+            "device; remove 'device' and type h2h run --device cpu",
         ),
         (
             "design: [{product: {positional: []}}]",

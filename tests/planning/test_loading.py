@@ -41,7 +41,7 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nprobes: [{source: 3}]\n", "x.yaml:2: probes[0].source: expected text, got 3"),
         ("question: q\nseeds: many\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got 'many'"),
         ("question: q\nseeds: true\n", "x.yaml:2: seeds: expected a number of seeds, or a list of seeds, got True"),
-        ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: seed 1 stands twice; each is one replicate"),
+        ("question: q\nseeds: [1, 2, 1]\n", "x.yaml:2: seeds[2]: duplicate seed 1; each seed is one replicate"),
         ("question: q\nseeds: [1, 0]\n", "x.yaml:2: seeds[1]: seeds are whole numbers from 1 to 1,000,000, got 0"),
         ("question: q\nseeds: 0\n", "x.yaml:2: seeds: at least one seed is needed, got 0"),
         ("question: q\nseeds: [1.5]\n", "x.yaml:2: seeds[0]: expected a whole number, got 1.5"),
@@ -50,7 +50,7 @@ def failure(load, text, *overrides, seeds=None):
         ("- a\n", "x.yaml:1: expected fields such as 'question: …', got ['a']"),
         ("question: q\nbase: {\n", "x.yaml:3: not valid YAML: expected the node content, but found '<stream end>'"),
         ("question: q\n\tbase: {}\n", "x.yaml:2: not valid YAML: found character '\\t' that cannot start any token"),
-        ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: key 'model' stands twice, first on line 3"),
+        ("question: q\nbase:\n  model: {}\n  model: {}\n", "x.yaml:4: base: duplicate key 'model', first on line 3"),
         ("question: q\nbase: {1: x}\n", "x.yaml:2: base: keys are text, got 1"),
         (
             "question: !!python/name:os.system x\n",
@@ -96,7 +96,7 @@ def test_the_experiment_is_named_after_its_file(tmp_path):
 def test_a_name_without_letters_is_refused(tmp_path):
     path = tmp_path / "¿?.yaml"
     path.write_text("question: q\n")
-    with pytest.raises(HeadToHeadError, match="has no letters to name the experiment by"):
+    with pytest.raises(HeadToHeadError, match="has no letter or digit; rename the file"):
         load_file(path)
 
 

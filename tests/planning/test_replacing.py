@@ -153,7 +153,7 @@ def test_a_label_is_part_of_a_folders_name(label):
 
 
 def test_the_label_of_sweeps_is_taken():
-    with pytest.raises(HeadToHeadError, match="--name tuning: 'x-tuning' is the name of the sweep"):
+    with pytest.raises(HeadToHeadError, match="--name tuning: 'x-tuning' is the name of the tuning runs"):
         load_text("question: q", Path("x.yaml"), label="tuning")
 
 

@@ -286,3 +286,24 @@ def planted(hook, entries):
     implementation.__name__ = hook
     setattr(module, hook, hookimpl(implementation))
     return load_registry(objects=[module])
+
+
+@pytest.mark.parametrize(
+    ("field", "hint"),
+    [
+        ("train.learning_rate", "; did you mean 'lr'?"),
+        ("train.max_grad_norm", "; did you mean 'clip_norm'?"),
+        ("model.num_hidden_layers", "; did you mean 'layers'?"),
+        ("model.num_heads", "; did you mean 'heads'?"),
+        ("model.n_embd", "; did you mean 'd_model'?"),
+        ("model.intermediate_size", "; did you mean 'd_ff'?"),
+        ("model.learning_rate", "; did you mean 'train.lr'?"),
+        ("train.pad_to", "; did you mean 'quirks.pad_to'?"),
+        ("data.num_heads", "; did you mean 'model.heads'?"),
+        ("model.dmodel", "; did you mean 'd_model'?"),
+    ],
+)
+def test_unknown_fields_suggest_the_name_used_here(registry, field, hint):
+    with pytest.raises(HeadToHeadError) as raised:
+        resolve({"train": {"epochs": 1}, field: 1}, registry)
+    assert str(raised.value).endswith(hint), raised.value

@@ -125,6 +125,8 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "d_ff": 64,
         "d_ff_asked": 64,
         "match": "none",
+        "steps": 10,
+        "evaluate_every": 1,
         "decoding_limit": 20,
         "blind_to_order": axes.get("positional") == "none",
         "pitfalls": [],

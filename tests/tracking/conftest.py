@@ -181,6 +181,8 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         "d_ff": 128,
         "d_ff_asked": 128,
         "match": "none",
+        "steps": 10,
+        "evaluate_every": 1,
         "decoding_limit": 20,
         "blind_to_order": False,
         "pitfalls": [],

@@ -1,4 +1,4 @@
-"""What a run's result depends on, and the key made of it.
+"""Run identity: the fields that a run's result depends on, and their hash.
 
 Fields marked ``NotHashed`` are excluded, and fields marked ``HashIfChanged`` while they have the marker's
 value. All other fields are included, also where they have their default.
@@ -22,12 +22,12 @@ from headtohead.schema.sections import HashIfChanged, NotHashed
 
 
 def canonical(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
-    """Return the identity fields of a resolved configuration, and the data's data_hash.
+    """Return the hashed fields of a run configuration and the hash of its data.
 
     Args:
-        config: As ``resolve`` returns it, every option and default filled in.
-        data_hash: Of the prepared data.
-        registry: Tells which options of an entry are left out; default: that of this process.
+        config: The run configuration.
+        data_hash: Hash of the prepared data.
+        registry: Defines which options are hashed; default: the registry of this process.
     """
     known = registry or current()
     identity = identity_fields(config)
@@ -42,19 +42,19 @@ def canonical(config: RunConfig, data_hash: str, registry: Registry | None = Non
 
 
 def run_key(config: RunConfig, seed: int, data_hash: str, registry: Registry | None = None) -> str:
-    """Return the full sha256, in hexadecimal digits, of one run's identity."""
+    """Return the sha256 of a run's identity as 64 hexadecimal digits."""
     return key_of(canonical(config, data_hash, registry), seed)
 
 
 def key_of(identity: Mapping[str, Any], seed: int) -> str:
-    """Return the key of a canonical identity with one seed."""
+    """Return the hash of an identity with a seed."""
     return keys_of(identity, [seed])[0]
 
 
 def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
-    """Return the key of a canonical identity with each of the seeds.
+    """Return the hash of an identity with each seed.
 
-    The seed is the last name of the sorted text: all that stands before it is hashed once.
+    ``seed`` is the last name of the sorted JSON, so the text before it is hashed only once.
     """
     assert all(name < "seed" for name in identity), sorted(identity)
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -68,26 +68,26 @@ def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
 
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:
-    """Return the fields of a section that count, sections within it included."""
+    """Return the hashed fields of a section, nested sections included."""
     result: dict[str, Any] = {}
     plain = section.model_dump(mode="json")
     for name, info in type(section).model_fields.items():
         value = getattr(section, name)
-        if counts(info, plain[name]):
+        if is_hashed(info, plain[name]):
             result[name] = identity_fields(value) if isinstance(value, BaseModel) else plain[name]
     return result
 
 
-def counts(info: FieldInfo, value: Any) -> bool:
-    """Tell whether a field with this value is part of the identity."""
-    for mark in info.metadata:
-        if isinstance(mark, NotHashed):
+def is_hashed(info: FieldInfo, value: Any) -> bool:
+    """Return whether a field with this value is hashed."""
+    for marker in info.metadata:
+        if isinstance(marker, NotHashed):
             return False
-        if isinstance(mark, HashIfChanged) and mark.value == value and type(mark.value) is type(value):
+        if isinstance(marker, HashIfChanged) and marker.value == value and type(marker.value) is type(value):
             return False
     return True
 
 
 def _options(options: type[BaseModel], values: dict[str, Any]) -> dict[str, Any]:
     fields = options.model_fields
-    return {name: value for name, value in values.items() if name not in fields or counts(fields[name], value)}
+    return {name: value for name, value in values.items() if name not in fields or is_hashed(fields[name], value)}

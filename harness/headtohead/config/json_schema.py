@@ -60,7 +60,7 @@ def experiment_schema(registry: Registry | None = None) -> Schema:
 
 
 def _accept_forms_of_files(definitions: dict[str, Schema]) -> None:
-    """Accept what files may contain beyond the types: dataset options, and unquoted -1e9."""
+    """Accept notations of files beyond the types: dataset options, and unquoted -1e9."""
     data = definitions["DataInput"]
     data["additionalProperties"] = True
     data["properties"]["dataset"] |= _reference("dataset-name")
@@ -129,7 +129,7 @@ def _without_titles(value: Any) -> Any:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check the schema; 1 if it is not current."""
+    """Write the schema, or with ``--check`` return 1 if it is not current."""
     names = [name for name in arguments if name != "--check"]
     path = Path(names[0] if names else _DEFAULT_PATH)
     made = json.dumps(experiment_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""What an axis value is called: in tables, titles and the names of run directories."""
+"""Labels of axis values in tables, titles and the names of run directories."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headtohead.schema.run_config import EntryConfig, PerRole, RunConfig
 Scalar = str | int | float | bool | None
 
 _NAMED = (*FAMILIES, "recipe")
-"""Axes whose values are names that speak for themselves."""
+"""Axes whose values are names, so that a slug does not repeat the axis."""
 
 LONGEST_SLUG = 120
-"""Characters of a slug; seed, key and the file system's limit of 255 need the rest."""
+"""Maximum characters of a slug; a run directory's name adds seed and run hash, and may have 255."""
 
 
 def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Any:
@@ -43,7 +43,7 @@ def value_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> An
 
 
 def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Scalar:
-    """Return the resolved value that an axis names, as one scalar."""
+    """Return the value of an axis in a run configuration as a scalar."""
     if path[0] not in FAMILIES:
         return scalar(value_at(config, path, registry))
     roles: PerRole = getattr(config, path[0])
@@ -55,14 +55,14 @@ def label_at(config: RunConfig, path: tuple[str, ...], registry: Registry) -> Sc
 
 
 def entry_label(family: str, entry: EntryConfig, registry: Registry) -> str:
-    """Return an entry's name, with the options that are not the defaults."""
+    """Return an entry's name with the options that differ from their defaults."""
     defaults = _defaults(family, entry.name, registry)
     changed = [f"{name}={text(scalar(value))}" for name, value in entry.options.items() if value != defaults.get(name)]
     return f"{entry.name}({', '.join(changed)})" if changed else entry.name
 
 
 def slug_of(axes: Mapping[str, Scalar]) -> str:
-    """Join axis values to a name of ``a-z 0-9 . _ -``; fields carry their name before the value."""
+    """Join axis values to a name of ``a-z 0-9 . _ -``; a field's name precedes its value."""
     last = [axis.rsplit(".", 1)[-1] for axis in axes]
     parts = []
     for axis, value in axes.items():
@@ -74,20 +74,20 @@ def slug_of(axes: Mapping[str, Scalar]) -> str:
 
 
 def shortened_slug(slug: str) -> str:
-    """Cut a slug that is too long; a hash of the whole keeps it apart from others."""
+    """Truncate a long slug and append a hash of the full slug, which keeps it unique."""
     if len(slug) <= LONGEST_SLUG:
         return slug
     return f"{slug[: LONGEST_SLUG - 9]}-{hashlib.sha256(slug.encode()).hexdigest()[:8]}"
 
 
 def slug_word(value: Scalar) -> str:
-    """Write a value in the characters of a slug."""
+    """Format a value with the characters of a slug."""
     word = re.sub(r"[^a-z0-9._]+", "-", text(value).lower()).strip("-.")
     return word or "empty"
 
 
 def title_of(axes: Mapping[str, Scalar]) -> str:
-    """Join axis values for readers: ``rotary · split-heads · d_model 64``."""
+    """Join axis values for display: ``rotary · split-heads · d_model 64``."""
     parts = [
         str(value) if axis in (*FAMILIES, "recipe") else f"{axis.removeprefix('model.')} {text(value)}"
         for axis, value in axes.items()
@@ -96,19 +96,19 @@ def title_of(axes: Mapping[str, Scalar]) -> str:
 
 
 def text(value: Scalar) -> str:
-    """Write a scalar as YAML would, a whole number without its ``.0``."""
+    """Format a scalar as in YAML, whole numbers without ``.0``."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
-    """Return a whole family, one role, or one option: of a role, or of any role that has it."""
+    """Return a family, a role, or an option (of a role, or of the first role that has it)."""
     if len(path) == 1:
         return roles.model_dump(mode="json")
     if path[1] not in ROLES:
-        found = [roles.role(role).options.get(path[1]) for role in ROLES]
-        return next((value for value in found if value is not None), None)
+        values = [roles.role(role).options.get(path[1]) for role in ROLES]
+        return next((value for value in values if value is not None), None)
     entry = roles.role(path[1])
     if len(path) == 2:
         return entry.model_dump(mode="json")
@@ -116,15 +116,15 @@ def _family_value(roles: PerRole, path: tuple[str, ...]) -> Any:
 
 
 def _family_label(family: str, roles: PerRole, registry: Registry) -> str:
-    """Return the bare name that means these roles, else the roles side by side."""
+    """Return the single name that expands to these roles, else the names by role joined with ``/``."""
     for role in ("decoder", "encoder", "cross"):
         name = roles.role(role).name
         role_defaults = registry.find(family, name).entry.role_defaults
-        own = [one for one in ROLES if role_defaults.get(one, name) == name]
+        own = [other for other in ROLES if role_defaults.get(other, name) == name]
         if (
-            all(roles.role(one).name == role_defaults.get(one, name) for one in ROLES)
-            and len({json.dumps(roles.role(one).options) for one in own}) == 1
-            and all(_is_default(family, roles.role(one), registry) for one in ROLES if one not in own)
+            all(roles.role(other).name == role_defaults.get(other, name) for other in ROLES)
+            and len({json.dumps(roles.role(other).options) for other in own}) == 1
+            and all(_is_default(family, roles.role(other), registry) for other in ROLES if other not in own)
         ):
             return entry_label(family, roles.role(own[0]), registry)
     return "/".join(entry_label(family, roles.role(role), registry) for role in ROLES)
@@ -142,9 +142,9 @@ def _defaults(family: str, name: str, registry: Registry) -> dict[str, Any]:
 
 
 def scalar(value: Any) -> Scalar:
-    """Return a plain value as it is, and lists and mappings as JSON."""
+    """Return a scalar unchanged, and lists and mappings as text."""
     if isinstance(value, str | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
-        return " ".join(f"{name}={text(scalar(one))}" for name, one in value.items())
-    return ",".join(text(scalar(one)) for one in value)
+        return " ".join(f"{name}={text(scalar(item))}" for name, item in value.items())
+    return ",".join(text(scalar(item)) for item in value)

@@ -1,4 +1,4 @@
-"""An experiment file, read and checked: every error says file, line and field."""
+"""Reading experiment files; each error names file, line and field."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from headtohead.schema.experiment_file import ExperimentFile
 Model = TypeVar("Model", bound=BaseModel)
 
 MAX_RUNS = 100_000
-"""Runs of an experiment, those of its sweep included, unless the user raises the limit."""
+"""Maximum number of runs of an experiment including its tuning runs; ``--max-runs`` raises it."""
 
 MAX_SEED = 1_000_000
-"""Largest seed of an experiment; the sweep of ``tune`` uses larger ones."""
+"""Largest seed of an experiment; tuning runs use larger seeds."""
 
 SWEEP_LABEL = "tuning"
-"""A sweep is an experiment of its own, with this label."""
+"""Label of the experiment that holds the tuning runs."""
 
 
 @dataclass(frozen=True)
 class Override:
-    """One ``--set path=value``, applied to what every variant starts from."""
+    """One ``--set path=value``, merged over ``base`` of every variant."""
 
     path: tuple[str, ...]
     value: Any
@@ -43,7 +43,7 @@ class Override:
 
 @dataclass(frozen=True)
 class LoadedExperiment:
-    """A checked experiment file, with the text it came from and the line of every field."""
+    """A validated experiment file with its text and the line of every field."""
 
     name: str
     path: Path
@@ -57,13 +57,13 @@ class LoadedExperiment:
     label: str | None = None
 
     def location(self, *parts: str | int) -> SourceLocation:
-        """Return the place of a field, for errors."""
+        """Return the source location of a field, for errors."""
         return SourceLocation(self.source, parts)
 
     @property
     def run_options(self) -> list[str]:
-        """The options of ``h2h run`` that were given beside the file, quoted for a shell."""
-        words = [word for one in self.overrides for word in ("--set", one.text)]
+        """The options of ``h2h run`` beside the file, quoted for a shell."""
+        words = [word for override in self.overrides for word in ("--set", override.text)]
         words += [] if self.seeds_option is None else ["--seeds", self.seeds_option]
         words += [] if self.label is None else ["--name", self.label]
         return [shlex.quote(word) for word in words]
@@ -79,14 +79,14 @@ def load_file(
     """Read an experiment file and apply ``--set`` and ``--seeds``.
 
     Args:
-        path: The file; its stem names the experiment.
-        overrides: ``"model.d_model=64"``, the value in YAML.
+        path: The file; its stem is the name of the experiment.
+        overrides: Texts such as ``"model.d_model=64"``, with a YAML value.
         seeds: Replaces the file's seeds: a number, a list, or either as YAML text.
         max_runs: Maximum number of runs, counted before the design is expanded.
         label: Added to the experiment's name, after a hyphen.
 
     Raises:
-        HeadToHeadError: For every fault of the file, in one line.
+        HeadToHeadError: For any error of the file, in one line.
     """
     return load_text(_read(Path(path)), Path(path), overrides, seeds, max_runs, label)
 
@@ -94,7 +94,7 @@ def load_file(
 def load_mapping(
     content: Mapping[str, Any], name: str, overrides: Sequence[str] = (), seeds: str | int | Sequence[int] | None = None
 ) -> LoadedExperiment:
-    """Check an experiment given from Python, as if it stood in a file of that name."""
+    """Validate an experiment given as a mapping, as if it were a file of that name."""
     return load_text(dump(content), Path(f"{name}.yaml"), overrides, seeds)
 
 
@@ -106,7 +106,7 @@ def load_text(
     max_runs: int = MAX_RUNS,
     label: str | None = None,
 ) -> LoadedExperiment:
-    """Check the text of an experiment file."""
+    """Validate the text of an experiment file."""
     value, lines = parse(text, str(path))
     source = Source(str(path), lines, path.parent.resolve())
     if value is None:
@@ -133,20 +133,20 @@ def load_text(
 
 
 def count_combinations(file: ExperimentFile) -> int:
-    """Return the number of combinations of axis values, without expanding them; 1 of a path."""
-    found = 0
+    """Return the number of combinations of axis values without expanding them; a path has 1."""
+    combinations = 0
     for block in file.design:
-        found += math.prod(map(len, block.product.values())) if block.product is not None else 0
-        found += sum(map(len, (block.one_at_a_time or {}).values()))
-        found += max(map(len, (block.zip or {}).values()), default=0)
-    return max(1, found)
+        combinations += math.prod(map(len, block.product.values())) if block.product is not None else 0
+        combinations += sum(map(len, (block.one_at_a_time or {}).values()))
+        combinations += max(map(len, (block.zip or {}).values()), default=0)
+    return max(1, combinations)
 
 
 def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int, max_runs: int) -> None:
-    """Refuse an experiment whose runs, those of its sweep included, are more than the limit.
+    """Raise if an experiment has more runs than the limit, tuning runs included.
 
     Raises:
-        HeadToHeadError: Naming the numbers, and the option that raises the limit.
+        HeadToHeadError: With the numbers and the option that raises the limit.
     """
     runs = variants * seeds
     text = f"{variants:,} variant{'s' * (variants != 1)} × {seeds:,} seed{'s' * (seeds != 1)}"
@@ -162,7 +162,7 @@ def refuse_many_runs(path: Path, file: ExperimentFile, variants: int, seeds: int
 
 
 def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[FieldPath], SourceLocation]) -> Model:
-    """Validate without guessing at types; a problem is raised with its place."""
+    """Validate without type conversion; errors start with the location that ``locate`` returns."""
     try:
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as error:
@@ -171,7 +171,7 @@ def checked(model: type[Model], value: Mapping[str, Any], locate: Callable[[Fiel
 
 
 def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int, ...]:
-    """Turn a number of replicates, or a list of seeds, into the list; seeds start at 1."""
+    """Return the seeds of a number of replicates (1, 2, …) or of a list."""
     numbers = tuple(range(1, seeds + 1)) if isinstance(seeds, int) else tuple(seeds)
     if not numbers:
         raise location.error(f"at least one seed is needed, got {shown(seeds)}")
@@ -180,16 +180,16 @@ def seed_list(seeds: int | Sequence[int], location: SourceLocation) -> tuple[int
         if not 1 <= seed <= MAX_SEED:
             raise location.child(position).error(f"seeds are whole numbers from 1 to {MAX_SEED:,}, got {seed}")
         if seed in known:
-            raise location.child(position).error(f"seed {seed} stands twice; each is one replicate")
+            raise location.child(position).error(f"duplicate seed {seed}; each seed is one replicate")
         known.add(seed)
     return numbers
 
 
 def experiment_name(path: Path) -> str:
-    """Name the experiment after its file, in characters that any file system takes."""
+    """Return the name of an experiment: the stem of its file, in characters that all file systems accept."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-.")
     if not name:
-        raise HeadToHeadError(f"{path}: the file's name has no letters to name the experiment by")
+        raise HeadToHeadError(f"{path}: the file's name has no letter or digit; rename the file")
     return name
 
 
@@ -197,7 +197,7 @@ def labelled(name: str, label: str | None) -> str:
     """Return the name of an experiment with its label.
 
     Raises:
-        HeadToHeadError: If the label cannot be part of a folder's name, or is the one of sweeps.
+        HeadToHeadError: If the label cannot be part of a folder's name, or is the label of tuning runs.
     """
     if label is None:
         return name
@@ -207,7 +207,7 @@ def labelled(name: str, label: str | None) -> str:
             "digits, and . _ - between them"
         )
     if label == SWEEP_LABEL:
-        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of the sweep; give another label")
+        raise HeadToHeadError(f"--name {label}: '{name}-{label}' is the name of the tuning runs; use another label")
     return f"{name}-{label}"
 
 
@@ -227,7 +227,7 @@ def _read(path: Path) -> str:
 
 
 def read_override(text: str) -> Override:
-    """Read ``path=value``, as ``--set`` has it."""
+    """Parse ``path=value`` of ``--set``."""
     label = f"--set {text}"
     name, equals, value = text.partition("=")
     if not equals or not name.strip():

@@ -1,7 +1,7 @@
-"""The project that an experiment belongs to: the folder of ``runs/``, ``reports/`` and the store.
+"""The project folder of an experiment, which holds ``runs/``, ``reports/`` and the MLflow store.
 
-Commands and the Python interface find it here, so that all of them see the same runs whatever the
-working directory is.
+Commands and the Python interface use the same rules, so that they find the same runs from every
+working directory.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def reports_folder(runs: Path, given: Path | str | None = None) -> Path:
 
     Args:
         runs: The runs folder.
-        given: What the user named.
+        given: The folder that the user named.
     """
     return Path(given or os.environ.get("H2H_REPORTS") or runs.parent / REPORTS)
 
@@ -67,7 +67,7 @@ def readable(uri: str) -> str:
 
 
 def next_command(command: str, experiment: Path | str | None, runs: Path) -> str:
-    """Return a command to type next, in the working directory, for an experiment of these runs."""
+    """Return a command for an experiment of these runs, as the user types it in the working directory."""
     words = ["h2h", command] if experiment is None else ["h2h", command, str(experiment)]
     if runs_folder(experiment).resolve() != runs.resolve():
         words += ["--runs", str(runs)]
@@ -75,11 +75,11 @@ def next_command(command: str, experiment: Path | str | None, runs: Path) -> str
 
 
 def in_project(file: Path | str, runs: Path) -> str:
-    """Return the path of a file from the project root on, where it lies in the project."""
+    """Return the path of a file relative to the project root, or unchanged if it is outside."""
     path, root = Path(file).resolve(), runs.resolve().parent
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(file)
 
 
 def _holds_runs(folder: Path) -> bool:
-    """Whether the folder has a runs folder; a Python package of that name is none."""
+    """Return whether the folder has a runs folder; a Python package of that name does not count."""
     return (folder / RUNS).is_dir() and not (folder / RUNS / "__init__.py").exists()

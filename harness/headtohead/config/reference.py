@@ -25,7 +25,7 @@ TABLES: dict[str, type[BaseModel]] = {
     "file": experiment_file.ExperimentFile,
     "design": experiment_file.DesignBlock,
     "design.path": experiment_file.PathDesign,
-    "exclude": experiment_file.Exclusion,
+    "exclude": experiment_file.ExclusionRule,
     "metrics": experiment_file.Metrics,
     "probes": experiment_file.Probe,
     "published": experiment_file.Published,
@@ -48,20 +48,20 @@ def table(model: type[BaseModel]) -> str:
     """Return the Markdown table of a section."""
     lines = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for name, info in model.model_fields.items():
-        runtime = any(isinstance(mark, NotHashed) for mark in info.metadata)
+        runtime = any(isinstance(marker, NotHashed) for marker in info.metadata)
         meaning = (info.description or "").replace("|", "\\|")
         cells = [
             f"`{info.alias or name}`",
             type_words(info).replace("|", "\\|"),
             _default(info),
-            f"{meaning} (runtime: not part of a run's key)" if runtime else meaning,
+            f"{meaning} (not part of the run hash)" if runtime else meaning,
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def filled(text: str) -> str:
-    """Return a page with the tables between its markers made anew."""
+    """Return a page with regenerated tables between its markers."""
     for name, model in TABLES.items():
         begin = _BEGIN.format(name)
         pattern = re.compile(rf"{re.escape(begin)}\n.*?{re.escape(_END)}", re.DOTALL)
@@ -73,12 +73,12 @@ def filled(text: str) -> str:
 
 
 def type_words(info: FieldInfo) -> str:
-    """Return a field's type and limits in words: ``whole number ≥ 1, or nothing``."""
+    """Return the type and limits of a field: ``whole number ≥ 1, or nothing``."""
     limits = [
-        f"{sign} {getattr(mark, name):g}"
+        f"{sign} {getattr(limit, name):g}"
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
-        for mark in info.metadata
-        if getattr(mark, name, None) is not None
+        for limit in info.metadata
+        if getattr(limit, name, None) is not None
     ]
     words = _words(info.annotation)
     return words.replace("number", f"number {' and '.join(limits)}", 1) if limits else words
@@ -89,9 +89,9 @@ def _words(annotation: Any) -> str:
     if origin is typing.Annotated:
         return _words(arguments[0])
     if origin is typing.Literal:
-        return ", ".join(f"`{one}`" for one in arguments)
+        return ", ".join(f"`{value}`" for value in arguments)
     if origin in (typing.Union, types.UnionType):
-        kinds = [_words(one) for one in arguments if one is not type(None)]
+        kinds = [_words(kind) for kind in arguments if kind is not type(None)]
         return ", or ".join([*kinds, "nothing"] if type(None) in arguments else kinds)
     if origin in (list, tuple):
         inner = " or ".join(_words(arguments[0]).split(", or "))
@@ -114,8 +114,8 @@ def _default(info: FieldInfo) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Rewrite or check the page; 1 if it is not current."""
-    names = [one for one in arguments if one != "--check"]
+    """Rewrite the page, or with ``--check`` return 1 if it is not current."""
+    names = [name for name in arguments if name != "--check"]
     path = Path(names[0] if names else "docs/reference/experiment-file.md")
     text = path.read_text(encoding="utf-8")
     made = filled(text)

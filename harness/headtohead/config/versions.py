@@ -1,4 +1,4 @@
-"""What code a result was made with: recorded beside the key, never part of it."""
+"""Versions of the code that made a result; the record has them, the run hash does not."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def versions() -> dict[str, str | None]:
 
 
 def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
-    """Return the entries that a configuration uses, each once, with what they are made of."""
+    """Return the entries that a configuration uses, including the entries that these depend on."""
     used = {("dataset", config.data.dataset): None}
-    for family, chosen in _chosen(config):
+    for family, chosen in _entries(config):
         used[family, chosen.name] = None
         entry = registry.find(family, chosen.name).entry
         for name in entry.depends_on(entry.Options.model_validate(chosen.options)):
@@ -40,15 +40,15 @@ def plugins_of(config: RunConfig, registry: Registry) -> list[Registered]:
 
 
 def refuse_unregistered(config: RunConfig, registry: Registry, run: str) -> None:
-    """Refuse a recorded configuration whose entries the caller has not registered.
+    """Raise if an entry of a recorded configuration is not registered in this process.
 
-    A record names entries, never the code that defines them.
+    Records contain the names of entries, not their code.
 
     Raises:
-        HeadToHeadError: Naming the first such entry, and how to register it.
+        HeadToHeadError: With the first missing entry and how to register it.
     """
     named = [("dataset", config.data.dataset)]
-    named += [(family, chosen.name) for family, chosen in _chosen(config)]
+    named += [(family, chosen.name) for family, chosen in _entries(config)]
     for family, name in named:
         if name not in registry.entries[family]:
             raise HeadToHeadError(
@@ -57,8 +57,8 @@ def refuse_unregistered(config: RunConfig, registry: Registry, run: str) -> None
             )
 
 
-def _chosen(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
-    """Yield the chosen entry of every family and role."""
+def _entries(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
+    """Yield family and entry of every family and role."""
     for family in FAMILIES:
         for role in ROLES:
             yield family, getattr(config, family).role(role)
@@ -67,7 +67,7 @@ def _chosen(config: RunConfig) -> Iterator[tuple[str, EntryConfig]]:
 def drift(
     recorded: Mapping[str, str | None], sources: Mapping[tuple[str, str], str], used: Sequence[Registered]
 ) -> tuple[str, ...]:
-    """Return the changes since a run was recorded, one item each; a run with changes is STALE.
+    """Return the code changes since a run was recorded; a run with changes is STALE.
 
     Args:
         recorded: The versions of the run.
@@ -92,7 +92,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit of the source tree, where headtohead runs from one."""
+    """Return the commit if headtohead runs from a source tree."""
     tree = Path(__file__).parents[3]
     if not (tree / ".git").exists():
         return None

@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what the loader would not read back as text."""
+    """Quotes strings that the loader would read as another type."""
 
     yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
@@ -48,7 +48,7 @@ def dump(value: Mapping[str, Any]) -> str:
     """Return YAML that ``parse`` reads back as the same value.
 
     Raises:
-        HeadToHeadError: If there is something in it that YAML has no word for.
+        HeadToHeadError: For a value that is no number, text, list or mapping.
     """
     try:
         text: str = yaml.dump(dict(value), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
@@ -82,7 +82,7 @@ def parse(text: str, label: str) -> tuple[Any, dict[FieldPath, int]]:
 
 
 class _Builder:
-    """Turns nodes into values; kept apart from PyYAML's constructors, which drop the marks."""
+    """Turns nodes into values and records their lines, which PyYAML's constructors discard."""
 
     def __init__(self, label: str, lines: dict[FieldPath, int]) -> None:
         self.label = label
@@ -114,7 +114,7 @@ class _Builder:
                 raise self.error(key_node, path, f"keys are text, got {key_node.value}")
             key = key_node.value
             if key in first_line:
-                raise self.error(key_node, path, f"key '{key}' stands twice, first on line {first_line[key]}")
+                raise self.error(key_node, path, f"duplicate key '{key}', first on line {first_line[key]}")
             first_line[key] = line
             self.lines[(*path, key)] = line
             result[key] = self.build(value_node, (*path, key), around)

@@ -6,13 +6,15 @@ member's own draw. So a run sees the same batches alone and in a stack.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from headtohead.schema.run_config import RunConfig
 
 STEP = 4
 """Lengths are grouped in steps of this many tokens, unless they are to be equal."""
@@ -213,3 +215,32 @@ def _bucket(rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.nda
     # Batches of nearly equal size, so that no step is taken on a handful of left-over pairs.
     sizes = tuple(len(part) for part in np.array_split(rows, batches))
     return Bucket(np.sort(rows), source_time, target_time, sizes)
+
+
+def make_batches(
+    config: RunConfig, source_lengths: np.ndarray, target_lengths: np.ndarray, longest: Mapping[str, int]
+) -> Batches:
+    """Return the training batches of a configuration.
+
+    Args:
+        config: The run's configuration.
+        source_lengths: Tokens of each source of the training part, boundary tokens included.
+        target_lengths: Tokens that the decoder reads for each target.
+        longest: Tokens of the longest sentence of the corpus, by side.
+    """
+    train = config.train
+    if train.batch_size is None:
+        return BatchPlan(source_lengths, target_lengths, train.batch_tokens, train.length_buckets == "exact")
+    padded = padded_length(config, longest)
+    if padded is None:
+        return SentenceBatches(source_lengths, target_lengths, train.batch_size)
+    target_time = max(1, padded - config.quirks.shift_targets)
+    return SentenceBatches(source_lengths, target_lengths, train.batch_size, (padded, target_time))
+
+
+def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
+    """Return the length that all training sentences are padded to, or None if it depends on the batch."""
+    pad_to = config.quirks.pad_to
+    if config.train.batch_size is None or pad_to == "batch":
+        return None
+    return max(longest.values()) if pad_to == "corpus" else pad_to

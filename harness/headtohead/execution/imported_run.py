@@ -159,6 +159,8 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
         d_ff_asked=config.model.d_ff,
         match="none",
         path=costs.path,
+        steps=0,
+        evaluate_every=1,
         decoding_limit=decoding_limit(config, longest) if longest else 0,
         blind_to_order=is_blind_to_order(config, registry),
         pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),

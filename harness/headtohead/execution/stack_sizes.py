@@ -12,7 +12,7 @@ from headtohead import files
 from headtohead.data import prepare
 from headtohead.execution.local import PRELOAD, hidden_main
 from headtohead.model.members import shape
-from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes, work
+from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes
 from headtohead.planning.plan import Plan, PlannedRun
 from headtohead.planning.stacking import MOST, SIZES, digest, load_stack_sizes, machine, measured_sizes, processors
 from headtohead.plugins.launcher import WorkerPlugins
@@ -68,7 +68,7 @@ def _remember(cache: Path, device: str, name: str, members: int) -> dict[str, in
 def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
     """Return the seconds that the runs take, roughly, as before any run is finished."""
     one = plan.by_slug[runs[0].variant]
-    flops = work(one.config, one.counts.flops_per_token, DataSizes.of(plan.data_of(one.slug)))
+    flops = one.training_flops(DataSizes.of(plan.data_of(one.slug)))
     return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
 
 

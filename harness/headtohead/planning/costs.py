@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +34,6 @@ class DataSizes:
     source_length: float
     target_length: float
     pairs: int
-    tokens: int
 
     @classmethod
     def of(cls, data: PreparedData) -> DataSizes:
@@ -49,7 +47,6 @@ class DataSizes:
             source_length=float(source.mean()),
             target_length=float(target.mean()),
             pairs=len(source),
-            tokens=int(np.maximum(source, target).sum()),
         )
 
 
@@ -92,29 +89,9 @@ def _between(known: Mapping[int, Counts], d_ff: int) -> Counts:
     )
 
 
-def steps(config: RunConfig, sizes: DataSizes) -> int:
-    """Return the optimizer steps of a run, padding left out of account."""
-    train = config.train
-    if train.steps is not None:
-        return train.steps
-    if train.epochs == 0:
-        return 0
-    whole, step = _epoch(config, sizes)
-    return max(1, math.ceil((train.epochs or 0) * whole / step))
-
-
-def _epoch(config: RunConfig, sizes: DataSizes) -> tuple[int, int]:
-    """Return how much an epoch holds and how much a step takes: tokens, or whole batches."""
-    if config.train.batch_size is not None:
-        return math.ceil(sizes.pairs / config.train.batch_size), 1
-    return sizes.tokens, config.train.batch_tokens
-
-
-def work(config: RunConfig, flops_per_token: float, sizes: DataSizes) -> float:
-    """Return the FLOPs of training one run."""
-    whole, step = _epoch(config, sizes)
-    passes = steps(config, sizes) * step / whole
-    return TRAINING * flops_per_token * passes * sizes.pairs * sizes.target_length
+def training_flops(flops_per_token: float, epochs: float, sizes: DataSizes) -> float:
+    """Return the FLOPs of training one run for a number of passes over the data."""
+    return TRAINING * flops_per_token * epochs * sizes.pairs * sizes.target_length
 
 
 @dataclass(frozen=True)

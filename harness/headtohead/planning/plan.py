@@ -14,7 +14,7 @@ from headtohead.config.project import in_project
 from headtohead.config.versions import plugins_of, versions
 from headtohead.data import PreparedData, cache_root
 from headtohead.model.counting import Counts
-from headtohead.planning.costs import Estimate
+from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
 from headtohead.planning.pitfalls import Pitfall, find_pitfalls
@@ -82,6 +82,8 @@ class PlannedVariant:
     variant: Variant
     counts: Counts
     steps: int
+    steps_per_epoch: int
+    evaluate_every: int
     d_ff_asked: int
     data_hash: str
     identity: Mapping[str, Any]
@@ -93,6 +95,10 @@ class PlannedVariant:
     def slug(self) -> str:
         """The variant's name."""
         return self.variant.slug
+
+    def training_flops(self, sizes: DataSizes) -> float:
+        """Return the FLOPs of training one run of the variant."""
+        return training_flops(self.counts.flops_per_token, self.steps / self.steps_per_epoch, sizes)
 
     @property
     def config(self) -> RunConfig:
@@ -117,6 +123,8 @@ class PlannedVariant:
             d_ff_asked=self.d_ff_asked,
             match=self.variant.match,
             path=self.counts.path,
+            steps=self.steps,
+            evaluate_every=self.evaluate_every,
             decoding_limit=self.decoding_limit,
             blind_to_order=self.blind_to_order,
             pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),

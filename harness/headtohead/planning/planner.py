@@ -12,16 +12,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headtohead import data
 from headtohead.config.identity import canonical, keys_of
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
+from headtohead.data.batches import make_batches
 from headtohead.errors import UndefinedError
 from headtohead.model.counting import Counts
 from headtohead.planning.axes import Match
 from headtohead.planning.compatibility import reach, undefined_reason, uneven
-from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of, steps, work
+from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
@@ -30,6 +33,7 @@ from headtohead.planning.order import is_blind_to_order
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory_name
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
+from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.planning.tuning import Tuning, find_tried, settings_of, sweep
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.run_config import RunConfig
@@ -123,6 +127,7 @@ class _Data:
         self.registry, self.cache = registry, cache
         self._prepared: dict[str, PreparedData] = {}
         self._sizes: dict[str, DataSizes] = {}
+        self._steps_per_epoch: dict[tuple[object, ...], int] = {}
         self._counter = CostCounter()
 
     @property
@@ -153,6 +158,16 @@ class _Data:
             self._sizes[ready.data_hash] = DataSizes.of(ready)
         return self._sizes[ready.data_hash]
 
+    def steps_per_epoch(self, config: RunConfig) -> int:
+        data, train, quirks = self.of(config), config.train, config.quirks
+        key = data.data_hash, train.batch_tokens, train.length_buckets, train.batch_size, quirks.shift_targets
+        if key not in self._steps_per_epoch:
+            split = data.splits["train"]
+            source = np.array([len(ids) for ids in split.source])
+            target = np.array([len(ids) for ids in split.target]) - quirks.shift_targets
+            self._steps_per_epoch[key] = make_batches(config, source, target, data.record["longest"]).steps_per_epoch
+        return self._steps_per_epoch[key]
+
     def count(self, config: RunConfig) -> Counts:
         return self._counter.count(config, self.sizes(config))
 
@@ -181,10 +196,14 @@ def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
 def _planned(
     variant: Variant, d_ff_asked: int, equal: Equal | None, identity: Mapping[str, Any], prepared: _Data
 ) -> PlannedVariant:
+    steps_per_epoch = prepared.steps_per_epoch(variant.config)
+    steps = planned_steps(variant.config.train, steps_per_epoch)
     return PlannedVariant(
         variant=variant,
         counts=prepared.count(variant.config),
-        steps=steps(variant.config, prepared.sizes(variant.config)),
+        steps=steps,
+        steps_per_epoch=steps_per_epoch,
+        evaluate_every=evaluation_interval(variant.config.train, steps),
         d_ff_asked=d_ff_asked,
         data_hash=identity["data_hash"],
         identity=identity,
@@ -277,8 +296,7 @@ class _Results:
         return estimate([self._work(run.variant) for run in remaining], len(remaining), finished)
 
     def _work(self, slug: str) -> float:
-        one = self.variants[slug]
-        return work(one.config, one.counts.flops_per_token, self.prepared.sizes(one.config))
+        return self.variants[slug].training_flops(self.prepared.sizes(self.variants[slug].config))
 
 
 def _power(

@@ -19,10 +19,12 @@ def _seeds(value: object) -> object:
 
 
 class Probe(Section):
-    """A sentence whose attention is recorded in every run."""
+    """A sentence for which every run records its attention maps."""
 
-    source: str = Field(description="sentence whose attention is recorded")
-    target: str | None = Field(None, description="default: its reference in the corpus, else the run's own translation")
+    source: str = Field(description="source sentence")
+    target: str | None = Field(
+        None, description="target sentence; default: the reference in the corpus, else the run's translation"
+    )
 
 
 MEASURED = (
@@ -35,7 +37,7 @@ MEASURED = (
     *(f"system/{name}" for name in ("peak_memory_mb", "step_ms", "train_seconds")),
     *(f"system/{name}" for name in ("wall_seconds", "tokens_per_second")),
 )
-"""Every metric that a finished run has."""
+"""Metrics of every finished run."""
 
 
 def _known_metric(name: str) -> str:
@@ -52,7 +54,7 @@ HEAD_METRICS = tuple(
     for kept in ("without-one", "only-one")
     for name in ("loss", "bleu", "exact_match")
 )
-"""Metrics that ``h2h heads`` adds to a finished run: what masking heads of a role changes."""
+"""Metrics that ``h2h ablate-heads`` adds to a finished run: changes by masking heads of a role."""
 
 
 def _known_claim_metric(name: str) -> str:
@@ -66,120 +68,124 @@ ClaimMetric = Annotated[str, AfterValidator(_known_claim_metric)]
 
 
 class Metrics(Section):
-    """What the answer speaks of, and what else the report shows."""
+    """The metric that answers the question, and further metrics of the report."""
 
-    primary: Metric = Field("test/exact_match", description="the metric the answer speaks of")
+    primary: Metric = Field("test/exact_match", description="metric that answers the question")
     report: tuple[Metric, ...] = Field(
-        ("valid/loss", "test/bleu", "test/chrf"), description="further columns of the report"
+        ("valid/loss", "test/bleu", "test/chrf"), description="further metrics in the tables of the report"
     )
 
 
-class Exclusion(Section):
-    """Combinations of axis values that do not run, and why."""
+class ExclusionRule(Section):
+    """A combination of axis values that does not run."""
 
-    when: dict[str, Any] = Field(description="axis values that must all hold")
-    reason: str = Field(description="shown in the plan and the report")
+    when: dict[str, Any] = Field(description="axis values that an excluded variant has")
+    reason: str = Field(description="reason, printed in plan and report")
 
 
 class PathDesign(Section):
-    """Two configurations, walked from one to the other, one difference at a time."""
+    """Two configurations and their differences, which the report attributes by Shapley values."""
 
     start: str | dict[str, Any] = Field(
-        alias="from", description="recipe/NAME, or a mapping as `base`; `base` is laid over it"
+        alias="from", description="recipe/NAME, or a mapping like `base`; `base` is merged over it"
     )
-    end: str | dict[str, Any] = Field(alias="to", description="the other end, likewise")
-    orders: int = Field(8, ge=8, description="orders that are walked; all, where there are fewer")
-    orders_seed: int = Field(1, ge=1, description="seed of the draw of orders, not of the runs")
+    end: str | dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
+    orders: int = Field(8, ge=8, description="number of orderings to sample; all orderings if there are fewer")
+    orders_seed: int = Field(1, ge=1, description="seed of the sampled orderings, not of the runs")
     together: dict[str, list[str]] = Field(
-        default_factory=dict, description="fields that change as one choice, by its name"
+        default_factory=dict, description="groups of fields that change together, by name of the group"
     )
 
 
 class DesignBlock(Section):
-    """One block of a design; exactly one of its fields is set."""
+    """A block of a design with exactly one field."""
 
-    product: dict[str, list[Any]] | None = Field(None, description="every combination of values")
-    one_at_a_time: dict[str, list[Any]] | None = Field(None, description="each value alone, the baseline included")
-    zip: dict[str, list[Any]] | None = Field(None, description="values side by side")
-    path: PathDesign | None = Field(None, description="one difference at a time between two recipes; stands alone")
+    product: dict[str, list[Any]] | None = Field(None, description="all combinations of the values")
+    one_at_a_time: dict[str, list[Any]] | None = Field(
+        None, description="the baseline, and the baseline with one value changed"
+    )
+    zip: dict[str, list[Any]] | None = Field(
+        None, description="the first values together, the second values together, …"
+    )
+    path: PathDesign | None = Field(
+        None, description="the differences between two configurations; the only block of its design"
+    )
 
 
 class PublishedValues(Section):
-    """What a source prints for a claim."""
+    """Values that the source prints for a claim."""
 
-    variant: float | None = Field(None, description="the value that the source prints for `variant`")
-    against: float | None = Field(None, description="the value that it prints for `against`")
-    where: str = Field(description="metric, data and place: BLEU on newstest2013, table 3")
+    variant: float | None = Field(None, description="printed value of `variant`")
+    against: float | None = Field(None, description="printed value of `against`")
+    where: str = Field(description="metric, data and table: BLEU on newstest2013, table 3")
 
 
 class Claim(Section):
-    """One published result, and what would agree with it."""
+    """A published result, and the difference that agrees with it."""
 
     says: str = Field(description="the claim in one sentence")
-    variant: dict[str, Any] = Field(
-        description="axis values of the variant that it speaks of; the rest is as in the baseline"
-    )
+    variant: dict[str, Any] = Field(description="axis values of the claim's variant; other axes are as in the baseline")
     against: dict[str, Any] | None = Field(
-        None, description="the variant that it is compared with, likewise; default: the baseline"
+        None, description="axis values of the variant that it is compared with; default: the baseline"
     )
     metric: ClaimMetric | None = Field(
-        None, description="metric of our runs, also those of `h2h heads`; default: metrics.primary"
+        None, description="metric of our runs, including those of `h2h ablate-heads`; default: metrics.primary"
     )
-    against_metric: ClaimMetric | None = Field(
-        None, description="metric of `against`, where it is another; default: metric"
-    )
+    against_metric: ClaimMetric | None = Field(None, description="metric of `against`; default: metric")
     lengths: tuple[int, int] | None = Field(
         None,
-        description="only test sources of so many tokens, from and to: whole evaluate.buckets; for "
-        "test/exact_match, test/bleu and test/loss",
+        description="minimum and maximum tokens of the test sources that count, at bounds of evaluate.buckets; "
+        "for test/exact_match, test/bleu and test/loss",
     )
-    against_lengths: tuple[int, int] | None = Field(None, description="likewise for `against`; default: lengths")
-    published: PublishedValues = Field(description="what the source prints")
+    against_lengths: tuple[int, int] | None = Field(None, description="the same for `against`; default: lengths")
+    published: PublishedValues = Field(description="printed values")
     expect: Literal["higher", "lower", "equal", "at-most"] = Field(
-        description="of variant − against: higher or lower than 0, or equal within the margin; "
-        "at-most: no run of the variant passes the limit"
+        description="variant − against is higher or lower than 0, or equal within the margin; "
+        "at-most: no run of the variant exceeds the limit"
     )
-    by: float = Field(0.0, ge=0, description="with higher and lower: smallest difference that counts as such")
-    margin: float | None = Field(None, gt=0, description="with equal: largest difference that counts as none")
-    limit: float | None = Field(None, description="with at-most: what no run may pass")
+    by: float = Field(0.0, ge=0, description="with higher and lower: smallest difference that agrees")
+    margin: float | None = Field(None, gt=0, description="with equal: largest difference that agrees")
+    limit: float | None = Field(None, description="with at-most: maximum value of every run")
 
 
 class Published(Section):
-    """Published results that the experiment's own are held against; no part of a run's key."""
+    """Published results that the report compares with the experiment; not part of the run hash."""
 
     source: str = Field(description="authors, year, title, arXiv number, table")
     setup: dict[str, Any] = Field(
         default_factory=dict,
-        description="the source's set-up: fields such as model.d_model, and data, test, pairs, "
-        "vocabulary, parameters, steps, seeds, decoding; differences from ours are printed",
+        description="set-up of the source: fields such as model.d_model, and data, test, pairs, "
+        "vocabulary, parameters, steps, seeds, decoding; the report prints differences from ours",
     )
-    differences: tuple[str, ...] = Field((), description="further differences of set-up, one sentence each")
-    claims: list[Claim] = Field(min_length=1, description="what is held against our runs")
+    differences: tuple[str, ...] = Field((), description="further differences of the set-up, one sentence each")
+    claims: list[Claim] = Field(min_length=1, description="published results to compare")
 
 
 class ExperimentFile(Section):
-    """An experiment file, as written: sugar not yet expanded."""
+    """The fields of an experiment file as written."""
 
-    question: str = Field(description="the question, as a reader would ask it")
-    description: str | None = Field(None, description="Markdown for the report and MLflow")
-    base: dict[str, Any] = Field(default_factory=dict, description="what every variant shares")
-    baseline: dict[str, Any] = Field(default_factory=dict, description="the variant to compare with, laid over base")
-    design: list[DesignBlock] = Field(default_factory=list, description="what varies")
-    exclude: list[Exclusion] = Field(default_factory=list, description="combinations left out")
+    question: str = Field(description="the question in one sentence")
+    description: str | None = Field(None, description="Markdown text for the report and MLflow")
+    base: dict[str, Any] = Field(default_factory=dict, description="configuration of all variants")
+    baseline: dict[str, Any] = Field(
+        default_factory=dict, description="variant that others are compared with, merged over base"
+    )
+    design: list[DesignBlock] = Field(default_factory=list, description="axes and their values")
+    exclude: list[ExclusionRule] = Field(default_factory=list, description="combinations that do not run")
     seeds: Annotated[int | list[int], BeforeValidator(_seeds)] = Field(
-        6, description="replicates: a number n (seeds 1 to n), or a list"
+        6, description="number of replicates n (seeds 1 to n), or a list of seeds"
     )
     tune: dict[str, list[Any]] | None = Field(
         None,
-        description="the same small sweep for every variant, before the experiment: values by "
-        "field, such as train.lr; each variant gets the one of lowest validation loss",
+        description="values by field, such as train.lr; before the experiment every variant is trained with each "
+        "combination, and takes the one with the lowest validation loss",
     )
-    tune_seeds: int = Field(2, ge=1, description="replicates of the sweep, with seeds that no experiment can use")
+    tune_seeds: int = Field(2, ge=1, description="seeds of the tuning runs, which no experiment can use")
     match: Literal["none", "parameters", "flops"] = Field(
-        "none", description="widen d_ff of smaller variants until they match the largest, to 1 %"
+        "none", description="widen d_ff of smaller variants until they match the largest within 1 %"
     )
-    metrics: Metrics = Field(Metrics(), description="what the answer speaks of")
+    metrics: Metrics = Field(Metrics(), description="metrics of answer and report")
     probes: list[str | Probe] | None = Field(
-        None, description="sentences for attention maps; default: two of the test set"
+        None, description="sentences for attention maps; default: two of the test part"
     )
-    published: Published | None = Field(None, description="published results that the report holds against ours")
+    published: Published | None = Field(None, description="published results that the report compares with ours")

@@ -64,7 +64,7 @@ class ResolvedVariant(Record):
     """What ``experiment.json`` and ``run.json`` both hold of a variant: configuration and costs.
 
     ``path`` is the attention path, fused or explicit, by role. ``d_ff_asked`` is the d_ff of the experiment file,
-    which differs from ``d_ff`` where matching widened it.
+    which differs from ``d_ff`` where matching widened it. ``steps`` is 0 for imported checkpoints.
     """
 
     title: str
@@ -76,6 +76,8 @@ class ResolvedVariant(Record):
     d_ff_asked: int
     match: str
     path: Mapping[str, str]
+    steps: int
+    evaluate_every: int
     decoding_limit: int
     blind_to_order: bool
     pitfalls: tuple[PitfallRecord, ...]

@@ -142,7 +142,7 @@ def _compile(model: Transformer, backward: Backward, rows: Tensor, shape: Shape)
             for (name, parameter), one in zip(named.items(), weights, strict=True)
         }
         inside: dict[str, Tensor] = {f"model.{name}": one for name, one in own.items()}
-        inside["model.stream.starts"] = starts
+        inside["model.dropout_rng.starts"] = starts
         losses = torch.func.functional_call(whole, inside, (rows,))
         return [losses, *(one.grad for one in own.values() if one.requires_grad)]
 

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from headtohead.data import PreparedData
-from headtohead.data.batches import Batches, BatchPlan, SentenceBatches
+from headtohead.data.batches import Batches, make_batches, padded_length
 from headtohead.errors import HeadToHeadError
 from headtohead.model.counting import LARGE_VOCABULARY
 from headtohead.model.members import same_or_each
 from headtohead.model.transformer import Transformer
+from headtohead.planning.schedule import evaluation_interval, planned_steps
 from headtohead.schema.run_config import RunConfig
 from headtohead.training import checkpoint
 from headtohead.training.backends import (
@@ -143,14 +144,15 @@ class StackTraining:
         self.target_words = self.model.rows.target
         self.splits = split_tensors(config, data, device)
         training = self.splits["train"]
-        self.plan = make_batches(config, training, data.record["longest"])
+        lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
+        self.plan = make_batches(config, *lengths, data.record["longest"])
         # A batch of one-word targets without boundary tokens has nothing to predict.
         self.may_lack_words = bool((training.host_target_lengths == 0).any())
-        self.steps = planned_steps(config, self.plan.steps_per_epoch)
+        self.steps = planned_steps(self.train, self.plan.steps_per_epoch)
         self._choose_backend(on_fall_back, unverified)
         captured = isinstance(self.backend, Graphs)
         self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
-        self.evaluate_every = self.train.evaluate_every or max(1, round(self.steps / 10))
+        self.evaluate_every = evaluation_interval(self.train, self.steps)
         names = keys or [str(number) for number in range(len(seeds))]
         self.progress = Progress(members=list(map(Member, seeds, names)))
         # Sums stay on the device and are read at evaluations: no step waits for the host.
@@ -526,15 +528,6 @@ def live_positions(hidden: Tensor, labels: Tensor, live: int) -> tuple[Tensor, T
     return kept.unsqueeze(1), targets.gather(1, order).unsqueeze(1)
 
 
-def planned_steps(config: RunConfig, steps_per_epoch: int) -> int:
-    """Return the number of optimizer steps: ``steps``, or ``epochs`` (default 10) times one."""
-    if config.train.steps is not None:
-        return config.train.steps
-    if config.train.epochs == 0:
-        return 0
-    return max(1, round((config.train.epochs or 10) * steps_per_epoch))
-
-
 def planned_shapes(plan: Batches, steps: int) -> Counter[tuple[int, int, int]]:
     """Return the planned steps by rows of a member, source and target time, as in one epoch."""
     epoch = Counter(
@@ -553,33 +546,6 @@ def split_tensors(config: RunConfig, data: PreparedData, device: torch.device) -
         )
         for name, split in data.splits.items()
     }
-
-
-def make_batches(config: RunConfig, training: SplitTensors, longest: Mapping[str, int]) -> Batches:
-    """Return the batches that a configuration asks for.
-
-    Args:
-        config: The variant.
-        training: The training part.
-        longest: Tokens of the longest sentence of the corpus, by side.
-    """
-    lengths = training.source_lengths.cpu().numpy(), training.target_lengths.cpu().numpy()
-    if config.train.batch_size is None:
-        exact = config.train.length_buckets == "exact"
-        return BatchPlan(*lengths, config.train.batch_tokens, exact)
-    fixed = padded_length(config, longest)
-    if fixed is None:
-        return SentenceBatches(*lengths, config.train.batch_size)
-    read = fixed - 1 if config.quirks.shift_targets else fixed
-    return SentenceBatches(*lengths, config.train.batch_size, (fixed, max(1, read)))
-
-
-def padded_length(config: RunConfig, longest: Mapping[str, int]) -> int | None:
-    """Return the tokens that every training sentence is padded to, None where batches differ."""
-    pad_to = config.quirks.pad_to
-    if config.train.batch_size is None or pad_to == "batch":
-        return None
-    return max(longest.values()) if pad_to == "corpus" else pad_to
 
 
 def wait(device: torch.device) -> None:

@@ -29,7 +29,7 @@ class ReadsOnePad(PaddingCausal):
     """pads attended: one beyond the length"""
 
     caught_by = ("mask-promise", "pad-content", "batch-of-one")
-    bare: ClassVar = {"encoder": "reads-one-pad", "cross": "reads-one-pad"}
+    role_defaults: ClassVar = {"encoder": "reads-one-pad", "cross": "reads-one-pad"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return Padding.mask(self, role, query_positions, key_positions, lengths + 1)
@@ -49,7 +49,7 @@ class HidesLastWord(PaddingCausal):
     """the last word is hidden with the padding"""
 
     caught_by = ("mask-promise",)
-    bare: ClassVar = {"encoder": "hides-last-word", "cross": "hides-last-word"}
+    role_defaults: ClassVar = {"encoder": "hides-last-word", "cross": "hides-last-word"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions, key_positions, (lengths - 1).clamp(min=1))
@@ -140,7 +140,7 @@ class CausalCross(PaddingCausal):
     """cross role given a causal mask"""
 
     caught_by = ("mask-used",)
-    bare: ClassVar = {"encoder": "padding"}
+    role_defaults: ClassVar = {"encoder": "padding"}
 
 
 class CausalInEveryRole(Padding):
@@ -195,7 +195,7 @@ class NoBatchAxis(NoMask):
     """a mask without an axis for the batch"""
 
     caught_by = ("mask-promise",)
-    bare: ClassVar = {"encoder": "none", "cross": "none"}
+    role_defaults: ClassVar = {"encoder": "none", "cross": "none"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return torch.ones(len(query_positions), len(key_positions), dtype=torch.bool)
@@ -205,7 +205,7 @@ class LongestLength(PaddingCausal):
     """the longest sentence's length for all"""
 
     caught_by = ("mask-promise", "mask-steps")
-    bare: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
+    role_defaults: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return Padding.mask(self, role, query_positions, key_positions, lengths.max().expand_as(lengths))

@@ -189,7 +189,7 @@ class WellStarted(Learned):
 class Dilated(Masking):
     """every second key, the query itself among them"""
 
-    bare: ClassVar = {"cross": "padding"}
+    role_defaults: ClassVar = {"cross": "padding"}
 
     def role_properties(self, role):
         return frozenset({"hides-padding"} | ({"hides-future"} if role == "decoder" else set()))
@@ -205,7 +205,7 @@ class Dilated(Masking):
 class Blocks(Masking):
     """blocks of four, and promises nothing"""
 
-    bare: ClassVar = {"cross": "padding", "decoder": "padding-causal"}
+    role_defaults: ClassVar = {"cross": "padding", "decoder": "padding-causal"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         same = query_positions[:, None] // 4 == key_positions[None, :] // 4

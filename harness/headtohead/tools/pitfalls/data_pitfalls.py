@@ -13,11 +13,11 @@ from collections.abc import Iterator
 import torch
 
 from headtohead.data import Side, read_corpus
-from headtohead.data.batches import Padding
+from headtohead.data.batches import Padding, make_batches
 from headtohead.data.normalise import normaliser
 from headtohead.tools.pitfalls.case import Case, with_quirks
 from headtohead.tools.pitfalls.facts import counted, percent, quoted
-from headtohead.training.loop import make_batches, split_tensors
+from headtohead.training.loop import split_tensors
 
 RESAMPLES = 10
 """Random splits by rows over which the leak is averaged."""
@@ -195,4 +195,6 @@ def _labels_in_input(case: Case, *, shift_targets: bool) -> tuple[int, int]:
 
 def _padding(case: Case, pad_to: int | str) -> Padding:
     config = with_quirks(case.config, pad_to=pad_to)
-    return make_batches(config, case.training_tensors, case.data.record["longest"]).padding()
+    tensors = case.training_tensors
+    lengths = tensors.source_lengths.numpy(), tensors.target_lengths.numpy()
+    return make_batches(config, *lengths, case.data.record["longest"]).padding()

@@ -110,7 +110,7 @@ def bare_experiment() -> Callable[..., str]:
                 evaluate_every=1,
                 decoding_limit=1,
                 blind_to_order=False,
-                faults=(),
+                pitfalls=(),
                 config={},
             )
             for slug, equal in equal_to.items()

@@ -20,7 +20,7 @@ from headtohead.execution.launching import make_launcher
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.execution.scheduler import Machine, Outcome, Watcher, archive_runs, execute, reset_failed
 from headtohead.execution.shipper import QUIET_SECONDS, ShipperProcess, shipping_seconds, start_shipper
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import Plan
 from headtohead.planning.planner import make_plan
 from headtohead.planning.replacing import refuse_replacing
@@ -268,9 +268,9 @@ def import_checkpoint(
     settings = [read_override(text) for text in overrides]
     found = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
     log(found.summary())
-    faults = [fault.name for fault in faults_of(found.config, registry)]
-    if faults:
-        log(f"faults: {', '.join(faults)}")
+    pitfalls = [pitfall.name for pitfall in find_pitfalls(found.config, registry)]
+    if pitfalls:
+        log(f"pitfalls: {', '.join(pitfalls)}")
     for note in found.words.notes:
         log(f"note: {note}")
     return write_imported(found, name, root, registry)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from headtohead.tools.catalogue.__main__ import built_in_and
-from headtohead.tools.catalogue.content import Section
-from headtohead.tools.catalogue.writing import Files, files_of
+from headtohead.tools.catalogue.content import CatalogueEntry
+from headtohead.tools.catalogue.pages import Files, catalogue_files
 
 
 @pytest.fixture(scope="session")
-def sections() -> list[Section]:
-    """Every section of the built-in entries."""
+def entries() -> list[CatalogueEntry]:
+    """Every built-in entry."""
     return built_in_and([])
 
 
 @pytest.fixture(scope="session")
-def files(sections: list[Section]) -> Files:
+def files(entries: list[CatalogueEntry]) -> Files:
     """Every file of the catalogue by its path."""
-    return files_of(sections)
+    return catalogue_files(entries)

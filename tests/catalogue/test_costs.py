@@ -16,9 +16,9 @@ from headtohead.plugins.registry import current, load_registry
 from headtohead.schema.config_input import ModelInput
 from headtohead.tools.catalogue.costs import CHECKED_AT, count, describe_costs, pretty, verify
 
-BUILT_IN = [one for one in load_registry().all() if one.distribution == "headtohead"]
-ATTENTIONS = [one.name for one in BUILT_IN if one.family == "attention"]
-POSITIONALS = [one.name for one in BUILT_IN if one.family == "positional"]
+BUILT_IN = [entry for entry in load_registry().all() if entry.distribution == "headtohead"]
+ATTENTIONS = [entry.name for entry in BUILT_IN if entry.family == "attention"]
+POSITIONALS = [entry.name for entry in BUILT_IN if entry.family == "positional"]
 
 
 @pytest.mark.slow

@@ -9,36 +9,36 @@ import pytest
 from PIL import Image
 
 from headtohead.plugins.registry import load_registry
-from headtohead.tools.catalogue.content import FAMILIES, Section
+from headtohead.tools.catalogue.content import FAMILIES, CatalogueEntry
+from headtohead.tools.catalogue.pages import Files, stale_files, write_files
 from headtohead.tools.catalogue.pictures import HeatMaps, numbers_of, same_numbers, stored_numbers
-from headtohead.tools.catalogue.writing import Files, stale, write
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "catalogue"
 SHOWN = [
-    (one.family, one.name)
-    for one in load_registry().all()
-    if one.family in FAMILIES and one.distribution == "headtohead"
+    (entry.family, entry.name)
+    for entry in load_registry().all()
+    if entry.family in FAMILIES and entry.distribution == "headtohead"
 ]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_the_written_catalogue_is_current(files: Files) -> None:
-    assert list(stale(DOCS, files)) == [], "run make docs"
+    assert list(stale_files(DOCS, files)) == [], "run make docs"
 
 
-def test_every_entry_has_a_section_with_pictures_or_pairs(sections: list[Section]) -> None:
-    assert {(one.family, one.name) for one in sections} == set(SHOWN)
-    for one in sections:
-        assert one.summary, one.name
-        assert one.pictures or one.notes or one.family == "dataset", one.name
-        if one.family in ("positional", "attention") and one.name != "none":
-            assert one.formula, f"{one.name} has no formula()"
+def test_every_entry_has_a_section_with_pictures_or_pairs(entries: list[CatalogueEntry]) -> None:
+    assert {(entry.family, entry.name) for entry in entries} == set(SHOWN)
+    for entry in entries:
+        assert entry.summary, entry.name
+        assert entry.pictures or entry.notes or entry.family == "dataset", entry.name
+        if entry.family in ("positional", "attention") and entry.name != "none":
+            assert entry.formula, f"{entry.name} has no formula()"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_pages_link_every_entry(files: Files, family: str) -> None:
-    for one_family, name in SHOWN:
-        if one_family == family:
+    for entry_family, name in SHOWN:
+        if entry_family == family:
             assert f"({family}.md#{name})" in str(files["index.md"])
             assert f"\n## {name}\n" in str(files[f"{family}.md"])
 
@@ -72,17 +72,17 @@ def test_every_image_of_a_page_has_a_text_alternative(files: Files) -> None:
 def test_a_page_or_picture_that_is_not_current_is_listed(files: Files, tmp_path: Path) -> None:
     names = ["positional.md", "pictures/positional-alibi-1.png", "pictures/masking-causal-1.png"]
     few: Files = {name: files[name] for name in names}
-    write(tmp_path, few)
-    assert list(stale(tmp_path, few)) == []
+    write_files(tmp_path, few)
+    assert list(stale_files(tmp_path, few)) == []
     page = tmp_path / "positional.md"
     page.write_text(page.read_text("utf-8").replace("alibi", "alibbi"), "utf-8")
     picture = tmp_path / "pictures" / "positional-alibi-1.png"
     picture.write_bytes((DOCS / "pictures" / "positional-alibi-2.png").read_bytes())
     (tmp_path / "pictures" / "masking-causal-1.png").unlink()
     (tmp_path / "pictures" / "gone.png").write_bytes(b"")
-    assert set(stale(tmp_path, few)) == {*names, "pictures/gone.png"}
-    write(tmp_path, few)
-    assert list(stale(tmp_path, few)) == []
+    assert set(stale_files(tmp_path, few)) == {*names, "pictures/gone.png"}
+    write_files(tmp_path, few)
+    assert list(stale_files(tmp_path, few)) == []
 
 
 def test_a_png_without_numbers_is_not_current(files: Files, tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_png_without_numbers_is_not_current(files: Files, tmp_path: Path) -> N
     path.parent.mkdir()
     Image.new("RGB", (4, 4)).save(path)
     assert stored_numbers(path) is None
-    assert list(stale(tmp_path, {"pictures/positional-alibi-1.png": files["pictures/positional-alibi-1.png"]}))
+    assert list(stale_files(tmp_path, {"pictures/positional-alibi-1.png": files["pictures/positional-alibi-1.png"]}))
 
 
 def one_map(value: float | None, title: str = "weights") -> HeatMaps:
     return HeatMaps(title, [("", [[value, 0.0]])], ("a",), ("b", "c"), "query", "key", "weight")
 
 
-def test_rounding_of_another_machine_does_not_make_a_picture_stale() -> None:
+def test_rounding_of_another_machine_does_not_make_a_picture_stale_files() -> None:
     known = numbers_of(one_map(0.5))
     assert same_numbers(known, numbers_of(one_map(0.5 + 1e-9)))
     assert not same_numbers(known, numbers_of(one_map(0.6)))

@@ -1,4 +1,4 @@
-"""Pictures show the numbers of the mathematics, and a stored PNG keeps them."""
+"""Pictures show the numbers of the formulas, and a PNG file stores them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from headtohead.figures.style import drawing
 from headtohead.plugins.registry import current
 from headtohead.tools.catalogue.attention_pictures import attention_pictures
 from headtohead.tools.catalogue.masking_pictures import masking_pictures
-from headtohead.tools.catalogue.pictures import Heads, HeatMaps, Lines, Note, number, numbers_of, png, stored_numbers
+from headtohead.tools.catalogue.pictures import Curves, HeadBoxes, HeatMaps, number, numbers_of, png, stored_numbers
 from headtohead.tools.catalogue.positional_pictures import kernel, positional_pictures
-from headtohead.tools.catalogue.small import D_MODEL, HEADS, TIME, build_positional
+from headtohead.tools.catalogue.small_model import D_MODEL, HEADS, TIME, build_positional
 
 
 def kernel_of(name: str, role: str = "encoder") -> torch.Tensor:
-    found = kernel(build_positional(current().positional(name), role, current()), role)
-    assert found is not None
-    return found
+    effect = kernel(build_positional(current().positional(name), role, current()), role)
+    assert effect is not None
+    return effect
 
 
 def test_the_picture_of_a_rotation_is_the_mean_cosine_of_its_angles() -> None:
@@ -49,7 +49,7 @@ def test_the_picture_of_a_bias_is_the_bias() -> None:
 def test_heads_are_numbered_from_0() -> None:
     pictures = [*positional_pictures("alibi", current()), *attention_pictures("split-heads", current())]
     names = [[name for name, _ in picture.maps] for picture in pictures if isinstance(picture, HeatMaps)]
-    names += [[name for name, _ in picture.curves] for picture in pictures if isinstance(picture, Lines)]
+    names += [[name for name, _ in picture.curves] for picture in pictures if isinstance(picture, Curves)]
     assert [f"head {head}" for head in range(HEADS)] in names
     assert {name for some in names for name in some} == {f"head {head}" for head in range(HEADS)}
 
@@ -60,7 +60,7 @@ def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
     assert found[0, 5, 8].item() == pytest.approx(sum(map(math.cos, angles)) / D_MODEL)
 
 
-def test_the_decoder_hides_what_its_mask_hides_and_the_encoder_nothing() -> None:
+def test_only_the_decoder_has_masked_cells() -> None:
     heats = {
         picture.title: picture for picture in positional_pictures("alibi", current()) if isinstance(picture, HeatMaps)
     }
@@ -70,15 +70,11 @@ def test_the_decoder_hides_what_its_mask_hides_and_the_encoder_nothing() -> None
     assert all(value is not None for row in encoder for value in row)
 
 
-def test_roles_with_equal_pictures_share_them_and_others_have_a_note() -> None:
+def test_roles_with_equal_pictures_share_them() -> None:
     pictures = positional_pictures("sinusoidal", current())
     titles = [picture.title for picture in pictures]
     assert titles[0] == "encoder, decoder: added to embeddings"
-    assert sum(isinstance(picture, Lines) for picture in pictures) == 1
-    last = pictures[-1]
-    assert isinstance(last, Note)
-    assert last.title == "cross-attention"
-    assert "cross-attention has none of" in last.words
+    assert sum(isinstance(picture, Curves) for picture in pictures) == 1
 
 
 def test_a_mask_is_shown_with_its_padding() -> None:
@@ -88,15 +84,15 @@ def test_a_mask_is_shown_with_its_padding() -> None:
         for j, value in enumerate(row):
             assert (value is not None) == (j <= i and j < 13)
     assert [picture.title for picture in (encoder, decoder, cross)] == [
-        "encoder, if named there",
+        "encoder, if set for this role",
         "decoder",
-        "cross-attention, if named there",
+        "cross-attention, if set for this role",
     ]
 
 
 def test_weights_of_a_picture_are_those_of_its_style() -> None:
     heads, *weights = attention_pictures("split-heads", current())
-    assert isinstance(heads, Heads)
+    assert isinstance(heads, HeadBoxes)
     assert [len(row) for _, row in heads.rows] == [4, 4, 4, 4]
     for picture in weights:
         assert isinstance(picture, HeatMaps)
@@ -109,12 +105,12 @@ def test_weights_of_a_picture_are_those_of_its_style() -> None:
 
 def test_heads_have_their_widths_and_the_groups_of_their_keys() -> None:
     grouped = attention_pictures("grouped-query", current())[0]
-    assert isinstance(grouped, Heads)
+    assert isinstance(grouped, HeadBoxes)
     rows = dict(grouped.rows)
     assert [group for _, group in rows["queries"]] == [0, 0, 1, 1]
     assert [group for _, group in rows["keys"]] == [0, 1]
     wide = attention_pictures("independent-heads", current())[0]
-    assert isinstance(wide, Heads)
+    assert isinstance(wide, HeadBoxes)
     assert {width for width, _ in dict(wide.rows)["queries"]} == {float(D_MODEL)}
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from headtohead.plugins.registry import load_registry
 from headtohead.tools.catalogue.__main__ import main
-from headtohead.tools.catalogue.content import Section, sections
+from headtohead.tools.catalogue.content import CatalogueEntry, catalogue_entries
+from headtohead.tools.catalogue.pages import catalogue_files
 from headtohead.tools.catalogue.pictures import HeatMaps
-from headtohead.tools.catalogue.writing import files_of
 from headtohead.tools.plugin_template import FAMILIES, write_package
 
 ODD = '''
@@ -34,8 +34,8 @@ class Odd(Attention):
     def parameter_count(cls, options, context):
         return 2**context.geometry.heads
 
-    def normalise(self, scores, keep):
-        return scores.clamp(-1, 1) if keep is None else scores.clamp(-1, 1).masked_fill(~keep, 0)
+    def normalise(self, scores, mask):
+        return scores.clamp(-1, 1) if mask is None else scores.clamp(-1, 1).masked_fill(~mask, 0)
 
 
 @hookimpl
@@ -44,22 +44,22 @@ def register_attentions():
 '''
 
 
-def sections_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Section]:
+def entries_with(path: Path, family: str, name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, CatalogueEntry]:
     registry = load_registry([path])
     monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     plain = [("positional", "alibi"), ("attention", "linear"), ("masking", "causal")]
-    chosen = [registry.find(*one) for one in [*plain, (family, name)]]
-    return {one.name: one for one in sections(registry, chosen)}
+    chosen = [registry.find(*names) for names in [*plain, (family, name)]]
+    return {entry.name: entry for entry in catalogue_entries(registry, chosen)}
 
 
 @pytest.mark.parametrize(
-    "family", [one if one == "positional" else pytest.param(one, marks=pytest.mark.slow) for one in FAMILIES]
+    "family", [name if name == "positional" else pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES]
 )
 def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_package(family, "my-idea", tmp_path / "mine", load_registry())[0]
-    found = sections_with(path, family, "my-idea", monkeypatch)
+    found = entries_with(path, family, "my-idea", monkeypatch)
     mine = found["my-idea"]
-    files = files_of(list(found.values()))
+    files = catalogue_files(list(found.values()))
     assert "## my-idea" in files[f"{family}.md"]
     assert f"({family}.md#my-idea)" in files["index.md"]
     facts = dict(mine.facts)
@@ -79,7 +79,7 @@ def test_a_new_entry_has_a_section_and_pictures(family: str, tmp_path: Path, mon
 def test_an_entry_without_formulas_is_shown_with_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "odd.py"
     path.write_text(ODD, "utf-8")
-    odd = sections_with(path, "attention", "odd", monkeypatch)["odd"]
+    odd = entries_with(path, "attention", "odd", monkeypatch)["odd"]
     facts = dict(odd.facts)
     assert facts["parameters, one attention"] == "2,064 at d = 32, h = 4, L = 2, n = 16"
     assert facts["biases"] == "+ 80 at d = 32, h = 4, L = 2, n = 16"

@@ -259,7 +259,7 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
     assert code == 1
     assert rows(output)["causality"].startswith("broken ")
-    assert not rows(output)["causality"].startswith("broken as named")
+    assert not rows(output)["causality"].startswith("known violation")
 
 
 @pytest.mark.usefixtures("few")
@@ -288,10 +288,10 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
     code, output = h2h("check", "recipe/slides-en-fr")
     found = rows(output)
     assert code == 0
-    assert found["hears-source"].startswith("broken as named 0 ")
+    assert found["hears-source"].startswith("known violation 0 ")
     assert found["hears-source"].endswith("; by quirks.cross_attention_memory: decoder")
-    assert "\nfault: deaf decoder (quirks.cross_attention_memory): " in output
-    assert "\n  the decoder does not hear the source: 100 other sources" in output
+    assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
+    assert "\n  the decoder does not depend on the source: 100 other sources" in output
 
 
 @pytest.mark.slow
@@ -300,9 +300,9 @@ def test_positions_by_row_break_what_the_notebook_breaks(h2h):
     found = rows(output)
     assert code == 0
     for name in ("batch-of-one", "source-order", "source-mirror"):
-        assert found[name].startswith("broken as named"), name
-    assert float(found["batch-of-one"].split()[3]) > 1e-3
-    assert float(found["source-order"].split()[3]) < 1e-12
+        assert found[name].startswith("known violation"), name
+    assert float(found["batch-of-one"].split()[2]) > 1e-3
+    assert float(found["source-order"].split()[2]) < 1e-12
     assert "not measured: no file: name one of tatoeba with --set data.file=PATH" in output
 
 
@@ -317,12 +317,12 @@ def test_json_holds_everything_that_is_printed(h2h, few):
     assert [one["name"] for one in (recipe, masking)] == ["recipe/by-hand-en-fr", "masking/none"]
     assert [one["invariant"] for one in recipe["invariants"]] == NAMES
     hears = next(one for one in recipe["invariants"] if one["invariant"] == "hears-target")
-    assert hears["outcome"] == "broken as named"
+    assert hears["outcome"] == "known violation"
     assert hears["because"] == "attention.decoder: embedding-softmax"
     assert 0 < hears["number"] < 1e-8
-    assert {"name", "field", "says"} == set(recipe["faults"][0])
-    assert {one["fault"] for one in recipe["evidence"]} == {one["name"] for one in recipe["faults"]}
-    assert masking["faults"] == masking["evidence"] == []
+    assert {"name", "field", "consequence"} == set(recipe["pitfalls"][0])
+    assert {one["pitfall"] for one in recipe["evidence"]} == {one["name"] for one in recipe["pitfalls"]}
+    assert masking["pitfalls"] == masking["evidence"] == []
     assert recipe["sound"] is masking["sound"] is True
 
 

@@ -14,11 +14,11 @@ from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import TRAINING
 from headtohead.testing.invariants.parity import FILLS
-from headtohead.tools.pitfalls.surroundings import by_role, defined
+from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
-ROLES = ("as its name means", "every role", "the encoder alone", "the decoder alone", "the cross alone")
+ROLES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
 FACTORS = {
     **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
     "mask_value": list(FILLS),
@@ -30,7 +30,7 @@ def choices(row):
     """Return a row in the words of ``tiny_config``; the role is that of the positional."""
     names = {name: value for name, value in row.items() if name != "role"}
     if row["role"] != ROLES[0] and "positional" in row:
-        names["positional"] = dict(by_role("positional", row["positional"], REGISTRY))[row["role"]]
+        names["positional"] = dict(role_variants("positional", row["positional"], REGISTRY))[row["role"]]
     return names
 
 
@@ -44,7 +44,7 @@ def has_meaning(row):
     names = choices(row)
     key = str(sorted(names.items()))
     if key not in _defined:
-        _defined[key] = defined(names, REGISTRY) is not None
+        _defined[key] = compatible_config(names, REGISTRY)[0] is not None
     return _defined[key]
 
 

@@ -10,7 +10,7 @@ from headtohead.testing.equality import same_training
 from headtohead.testing.invariants.stacking import a_member_trains_as_it_would_alone
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import data_config, tiny_config
-from headtohead.tools.pitfalls.surroundings import defined
+from headtohead.tools.pitfalls.configurations import compatible_config
 
 REGISTRY = current()
 POSITIONALS, ATTENTIONS, MASKINGS = (
@@ -19,7 +19,7 @@ POSITIONALS, ATTENTIONS, MASKINGS = (
 
 
 def has_meaning(names):
-    return defined(names, REGISTRY) is not None
+    return compatible_config(names, REGISTRY)[0] is not None
 
 
 FACTORS = {"positional": POSITIONALS, "attention": ATTENTIONS, "masking": MASKINGS}

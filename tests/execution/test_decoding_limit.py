@@ -11,7 +11,7 @@ from headtohead.data import prepare
 from headtohead.execution.loaded import load
 from headtohead.plugins.registry import current
 from headtohead.tools.head_ablation import masked_heads
-from headtohead.tools.trace.origin import of_recipe, of_run
+from headtohead.tools.trace.model_source import model_of_recipe, model_of_run
 
 STUDY = {
     "question": "How long are translations?",
@@ -60,7 +60,7 @@ def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(p
     limit = (longest("train") + 1) * 3 // 2
     assert json.loads((path / "run.json").read_text())["decoding_limit"] == limit == 7
     assert json.loads((path / "results.json").read_text())["decoding"]["max_length"] == limit
-    assert load(path).decoding_limit == of_run(load(path)).decoding_limit == limit
+    assert load(path).decoding_limit == model_of_run(load(path)).decoding_limit == limit
 
 
 def test_a_loaded_run_translates_as_it_was_scored(path):
@@ -80,5 +80,5 @@ def test_the_whole_model_of_a_head_ablation_scores_as_the_run(path):
 def test_a_recipe_has_the_limit_that_its_runs_would_have(path):
     overrides = [f"data.{name}={value}" for name, value in STUDY["base"]["data"].items() if name != "options"]
     overrides += ["data.alphabet=4", "data.target_boundaries=sos-eos", "evaluate.max_length=null"]
-    origin = of_recipe("architecture-en-de", current(), path.parents[2] / "cache", overrides=overrides)
+    origin = model_of_recipe("architecture-en-de", current(), path.parents[2] / "cache", overrides=overrides)
     assert origin.decoding_limit == 7

@@ -152,7 +152,7 @@ def test_a_run_without_scores_says_so_and_its_faults_are_listed() -> None:
     model = dict.fromkeys(("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"), 1)
     config = {"data": {"dataset": "x"}, "model": model}
     config |= {"positional": names, "attention": names, "masking": names}
-    record = {"title": "<mine>", "config": config, "faults": [{"name": "a", "says": "b < c"}]}
+    record = {"title": "<mine>", "config": config, "pitfalls": [{"name": "a", "consequence": "b < c"}]}
     html = run_html(record, {})
     assert html.startswith("<p><b>&lt;mine&gt;</b></p>")
     assert "no scores: it was not evaluated here" in html

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks.known import NOTEBOOKS
-from headtohead.tools.notebooks.measured import Measured, measure
+from headtohead.schema.run_config import RunConfig
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Notebook
+from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall, measure_notebook
 
 
 def _load(stem: str) -> ModuleType:
@@ -27,35 +30,35 @@ def _load(stem: str) -> ModuleType:
 
 @pytest.fixture(scope="session")
 def made() -> ModuleType:
-    """The module that writes made-up studies."""
+    """The module that writes invented studies."""
     return _load("study")
 
 
 @pytest.fixture(scope="session")
 def paths() -> ModuleType:
-    """The module that writes made-up path experiments."""
+    """The module that writes invented path experiments."""
     return _load("path_study")
 
 
 @pytest.fixture(scope="session")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where evidence is kept, so that a session measures it once."""
-    return tmp_path_factory.mktemp("evidence")
-
-
-@pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache without any file of sentence pairs."""
+    """A cache folder without files of sentence pairs."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
-def measured(kept: Path, cache: Path) -> Callable[[str], dict[str, Measured]]:
-    """Return a notebook's faults by name, measured without the file of notebook 3."""
+def measurements(cache: Path) -> Callable[[Notebook], tuple[RunConfig, tuple[MeasuredPitfall, ...]]]:
+    """Return the function that measures a notebook without the file of notebook 3, once per session."""
+    return functools.cache(lambda notebook: measure_notebook(notebook, current(), cache, None))
 
-    def of(recipe: str) -> dict[str, Measured]:
-        notebook = next(one for one in NOTEBOOKS if one.recipe == recipe)
-        _, found = measure(notebook, current(), cache, kept, None)
-        return {one.fault.name: one for one in found}
 
-    return of
+@pytest.fixture(scope="session")
+def measured(measurements: Callable[..., Any]) -> Callable[[str], dict[str, MeasuredPitfall]]:
+    """Return the function from a recipe to its measured pitfalls by name."""
+
+    def by_name(recipe: str) -> dict[str, MeasuredPitfall]:
+        notebook = next(notebook for notebook in NOTEBOOKS if notebook.recipe == recipe)
+        _, pitfalls = measurements(notebook)
+        return {measured.pitfall.name: measured for measured in pitfalls}
+
+    return by_name

@@ -1,4 +1,4 @@
-"""Answers in plain words, against differences and intervals that are computed here by hand."""
+"""Answers in plain words equal differences and intervals computed by hand."""
 
 from __future__ import annotations
 
@@ -30,39 +30,40 @@ def heads_score(axes: Mapping[str, Any], seed: int) -> float:
     return 0.5 + better + noise(axes, seed)
 
 
-def told(made: ModuleType, folder: Path, name: str, **study: Any) -> Answer:
+def answered(made: ModuleType, folder: Path, name: str, **study: Any) -> Answer:
     written = made.write_study(folder, made.Study(name=name, seeds=SEEDS, maps=False, **study))
-    experiment = next(one for one in EXPERIMENTS if one.name == name)
+    experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == name)
     return answer(experiment, analyse(load_frames(written), allow_partial=True))
 
 
 def by_hand(differences: list[float]) -> str:
     n = len(differences)
     mean = sum(differences) / n
-    sd = math.sqrt(sum((one - mean) ** 2 for one in differences) / (n - 1))
+    sd = math.sqrt(sum((difference - mean) ** 2 for difference in differences) / (n - 1))
     half = float(stats.t.ppf(0.975, n - 1)) * sd / math.sqrt(n)
-    shown = [f"{one:+.3f}".replace("-", "−") for one in (mean, mean - half, mean + half)]
+    shown = [f"{number:+.3f}".replace("-", "−") for number in (mean, mean - half, mean + half)]
     return f"{shown[0]} (95 % interval {shown[1]} to {shown[2]})"
 
 
 def test_heads_are_compared_at_equal_width_and_at_equal_parameters(made: ModuleType, tmp_path: Path) -> None:
-    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score)
+    found = answered(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score)
     width, parameters = found.lines
     settings = {}
     for line, match in ((width, "none"), (parameters, "parameters")):
         settings[match] = []
         for heads in (2, 4):
             sides = [
-                {"attention": one, "model.heads": heads, "match": match} for one in ("independent-heads", "split-heads")
+                {"attention": style, "model.heads": heads, "match": match}
+                for style in ("independent-heads", "split-heads")
             ]
             settings[match].append([heads_score(sides[0], seed) - heads_score(sides[1], seed) for seed in SEEDS])
         averaged = [sum(over_heads) / 2 for over_heads in zip(*settings[match], strict=True)]
         assert line.number == by_hand(averaged)
-    assert (width.found, parameters.found) == (True, False)
-    # At equal parameters one number of heads has a difference of its own, their average has none.
-    p_values = [stats.ttest_1samp(one, 0).pvalue for one in settings["parameters"]]
+    assert (width.is_significant, parameters.is_significant) == (True, False)
+    # At equal parameters one number of heads differs significantly, the average does not.
+    p_values = [stats.ttest_1samp(differences, 0).pvalue for differences in settings["parameters"]]
     assert 2 * min(p_values) <= 0.05
-    ends = sorted(sum(one) / len(one) for one in settings["parameters"])
+    ends = sorted(sum(differences) / len(differences) for differences in settings["parameters"])
     low, high = (f"{end:+.3f}".replace("-", "−") for end in ends)
     cost = ", with 1.41 times the parameters"
     assert found.sentence == (
@@ -72,7 +73,7 @@ def test_heads_are_compared_at_equal_width_and_at_equal_parameters(made: ModuleT
     )
 
 
-def test_no_difference_shows_where_no_setting_has_one(made: ModuleType, tmp_path: Path) -> None:
+def test_a_comparison_is_inconclusive_if_no_setting_differs(made: ModuleType, tmp_path: Path) -> None:
     def score(axes: Mapping[str, Any], seed: int) -> float:
         return (
             0.5
@@ -80,19 +81,19 @@ def test_no_difference_shows_where_no_setting_has_one(made: ModuleType, tmp_path
             + (0.02 * (-1) ** (seed + len(str(axes["attention"]))) * (1 + 0.1 * seed))
         )
 
-    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=score)
+    found = answered(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=score)
     width, parameters = found.lines
-    assert (width.found, parameters.found, parameters.mixed) == (True, False, False)
-    assert f"at equal parameters: no difference shows, exact match {parameters.number}" in (found.sentence)
+    assert (width.is_significant, parameters.is_significant, parameters.is_mixed) == (True, False, False)
+    assert f"at equal parameters: inconclusive, exact match {parameters.number}" in (found.sentence)
 
 
-def test_sides_that_are_equal_by_construction_say_so(made: ModuleType, tmp_path: Path) -> None:
+def test_sides_that_are_the_same_by_construction_are_marked(made: ModuleType, tmp_path: Path) -> None:
     axes = {
         "masking.encoder": ["padding", "none"],
         "masking.cross": ["padding", "none"],
         "masking.decoder": ["padding-causal", "causal", "padding"],
     }
-    found = told(
+    found = answered(
         made,
         tmp_path,
         "masks-what-they-protect",
@@ -101,45 +102,41 @@ def test_sides_that_are_equal_by_construction_say_so(made: ModuleType, tmp_path:
         equal_to={"padding-padding-causal": "padding-padding-padding-causal"},
         score=lambda axes, seed: 0.5 * (axes["masking.decoder"] != "padding") + noise(axes, seed) + 0.1,
     )
-    lines = {line.says: line for line in found.lines}
-    assert lines["taking away the padding mask of the decoder"].number == (
-        "cannot change any result (the two are equal)"
-    )
-    assert lines["taking away both of these padding masks"].number == "not part of these runs"
-    future = lines["taking away the mask of the future (when writing translations)"]
-    assert future.found
-    assert found.sentence.startswith(
-        f"Taking away the mask of the future (when writing translations): exact match {future.number}"
-    )
+    lines = {line.description: line for line in found.lines}
+    assert lines["removing the padding mask of the decoder"].number == ("same by construction")
+    assert lines["removing both of these padding masks"].number == "not part of these runs"
+    future = lines["removing the causal mask (generated translations)"]
+    assert future.is_significant
+    assert found.sentence.startswith(f"Removing the causal mask (generated translations): exact match {future.number}")
 
 
 def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
     states = {
-        (f"{one}-{heads}-{match}", seed): "PLANNED"
-        for one in HEADS["attention"]
+        (f"{style}-{heads}-{match}", seed): "PLANNED"
+        for style in HEADS["attention"]
         for heads in HEADS["model.heads"]
         for match in HEADS["match"]
         for seed in SEEDS[1:]
     }
-    found = told(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score, states=states)
-    assert not found.lines[0].found
+    found = answered(made, tmp_path, "heads-split-or-independent", axes=HEADS, score=heads_score, states=states)
+    assert not found.lines[0].is_significant
     assert found.lines[0].number.endswith(", one seed")
 
 
-def test_runs_that_are_not_there_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
-    states = {(one, seed): "PLANNED" for one in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
-    found = told(
+def test_missing_runs_are_not_compared(made: ModuleType, tmp_path: Path) -> None:
+    states = {(variant, seed): "PLANNED" for variant in ("learned(std=1)", "learned(std=0.1)") for seed in SEEDS}
+    found = answered(
         made,
         tmp_path,
         "positions-fixed-or-learned",
         states=states,
         axes={"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]},
     )
-    assert [line.number for line in found.lines[:2]] == ["no finished runs to compare yet"] * 2
-    assert found.lines[2].found
+    assert [line.number for line in found.lines[:2]] == ["has no finished runs yet"] * 2
+    assert found.lines[2].is_significant
 
 
-def test_a_finished_model_without_translations_is_said_to_have_none(made: ModuleType, tmp_path: Path) -> None:
+def test_a_finished_model_without_translations_is_marked(made: ModuleType, tmp_path: Path) -> None:
     name = "positions-fixed-or-learned"
     axes = {"positional": ["sinusoidal", "learned(std=1)", "learned(std=0.1)", "none"]}
     written = made.write_study(tmp_path, made.Study(name=name, seeds=SEEDS, maps=False, axes=axes))
@@ -148,12 +145,12 @@ def test_a_finished_model_without_translations_is_said_to_have_none(made: Module
             results = json.loads(file.read_text("utf-8"))
             del results["metrics"]["test/exact_match"]
             file.write_text(json.dumps(results), "utf-8")
-    experiment = next(one for one in EXPERIMENTS if one.name == name)
+    experiment = next(experiment for experiment in EXPERIMENTS if experiment.name == name)
     found = answer(experiment, analyse(load_frames(written), allow_partial=True))
     assert found.lines[0].number == "has no translations to score"
 
 
-def test_the_choice_with_most_of_a_path_is_named_with_its_interval(
+def test_the_choice_with_the_largest_share_of_a_path_is_named_with_its_interval(
     paths: ModuleType, tmp_path: Path, cache: Path
 ) -> None:
     names = ("model.norm", "model.activation", "train.lr", "model.bias")
@@ -166,30 +163,30 @@ def test_the_choice_with_most_of_a_path_is_named_with_its_interval(
     folder = paths.write_path(tmp_path, study, cache)
     found = answer(EXPERIMENTS[0], analyse(load_frames(folder)))
     first, second = found.lines[:2]
-    assert (first.says, second.says) == ("model.norm", "train.lr")
+    assert (first.description, second.description) == ("model.norm", "train.lr")
     assert first.change is not None
     assert first.change.low < 0.4 < first.change.high
-    assert f"most of it is one choice: model.norm, {first.number}; next: train.lr" in (found.sentence)
-    assert found.sentence.endswith("2 of the 4 choices made no difference that shows.")
+    assert f"most of it is due to model.norm, {first.number}; next: train.lr" in (found.sentence)
+    assert found.sentence.endswith("2 of the 4 choices are inconclusive.")
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda one: one.name)
-def test_what_is_compared_stands_in_the_design(experiment: Any) -> None:
-    """Every value that a comparison names is an axis value that the experiment plans."""
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda value: value.name)
+def test_every_comparison_names_variants_of_the_design(experiment: Any) -> None:
+    """Every value of a comparison is an axis value of the experiment."""
     from headtohead.config.loading import load_text
     from headtohead.planning.design import expand
     from headtohead.plugins.registry import current
-    from headtohead.tools.notebooks.answers import _key
+    from headtohead.tools.notebooks.answers import axes_key
     from headtohead.tools.notebooks.editions import experiment_text
 
     loaded = load_text(experiment_text(experiment.name), Path(f"{experiment.name}.yaml"))
-    axes = [one.axes for one in expand(loaded, current()).variants]
-    known = {_key(one) for one in axes}
-    for compared in experiment.compares:
+    axes = [variant.axes for variant in expand(loaded, current()).variants]
+    known = {axes_key(variant) for variant in axes}
+    for compared in experiment.comparisons:
         pairs = [
-            one
-            for one in axes
-            if all(str(one.get(name)) == str(value) for name, value in compared["left"].items())
-            and _key({**one, **compared["right"]}) in known
+            variant
+            for variant in axes
+            if all(str(variant.get(name)) == str(value) for name, value in compared["left"].items())
+            and axes_key({**variant, **compared["right"]}) in known
         ]
-        assert pairs, compared["says"]
+        assert pairs, compared["description"]

@@ -1,4 +1,4 @@
-"""The choices of the notebooks in plain words, against the notebooks' texts."""
+"""The choices of the notebooks in plain words agree with the notebooks' texts."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ from collections.abc import Sequence
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks.choices import Choice, choices, own
-from headtohead.tools.notebooks.known import NOTEBOOKS
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS
+from headtohead.tools.notebooks.design_choices import ChoiceRow, choice_rows, unique_choices
+from headtohead.tools.pitfalls.entries import recipe_config
 
-PLACES = {one.recipe: place for place, one in enumerate(NOTEBOOKS)}
+INDICES = {notebook.recipe: index for index, notebook in enumerate(NOTEBOOKS)}
 
 
 @pytest.fixture(scope="module")
-def rows() -> tuple[Choice, ...]:
-    configs = [recipe_config(one.recipe, current()) for one in NOTEBOOKS]
-    return choices(configs, [one.data for one in NOTEBOOKS], current())
+def rows() -> tuple[ChoiceRow, ...]:
+    configs = [recipe_config(notebook.recipe, current()) for notebook in NOTEBOOKS]
+    return choice_rows(configs, [notebook.data for notebook in NOTEBOOKS], current())
 
 
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ("vocabulary", ["fixed tables", "by frequency", "<unk>", "fixed tables", "place in its"]),
+        ("vocabulary", ["fixed tables", "by frequency", "<unk>", "fixed tables", "position of a word"]),
         (
             "boundary tokens",
             ["source: <eos>", "no boundary", "both sides: <sos>", "no boundary", "source: no boundary"],
         ),
-        ("padding", ["longest of the data", "always to 100", "cut at 128", "none", "none"]),
+        ("padding", ["longest of the data", "always to 100", "truncated to 128", "none", "none"]),
         ("embedding scale", ["1", "1", "√d_model", "1", "1"]),
         ("positions", ["sinusoidal", "sinusoidal", "row in the batch", "sinusoidal", "sinusoidal"]),
-        ("second attention of the decoder reads", ["encoder", "encoder", "encoder", "the decoder itself", "encoder"]),
+        (
+            "memory of the decoder's second attention",
+            ["encoder", "encoder", "encoder", "the decoder itself", "encoder"],
+        ),
         (
             "d_model / heads / layers / d_ff",
             ["10 / 1 / 1 / 40", "512 / 8 / 6 / 2048", "512 / 8 / 6 / 2048", "128 / 8 / 2 / 512", "6 / 2 / 1 / 24"],
         ),
-        ("feed-forward", ["ReLU", "ReLU", "ReLU", "ReLU", "serve every place"]),
-        ("LayerNorm", ["after", "after", "a last one", "after", "after"]),
-        ("encoder mask hides", ["padding", "padding", "padding", "none", "none"]),
-        ("decoder mask hides", ["padding and future"] * 3 + ["future", "future"]),
-        ("cross mask hides", ["padding", "padding", "padding", "no cross-attention", "none"]),
-        ("masked", ["-1e9 on scores", "-inf", "-1e9 on scores", "-inf", "-1e9 on embeddings"]),
+        ("feed-forward", ["ReLU", "ReLU", "ReLU", "ReLU", "for the whole model"]),
+        ("LayerNorm", ["after", "after", "a final one", "after", "after"]),
+        ("masked in the encoder", ["padding", "padding", "padding", "none", "none"]),
+        ("masked in the decoder", ["padding and future"] * 3 + ["future", "future"]),
+        ("masked in cross-attention", ["padding", "padding", "padding", "no cross-attention", "none"]),
+        ("mask value", ["-1e9 on scores", "-inf", "-1e9 on scores", "-inf", "-1e9 on embeddings"]),
         ("embedding tables", ["5,000 rows", "each", "each", "one table for both", "each"]),
         ("loss", ["shifted by one"] * 3 + ["none", "not shifted"]),
         ("optimiser", ["Adam 0.001, betas (0.9, 0.98), eps 1e-9", "Adam 1e-4", "Adam 1e-4", "none", "Adam 0.001"]),
@@ -56,28 +59,28 @@ def rows() -> tuple[Choice, ...]:
                 "1 step",
             ],
         ),
-        ("decoding", ["at most 5", "none", "at most 128", "non-autoregressive", "reads the reference"]),
+        ("decoding", ["at most 5", "none", "at most 128", "one pass over zeros", "reference as decoder input"]),
     ],
 )
-def test_each_choice_says_what_the_text_has(rows: tuple[Choice, ...], row: str, words: Sequence[str]) -> None:
-    (found,) = (one for one in rows if one.name == row)
-    for one, wanted in zip(found.words, words, strict=True):
-        assert wanted in one
+def test_each_choice_equals_that_of_the_text(rows: tuple[ChoiceRow, ...], row: str, words: Sequence[str]) -> None:
+    (values,) = (candidate.values for candidate in rows if candidate.name == row)
+    for value, expected in zip(values, words, strict=True):
+        assert expected in value
 
 
-def test_what_a_notebook_chose_alone_is_shared_by_no_other(rows: tuple[Choice, ...]) -> None:
-    told = {row.name: row.words for row in rows}
-    for place in range(len(NOTEBOOKS)):
-        for name, words in own(rows, place):
-            assert [other for other in told[name] if other == words] == [words]
+def test_a_unique_choice_is_made_by_no_other_notebook(rows: tuple[ChoiceRow, ...]) -> None:
+    values = {row.name: row.values for row in rows}
+    for index in range(len(NOTEBOOKS)):
+        for name, value in unique_choices(rows, index):
+            assert values[name].count(value) == 1
 
 
-def test_the_odd_choice_of_each_notebook_is_among_its_own(rows: tuple[Choice, ...]) -> None:
+def test_the_unusual_choice_of_each_notebook_is_unique(rows: tuple[ChoiceRow, ...]) -> None:
     odd = {
         "architecture-en-de": "padding",
         "tatoeba-en-es": "positions",
-        "slides-en-fr": "second attention of the decoder reads",
-        "by-hand-en-fr": "masked",
+        "slides-en-fr": "memory of the decoder's second attention",
+        "by-hand-en-fr": "mask value",
     }
     for recipe, name in odd.items():
-        assert name in dict(own(rows, PLACES[recipe]))
+        assert name in dict(unique_choices(rows, INDICES[recipe]))

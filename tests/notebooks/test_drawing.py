@@ -1,4 +1,4 @@
-"""Pictures as HTML: every text of the data is escaped, and numbers stand where they belong."""
+"""Pictures as HTML: every text of the data is escaped, and numbers have the right positions."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ PICTURES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("picture", PICTURES, ids=lambda one: one["kind"])
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture["kind"])
 def test_no_text_of_a_picture_becomes_markup(picture: dict[str, Any]) -> None:
     drawn = str(draw(picture))
     assert "<b onclick" not in drawn
     assert "&lt;b onclick=&#34;x&#34;&gt;&amp;" in drawn
 
 
-def places(drawn: str, kind: str) -> list[float]:
+def x_positions(drawn: str, kind: str) -> list[float]:
     (found,) = re.findall(rf'<line x1="([\d.]+)" y1="[\d.]+" x2="([\d.]+)"[^>]*class="{kind}"', drawn)
-    return [float(one) for one in found]
+    return [float(x) for x in found]
 
 
-def test_an_interval_stands_where_its_numbers_are() -> None:
+def test_an_interval_is_drawn_at_its_numbers() -> None:
     drawn = str(interval(-0.5, 0.0, 0.5, (-1.0, 1.0)))
     room = WIDTH - 8
-    assert places(drawn, "bar") == [4 + room / 4, 4 + room * 3 / 4]
-    assert places(drawn, "zero") == [WIDTH / 2, WIDTH / 2]
+    assert x_positions(drawn, "bar") == [4 + room / 4, 4 + room * 3 / 4]
+    assert x_positions(drawn, "zero") == [WIDTH / 2, WIDTH / 2]
     assert f'cx="{WIDTH / 2}" cy="{HEIGHT / 2}"' in drawn
 
 
-def test_what_lies_beyond_the_axis_is_cut_off() -> None:
-    assert places(str(interval(-9.0, 0.5, 9.0, (0.0, 1.0))), "bar") == [4, WIDTH - 4]
+def test_intervals_are_clipped_to_the_axis() -> None:
+    assert x_positions(str(interval(-9.0, 0.5, 9.0, (0.0, 1.0))), "bar") == [4, WIDTH - 4]
 
 
 def test_one_seed_has_a_dot_and_no_bar() -> None:

@@ -1,4 +1,4 @@
-"""What is run is the experiment file, and of the quick form it is said what was changed."""
+"""Editions are the experiment files, and the quick form lists its changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headtohead.tools.notebooks.editions import NEEDS_FILE, experiment_text
 
 module = importlib.import_module("headtohead.tools.notebooks.editions")  # not the function of that name
 TREE = Path(__file__).parents[2] / "experiments"
-NAMES = [one.name for one in EXPERIMENTS]
+NAMES = [experiment.name for experiment in EXPERIMENTS]
 
 
 def content(text: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def content(text: str) -> dict[str, Any]:
 
 def edition(name: str, **given: Any) -> Edition:
     made = editions(**{"quick": False, **given})
-    return next(one for one in made if one.experiment.name == name)
+    return next(edition for edition in made if edition.experiment.name == name)
 
 
 @pytest.fixture
@@ -47,16 +47,16 @@ def test_every_experiment_is_the_file_of_the_tree(name: str) -> None:
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
-    for one in editions(quick=quick, data_file=pairs):
-        loaded = load_text(one.text, Path(f"{one.name}.yaml"))
+    for edition in editions(quick=quick, data_file=pairs):
+        loaded = load_text(edition.text, Path(f"{edition.name}.yaml"))
         assert len(expand(loaded, current()).variants) > 1
 
 
 def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
-    quick = {one.name for one in editions(quick=True)}
+    quick = {edition.name for edition in editions(quick=True)}
     assert len(quick) == 6
     assert all(name.endswith("-quick") for name in quick)
-    assert quick & {one.name for one in editions(quick=False)} == set()
+    assert quick & {edition.name for edition in editions(quick=False)} == set()
 
 
 @pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
@@ -66,7 +66,7 @@ def test_a_file_that_needs_no_data_file_is_run_as_it_is(name: str) -> None:
     assert (full.name, full.changes) == (name, ())
 
 
-def test_the_quick_form_changes_what_it_says_and_nothing_else() -> None:
+def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
     before = content(experiment_text("heads-split-or-independent"))
     quick = edition("heads-split-or-independent", quick=True)
     after = content(quick.text)
@@ -80,21 +80,21 @@ def test_the_quick_form_changes_what_it_says_and_nothing_else() -> None:
     assert after == before
 
 
-def test_recipes_of_a_design_are_cut_down_one_by_one(pairs: Path) -> None:
+def test_recipes_of_a_design_are_reduced_one_by_one(pairs: Path) -> None:
     quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
     recipes = quick["design"][0]["one_at_a_time"]["recipe"]
-    cut = {one["name"]: one for one in recipes if isinstance(one, dict)}
+    cut = {recipe["name"]: recipe for recipe in recipes if isinstance(recipe, dict)}
     assert cut["architecture-en-de"]["model.d_model"] == 64
     assert cut["tatoeba-en-es"]["train.steps"] == 50
     assert "slides-en-fr" in recipes
 
 
-def test_a_file_that_is_given_takes_the_place_of_the_named_one(pairs: Path) -> None:
+def test_a_given_file_replaces_the_named_file(pairs: Path) -> None:
     given = edition("notebooks-as-printed", data_file=pairs, folder=pairs.parent / "pages")
     recipes = content(given.text)["design"][0]["one_at_a_time"]["recipe"]
-    (tatoeba,) = (one for one in recipes if isinstance(one, dict) and "data.file" in one)
+    (tatoeba,) = (recipe for recipe in recipes if isinstance(recipe, dict) and "data.file" in recipe)
     assert tatoeba["data.file"] == "../some: pairs.tsv"
-    assert given.left_out == {}
+    assert given.omitted == {}
 
 
 def test_a_path_of_the_original_is_written_relative_to_the_edition(
@@ -104,36 +104,38 @@ def test_a_path_of_the_original_is_written_relative_to_the_edition(
     shutil.copytree(TREE, original)
     monkeypatch.setattr(module, "_originals", lambda: original)
     recipes = content(experiment_text("notebooks-as-printed"))["design"][0]["one_at_a_time"]
-    (named,) = (one["data.file"] for one in recipes["recipe"] if "data.file" in one)
+    (named,) = (recipe_["data.file"] for recipe_ in recipes["recipe"] if "data.file" in recipe_)
     file = original / named
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("hello\thola\n", encoding="utf-8")
     folder = tmp_path / "reports" / "notebooks" / "experiments"
     made = edition("notebooks-as-printed", folder=folder)
-    assert made.left_out == {}
+    assert made.omitted == {}
     loaded = load_text(made.text, folder / "x.yaml")
     files = [
-        one.config.data.options["file"]
-        for one in expand(loaded, current()).variants
-        if "file" in one.config.data.options
+        variant.config.data.options["file"]
+        for variant in expand(loaded, current()).variants
+        if "file" in variant.config.data.options
     ]
     assert files == [os.path.normpath(file)]
 
 
-def test_without_the_file_only_what_needs_it_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_file_only_recipes_that_require_it_are_omitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shutil.copytree(TREE, tmp_path / "a" / "b" / "experiments")
     monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
     lacking = edition("notebooks-as-printed")
     recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
-    names = [one if isinstance(one, str) else one["name"] for one in recipes]
-    assert lacking.left_out == {"tatoeba-en-es": NEEDS_FILE}
+    names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
+    assert lacking.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
     assert lacking.reason is None
     assert edition("notebooks-same-data-tatoeba").reason == NEEDS_FILE
     assert edition("notebooks-same-data").reason is None
 
 
-def test_fields_and_seeds_from_the_command_line_are_told() -> None:
+def test_fields_and_seeds_from_the_command_line_are_listed() -> None:
     changed = edition("heads-split-or-independent", overrides=["train.epochs=1"], seeds=2)
     assert content(changed.text)["seeds"] == 2
     assert changed.overrides == ("train.epochs=1",)
@@ -141,14 +143,14 @@ def test_fields_and_seeds_from_the_command_line_are_told() -> None:
     assert "#   --set train.epochs=1\n" in changed.text
 
 
-def test_a_field_that_is_none_is_refused() -> None:
+def test_an_invalid_override_is_an_error() -> None:
     with pytest.raises(HeadToHeadError, match="expected path=value"):
         editions(quick=True, overrides=["nonsense"])
 
 
-def test_an_edition_that_is_written_twice_is_left_alone(tmp_path: Path) -> None:
-    one = edition("masks-what-they-protect", quick=True)
-    path = one.write(tmp_path / "new")
+def test_an_unchanged_edition_is_not_written_again(tmp_path: Path) -> None:
+    quick = edition("masks-what-they-protect", quick=True)
+    path = quick.write(tmp_path / "new")
     before = path.stat()
-    assert one.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
-    assert path.read_text(encoding="utf-8") == one.text
+    assert quick.write(tmp_path / "new").stat().st_mtime_ns == before.st_mtime_ns
+    assert path.read_text(encoding="utf-8") == quick.text

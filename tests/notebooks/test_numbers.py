@@ -1,4 +1,4 @@
-"""Numbers in sentences: every one that is asked for must have been measured."""
+"""Numbers in sentences: every name must be a measured number."""
 
 from __future__ import annotations
 

@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.tools.notebooks import Edition, editions, is_done, write_page
-from headtohead.tools.notebooks.known import NOTEBOOKS
+from headtohead.tools.notebooks import Edition, editions, is_complete, write_page
+from headtohead.tools.notebooks import page as page_module
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS
 
 HOSTILE = '<img src="x" onerror="alert(1)"> & | `code` **bold**'
 OWN = "notebooks-as-printed-quick"
 SAME = "notebooks-same-data-quick"
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-RECIPES = [one.recipe for one in NOTEBOOKS]
+RECIPES = [notebook.recipe for notebook in NOTEBOOKS]
 
 
 class Page(HTMLParser):
@@ -51,29 +52,28 @@ Write = Callable[..., str]
 
 
 @pytest.fixture
-def write(tmp_path: Path, kept: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Write the page over the given runs and return its text; no Tatoeba file is near."""
+def write(tmp_path: Path, measurements: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Return a function that writes the page for given runs, without a Tatoeba file, and returns its text."""
     monkeypatch.chdir(tmp_path)
-    # A copy: beside the original experiments there may be the file that they name.
+    # A copy, since the named Tatoeba file may exist beside the original experiments.
     copy = shutil.copytree(EXPERIMENTS, tmp_path / "experiments")
     module = importlib.import_module("headtohead.tools.notebooks.editions")
     monkeypatch.setattr(module, "_originals", lambda: copy)
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "evidence").symlink_to(kept)
+    # The same measurements for every test: they take seconds.
+    monkeypatch.setattr(page_module, "measure_notebook", lambda notebook, *_: measurements(notebook))
 
-    def page(runs: Path | None = None, name: str = "index.html") -> str:
+    def page(runs: Path | None = None) -> str:
         path = write_page(
             editions(quick=True),
             runs=runs or tmp_path / "runs",
-            out=out,
+            out=tmp_path / "out",
             registry=current(),
             cache=cache,
             data_file=None,
             command="h2h notebooks",
             quick=True,
         )
-        return path.with_name(name).read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
 
     return page
 
@@ -91,10 +91,10 @@ def studies(made: ModuleType, folder: Path, **changes: Any) -> None:
         one_at_a_time=True,
         axes={"recipe": ["tatoeba-en-es(positional=sinusoidal)", *RECIPES[:4]]},
     )
-    for one in (own, same):
+    for study in (own, same):
         for name, value in changes.items():
-            setattr(one, name, value)
-        made.write_study(folder, one)
+            setattr(study, name, value)
+        made.write_study(folder, study)
 
 
 def text_of(page: str) -> str:
@@ -102,39 +102,39 @@ def text_of(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", body).split())
 
 
-def test_without_any_run_every_notebook_has_its_row_and_says_what_is_missing(write: Write) -> None:
+def test_without_any_run_every_notebook_has_its_section_and_missing_runs_are_named(write: Write) -> None:
     page = write()
-    for one in NOTEBOOKS:
-        assert f'id="notebook-{one.number}"' in page
-        assert one.title in page
-    assert "Not answered: not run: h2h notebooks runs it" in text_of(page)
+    for notebook in NOTEBOOKS:
+        assert f'id="notebook-{notebook.number}"' in page
+        assert notebook.title in page
+    assert "No answer: not run yet" in text_of(page)
 
 
-def test_what_each_fault_did_is_told_with_its_number(write: Write) -> None:
-    told = text_of(write())
+def test_the_effect_of_each_pitfall_has_its_number(write: Write) -> None:
+    text = text_of(write())
     for sentence in (
         "1 word of its own data is missing in the vocabulary",
         "5 of 20 sentences reach the model as other sentences",
         "50 of 152 words",
-        "97.1 % of what the encoder computes",
-        "no logit changes (by",
-        "a batch of more than 128 sentences cannot be computed",
-        "Exchange the English sentence for 100 others: no French word changes",
+        "97.1 % of the encoder&#39;s computation",
+        "changes no logit (by",
+        "a batch of more than 128 sentences raises an error",
+        "Replacing the English sentence by 100 others changes no French word",
         "3 of its 5 ids mean one word in English and another in French",
-        "6 of 6 target words are read in the very place where they must be said",
-        "Training moves 528 of 774 weights",
-        "Row 0 hears no word at all",
+        "6 of 6 labels equal the decoder input at their position",
+        "Training updates 528 of 774 weights",
+        "Row 0 depends on no word at all",
     ):
-        assert sentence in told
+        assert sentence in text
 
 
-def test_every_fault_is_explained_and_every_link_leads_somewhere(write: Write) -> None:
+def test_every_pitfall_is_explained_and_every_link_has_a_target(write: Write) -> None:
     page = Page(write())
     inside = [link[1:] for link in page.links if link.startswith("#")]
     assert len(inside) > 40
     assert set(inside) <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
-    assert sum(one.startswith("fault-") for one in page.ids) == 15
+    assert sum(name.startswith("pitfall-") for name in page.ids) == 15
 
 
 def test_the_page_fetches_nothing_and_runs_nothing(write: Write) -> None:
@@ -149,9 +149,9 @@ def test_the_page_fetches_nothing_and_runs_nothing(write: Write) -> None:
 def test_what_needs_a_file_says_which_option_to_give(write: Write) -> None:
     page = write()
     row = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
-    assert "not run: needs a Tatoeba file; give --data-file" in row
+    assert "not run: requires a Tatoeba file; add --data-file" in row
     assert "Not measured: no file: name one of tatoeba" in row
-    assert "without tatoeba-en-es: needs a Tatoeba file" in text_of(page)
+    assert "without tatoeba-en-es: requires a Tatoeba file" in text_of(page)
 
 
 def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, tmp_path: Path, write: Write) -> None:
@@ -159,11 +159,11 @@ def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, t
     page = write()
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
     assert "guessing among 117 words gives 4.76" in row
-    assert re.search(r"\d+ of \d+ translations right", row)
+    assert re.search(r"\d+ of \d+ translations correct", row)
     assert "token accuracy 0." in row
     third = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
     assert "as written: token accuracy" in third
-    assert "its positions put right: token accuracy" in third
+    assert "with positions by time: token accuracy" in third
     assert "10 of 10 runs done, 2 seeds" in text_of(page)
 
 
@@ -171,7 +171,7 @@ def test_a_refusal_stands_in_the_row_with_its_reason(made: ModuleType, tmp_path:
     refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only", "source": "undefined"}
     studies(made, tmp_path / "runs", excluded=[refused])
     row = text_of(write().split('id="notebook-5"')[1])
-    assert "refused: fits six words only" in row
+    assert "excluded: fits six words only" in row
 
 
 def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write: Write) -> None:
@@ -181,9 +181,6 @@ def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write
     assert "<img" not in page
     assert "&lt;img src=" in page
     assert Page(page).fetched == []
-    markdown = write(name="report.md")
-    assert "<img" not in markdown
-    assert r"\| \`code\` \*\*bold\*\*" in markdown
 
 
 def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, write: Write) -> None:
@@ -191,54 +188,24 @@ def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, writ
     assert "8 of 10 runs done, 2 seeds" in text_of(write())
 
 
-def test_the_markdown_says_the_same_as_the_page(made: ModuleType, tmp_path: Path, write: Write) -> None:
-    studies(made, tmp_path / "runs")
-    markdown = write(name="report.md")
-    for one in NOTEBOOKS:
-        assert f"## {one.number}. {one.title}" in markdown
-    assert "To mend it: `quirks.cross_attention_memory: encoder`" in markdown
-    rows = [line for line in markdown.splitlines() if line.startswith("|")]
-    assert all(line.endswith("|") for line in rows)
-
-
-def test_evidence_is_kept_and_measured_again_when_its_recipe_changes(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headtohead.tools.notebooks import measured
-
-    notebook = next(one for one in NOTEBOOKS if one.recipe == "scratch-en-fr")
-    first = measured.measure(notebook, current(), cache, tmp_path, None)
-    file = tmp_path / "scratch-en-fr.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    content["faults"][0]["facts"][0]["sentence"] = "kept"
-    file.write_text(json.dumps(content), encoding="utf-8")
-    _, kept = measured.measure(notebook, current(), cache, tmp_path, None)
-    assert kept[0].facts[0].sentence == "kept"
-    content["mark"] = "of something else"
-    file.write_text(json.dumps(content), encoding="utf-8")
-    assert measured.measure(notebook, current(), cache, tmp_path, None) == first
-    file.write_text("torn", encoding="utf-8")
-    assert measured.measure(notebook, current(), cache, tmp_path, None) == first
-
-
 def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(made: ModuleType, tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
-        (one,) = (one for one in editions(quick=True) if one.name == OWN)
+        (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
         record = folder / OWN / "experiment.json"
         content = json.loads(record.read_text(encoding="utf-8"))
-        record.write_text(json.dumps(content | {"text": one.text}), encoding="utf-8")
-        return one
+        record.write_text(json.dumps(content | {"text": own.text}), encoding="utf-8")
+        return own
 
     studies(made, tmp_path / "whole")
     studies(made, tmp_path / "part", states={("slides-en-fr", 1): "KILLED"})
     out = tmp_path / "out"
     whole, part = tmp_path / "whole", tmp_path / "part"
-    one = edition(whole)
-    assert not is_done(one, whole, out)
+    own = edition(whole)
+    assert not is_complete(own, whole, out)
     (out / OWN).mkdir(parents=True)
     (out / OWN / "index.html").touch()
-    assert is_done(one, whole, out)
-    assert not is_done(edition(part), part, out)
+    assert is_complete(own, whole, out)
+    assert not is_complete(edition(part), part, out)
     other = next(e for e in editions(quick=True, seeds=9) if e.name == OWN)
-    assert not is_done(other, whole, out)
-    assert not is_done(one, tmp_path / "nowhere", out)
+    assert not is_complete(other, whole, out)
+    assert not is_complete(own, tmp_path / "nowhere", out)

@@ -1,4 +1,4 @@
-"""The pictures show what was measured, and the words of the page fit the evidence."""
+"""The pictures show the measurements, and the texts of the page use measured numbers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from headtohead.tools.notebooks.content import Broken
-from headtohead.tools.notebooks.known import EXPLANATIONS, NOTEBOOKS
-from headtohead.tools.notebooks.measured import Measured
-from headtohead.tools.pitfalls import EVIDENCE
+from headtohead.tools.notebooks.content import NotebookPitfall
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS, PITFALL_TEXTS
+from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall
+from headtohead.tools.pitfalls import MEASUREMENTS
 
-Faults = Callable[[str], dict[str, Measured]]
+Pitfalls = Callable[[str], dict[str, MeasuredPitfall]]
 
 
-def picture(measured: Faults, recipe: str, fault: str) -> dict[str, Any]:
-    found = measured(recipe)[fault].picture
+def picture(measured: Pitfalls, recipe: str, pitfall: str) -> dict[str, Any]:
+    found = measured(recipe)[pitfall].picture
     assert found is not None
     return dict(found)
 
@@ -29,37 +29,37 @@ def words(row: dict[str, Any]) -> list[str]:
     return [cell["text"] for cell in row["cells"]]
 
 
-def test_every_fault_is_explained() -> None:
-    assert EXPLANATIONS.keys() == EVIDENCE.keys()
+def test_every_pitfall_is_explained() -> None:
+    assert PITFALL_TEXTS.keys() == MEASUREMENTS.keys()
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda one: one.recipe)
-def test_every_sentence_has_its_numbers_where_the_data_is_at_hand(notebook, measured) -> None:
-    for name, one in measured(notebook.recipe).items():
-        broken = Broken(one, EXPLANATIONS[name])
-        says = one.fault.says
-        assert (broken.did == f"{says[0].upper()}{says[1:]}.") == (not one.numbers)
-        assert "{" not in broken.did
-        assert one.measured or broken.missing.startswith("Not measured: no file")
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.recipe)
+def test_every_sentence_has_its_numbers_if_the_data_is_available(notebook, measured) -> None:
+    for name, measurement in measured(notebook.recipe).items():
+        pitfall = NotebookPitfall(measurement, PITFALL_TEXTS[name])
+        consequence = measurement.pitfall.consequence
+        assert (pitfall.effect == f"{consequence[0].upper()}{consequence[1:]}.") == (not measurement.numbers)
+        assert "{" not in pitfall.effect
+        assert measurement.is_measured or pitfall.missing.startswith("Not measured: no file")
 
 
-def test_no_english_word_reaches_a_deaf_decoder(measured: Faults) -> None:
-    deaf, mended = picture(measured, "slides-en-fr", "deaf decoder")["panels"]
-    assert shown(deaf) == [["0"] * 3] * 4
-    assert all(float(text) > 0.01 for line in shown(mended) for text in line)
+def test_no_english_word_changes_logits_if_the_source_is_ignored(measured: Pitfalls) -> None:
+    written, fixed = picture(measured, "slides-en-fr", "source ignored")["panels"]
+    assert shown(written) == [["0"] * 3] * 4
+    assert all(float(text) > 0.01 for line in shown(fixed) for text in line)
 
 
-def test_words_ahead_are_heard_where_the_second_attention_reads_the_decoder(measured: Faults) -> None:
-    seen, mended = picture(measured, "slides-en-fr", "future visible")["panels"]
-    for row, (line, right) in enumerate(zip(shown(seen), shown(mended), strict=True)):
+def test_later_words_change_logits_if_the_second_attention_attends_to_the_decoder(measured: Pitfalls) -> None:
+    visible, fixed = picture(measured, "slides-en-fr", "future not masked")["panels"]
+    for row, (line, right) in enumerate(zip(shown(visible), shown(fixed), strict=True)):
         for column, (text, sound) in enumerate(zip(line, right, strict=True)):
             assert float(text) > 0.01
             assert (float(sound) > 0.01) == (column >= row)
 
 
-def test_a_mask_on_embeddings_leaves_the_diagonal(measured: Faults) -> None:
-    masked, mended = picture(measured, "by-hand-en-fr", "mask on embeddings")["panels"]
-    for row, (line, right) in enumerate(zip(shown(masked), shown(mended), strict=True)):
+def test_a_mask_on_embeddings_leaves_the_diagonal(measured: Pitfalls) -> None:
+    masked, fixed = picture(measured, "by-hand-en-fr", "mask on embeddings")["panels"]
+    for row, (line, right) in enumerate(zip(shown(masked), shown(fixed), strict=True)):
         for column, (text, sound) in enumerate(zip(line, right, strict=True)):
             own = row == column and row > 0
             assert (float(text) > 0.1) == own
@@ -67,30 +67,30 @@ def test_a_mask_on_embeddings_leaves_the_diagonal(measured: Faults) -> None:
             assert (float(sound) > 0.01) == (column >= row)
 
 
-def test_the_dropped_word_is_struck_out_and_has_no_id(measured: Faults) -> None:
+def test_the_dropped_word_is_struck_out_and_has_no_id(measured: Pitfalls) -> None:
     (panel,) = picture(measured, "scratch-en-fr", "words dropped")["panels"]
     written, read = panel["rows"]
-    assert [(one["text"], one["mark"]) for one in written["cells"]] == [("cat", ""), ("is", "gone"), ("small", "")]
+    assert [(cell["text"], cell["mark"]) for cell in written["cells"]] == [("cat", ""), ("is", "gone"), ("small", "")]
     assert words(read) == ["9", "22", "39"]
     assert measured("by-hand-en-fr")["words dropped"].picture is None
 
 
-def test_the_answer_is_asked_for_where_it_is_read(measured: Faults) -> None:
-    (panel,) = picture(measured, "by-hand-en-fr", "answer given")["panels"]
-    reads, asked, shifted = map(words, panel["rows"])
-    assert reads == asked == ["<sos>", "c'est", "un", "chat", "gros", "<eos>"]
+def test_the_label_equals_the_decoder_input(measured: Pitfalls) -> None:
+    (panel,) = picture(measured, "by-hand-en-fr", "targets not shifted")["panels"]
+    inputs, labels, shifted = map(words, panel["rows"])
+    assert inputs == labels == ["<sos>", "c'est", "un", "chat", "gros", "<eos>"]
     assert shifted == ["c'est", "un", "chat", "gros", "<eos>", ""]
 
 
-def test_words_of_a_row_have_one_position_and_words_of_a_sentence_their_own(measured: Faults) -> None:
-    written, mended = picture(measured, "tatoeba-en-es", "positions by batch row")["panels"]
-    for row, (line, right) in enumerate(zip(written["rows"], mended["rows"], strict=True)):
+def test_positions_by_row_are_equal_and_positions_by_time_differ_in_a_sentence(measured: Pitfalls) -> None:
+    written, fixed = picture(measured, "tatoeba-en-es", "positions by batch row")["panels"]
+    for row, (line, right) in enumerate(zip(written["rows"], fixed["rows"], strict=True)):
         assert {cell["hue"] for cell in line["cells"]} == {row}
         assert [cell["hue"] for cell in right["cells"]] == list(range(len(right["cells"])))
 
 
-def test_letters_fall_out_of_words(measured: Faults) -> None:
-    (panel,) = picture(measured, "tatoeba-en-es", "letters destroyed")["panels"]
+def test_lost_letters_split_words(measured: Pitfalls) -> None:
+    (panel,) = picture(measured, "tatoeba-en-es", "letters lost")["panels"]
     assert {row["label"]: words(row) for row in panel["rows"]} == {
         "cumpleaños": ["cumplea", "os"],
         "mañana": ["ma", "ana"],
@@ -98,13 +98,13 @@ def test_letters_fall_out_of_words(measured: Faults) -> None:
     }
 
 
-def test_the_first_word_is_never_asked_for(measured: Faults) -> None:
-    (panel,) = picture(measured, "architecture-en-de", "no start, no stop")["panels"]
-    faint = [[one["text"] for one in row["cells"] if one["mark"] == "faint"] for row in panel["rows"]]
+def test_the_first_word_is_never_a_label(measured: Pitfalls) -> None:
+    (panel,) = picture(measured, "architecture-en-de", "no boundary tokens")["panels"]
+    faint = [[cell["text"] for cell in row["cells"] if cell["mark"] == "faint"] for row in panel["rows"]]
     assert faint == [["auf"], ["wie"], ["können"]]
 
 
-def test_bars_are_the_parts_of_a_whole(measured: Faults) -> None:
+def test_bars_are_the_parts_of_a_whole(measured: Pitfalls) -> None:
     bars = picture(measured, "architecture-en-de", "fixed padding")["bars"]
     assert [sum(part["share"] for part in bar["parts"]) for bar in bars] == [1.0] * 4
     assert bars[0]["parts"][1]["share"] == pytest.approx(0.9706)

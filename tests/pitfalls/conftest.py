@@ -1,4 +1,4 @@
-"""Recipes and single choices as cases, with a cache of their own."""
+"""Recipes and small configurations as cases, with a cache for the session."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from headtohead.config.resolve import resolve
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls import EVIDENCE, Case, Fact
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls import Case, Fact, measure_pitfall
+from headtohead.tools.pitfalls.entries import recipe_config
 
 SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 
@@ -24,7 +24,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def recipe(cache: Path) -> Callable[..., Case]:
-    """Make the case of a recipe, with overrides."""
+    """Return a function that makes the case of a recipe, with overrides."""
 
     def make(name: str, *overrides: str) -> Case:
         return Case(recipe_config(name, current(), overrides), current(), cache)
@@ -34,7 +34,7 @@ def recipe(cache: Path) -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def variant(cache: Path) -> Callable[..., Case]:
-    """Make the case of a small configuration, given as in an experiment file."""
+    """Return a function that makes the case of a small configuration, given as in an experiment file."""
 
     def make(**sections: Any) -> Case:
         raw = {
@@ -51,12 +51,8 @@ def variant(cache: Path) -> Callable[..., Case]:
 
 @pytest.fixture(scope="session")
 def facts() -> Callable[[str, Case], list[Fact]]:
-    """Measure one fault."""
-
-    def measure(fault: str, case: Case) -> list[Fact]:
-        return EVIDENCE[fault].of(case)
-
-    return measure
+    """Return the function that measures one pitfall."""
+    return measure_pitfall
 
 
 @pytest.fixture(scope="session")

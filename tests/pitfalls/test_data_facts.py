@@ -1,4 +1,4 @@
-"""What faults do to the data: counted again, in loops, from the sentences themselves."""
+"""Effects of pitfalls on the data, counted again in loops over the sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNKNOWN = "is"
 
 
 def test_targets_without_a_start_are_counted(recipe, facts) -> None:
-    marked, first, alone = facts("no start, no stop", recipe("architecture-en-de"))
+    marked, first, alone = facts("no boundary tokens", recipe("architecture-en-de"))
     targets = [target.split() for _, target in EN_DE]
     single = [words[0] for words in targets if len(words) == 1]
     assert marked.numbers == {"targets": len(EN_DE), "targets_with_boundaries": 0}
@@ -25,7 +25,7 @@ def test_targets_without_a_start_are_counted(recipe, facts) -> None:
 
 def test_with_boundaries_only_their_start_is_never_predicted(variant, facts) -> None:
     case = variant(data={"split": "nothing-held-out"})
-    marked, first, alone = facts("no start, no stop", case)
+    marked, first, alone = facts("no boundary tokens", case)
     assert marked.numbers["targets_with_boundaries"] == len(EN_DE)
     assert first.numbers["never_predicted"] == len(EN_DE)
     assert first.numbers["words"] == sum(len(target.split()) + 2 for _, target in EN_DE)
@@ -39,14 +39,14 @@ def test_the_share_of_padding_is_counted(recipe, facts) -> None:
     assert fact.numbers["source_padding"] == pytest.approx(1 - source / (100 * len(EN_DE)))
     assert fact.numbers["target_padding"] == pytest.approx(1 - predicted / (99 * len(EN_DE)))
     assert fact.numbers["source_padding_to_longest"] < 0.6
-    assert "97.1 % of what the encoder computes" in fact.sentence
+    assert "97.1 % of the encoder's computation" in fact.sentence
 
 
 def test_words_that_are_dropped_are_counted(recipe, facts) -> None:
     (fact,) = facts("words dropped", recipe("scratch-en-fr"))
     hit = [source for source, _ in EN_FR if UNKNOWN in source.split()]
     assert fact.numbers == {"words": 1, "sentences": len(EN_FR), "sentences_hit": len(hit)}
-    assert f"('{UNKNOWN}') is dropped silently, in {len(hit)} of 20 sentences" in fact.sentence
+    assert f"('{UNKNOWN}') is dropped without a message, in {len(hit)} of 20 sentences" in fact.sentence
     assert f"'{hit[0]}' reaches the model as 'cat small'" in fact.sentence
 
 
@@ -55,10 +55,10 @@ def test_no_word_is_dropped_where_all_are_known(recipe, facts) -> None:
     assert fact.numbers == {"words": 0, "sentences": 1, "sentences_hit": 0}
 
 
-def test_an_answer_that_is_given_is_counted_as_training_gives_it(recipe, variant, facts) -> None:
-    (fact,) = facts("answer given", recipe("by-hand-en-fr"))
+def test_labels_in_the_input_are_counted_on_training_tensors(recipe, variant, facts) -> None:
+    (fact,) = facts("targets not shifted", recipe("by-hand-en-fr"))
     assert fact.numbers == {"tokens": 6, "labels_in_input": 6, "labels_in_input_if_shifted": 0}
-    assert "6 of 6 target tokens" in fact.sentence
+    assert "at 6 of 6 target positions" in fact.sentence
 
 
 def test_two_words_on_one_row_are_counted(recipe, facts) -> None:
@@ -67,7 +67,7 @@ def test_two_words_on_one_row_are_counted(recipe, facts) -> None:
     assert "'love = adore'" in fact.sentence
 
 
-def test_a_test_set_that_is_trained_on_is_counted(recipe, variant, facts) -> None:
+def test_test_sentences_in_the_training_set_are_counted(recipe, variant, facts) -> None:
     (own,) = facts("nothing held out", recipe("scratch-en-fr"))
     held, *_ = facts("nothing held out", variant(data={"split": "grouped", "test": 10}))
     assert own.numbers == {"test": 20, "trained_on": 20}
@@ -85,7 +85,7 @@ def tatoeba(recipe, spanish):
     return recipe("tatoeba-en-es", f"data.file={spanish}")
 
 
-def test_a_split_by_rows_leaks_as_a_plain_count_says(tatoeba, rows, facts) -> None:
+def test_the_leak_of_a_split_by_rows_equals_a_plain_count(tatoeba, rows, facts) -> None:
     seen, leak = facts("nothing held out", tatoeba)
     assert seen.numbers == {"test": len(rows), "trained_on": len(rows)}
     english = [" ".join(re.findall("[a-z]+", row[0].lower())) for row in rows]
@@ -99,8 +99,8 @@ def test_a_split_by_rows_leaks_as_a_plain_count_says(tatoeba, rows, facts) -> No
     assert leak.numbers["leak_of_row_split"] == pytest.approx(share, abs=0.005)
 
 
-def test_rows_whose_letters_are_destroyed_are_counted(tatoeba, rows, facts) -> None:
-    (fact,) = facts("letters destroyed", tatoeba)
+def test_rows_with_lost_letters_are_counted(tatoeba, rows, facts) -> None:
+    (fact,) = facts("letters lost", tatoeba)
     spanish = sum(any(letter in row[1] for letter in "ñÑüÜ") for row in rows)
     assert spanish == 6468
     assert fact.numbers["rows"] == len(rows) == 123376

@@ -57,6 +57,6 @@ def test_a_wrong_recipe_is_named_with_its_place(design, value, said):
 def test_faults_stand_in_the_plan_and_in_the_record_of_its_variants(plan):
     made = plan("baseline: {masking: causal}\n")
     (variant,) = made.record().to_json()["variants"]
-    assert [fault["name"] for fault in variant["faults"]] == ["padding visible"]
+    assert [pitfall["name"] for pitfall in variant["pitfalls"]] == ["padding not masked"]
     sound = plan("")
-    assert sound.record().to_json()["variants"][0]["faults"] == []
+    assert sound.record().to_json()["variants"][0]["pitfalls"] == []

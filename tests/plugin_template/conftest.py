@@ -1,4 +1,4 @@
-"""Packages written by the command and installed as their READMEs say, without a network."""
+"""Packages written by the command and installed as in their READMEs, without a network."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from headtohead.tools.plugin_template import FAMILIES, write_package
 Completed = subprocess.CompletedProcess[str]
 
 
-EACH = """
+RUN_COMMANDS = """
 import contextlib, io, json, os
 from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from headtohead.cli import main
 
-def ended_with(words):
+def run_command(words):
     if words[0] == "pytest":
-        with contextlib.redirect_stdout(io.StringIO()) as said:
+        with contextlib.redirect_stdout(io.StringIO()) as output:
             code = pytest.main(words[1:])
-        return int(code), said.getvalue(), ""
+        return int(code), output.getvalue(), ""
     done = CliRunner().invoke(main, words, prog_name="h2h")
     return done.exit_code, done.stdout, done.stderr
 
-place = Path.cwd()
-ended = []
-for folder, words in json.loads((place / "given.json").read_text()):
-    os.chdir(folder)
-    ended.append(ended_with(words))
-(place / "ended.json").write_text(json.dumps(ended))
+folder = Path.cwd()
+results = []
+for package, words in json.loads((folder / "commands.json").read_text()):
+    os.chdir(package)
+    results.append(run_command(words))
+(folder / "results.json").write_text(json.dumps(results))
 """
 
 
 @dataclass(frozen=True)
 class Installation:
-    """A Python that sees headtohead and has the written packages installed."""
+    """A Python with headtohead and the written packages."""
 
     python: Path
     packages: dict[str, Path]
@@ -69,17 +69,19 @@ class Installation:
         return self.call(folder, "-m", "headtohead.cli", *arguments)
 
     def each(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Completed]:
-        """Run a command in the package of each family, all in one process, which loads once.
+        """Run a command in the package of each family, all in one process to import torch once.
 
-        It is one of pytest where the first word says so, else one of h2h.
+        A command runs pytest if its first word is ``pytest``, else h2h.
         """
-        given = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
+        pairs = [(str(self.packages[family]), list(words)) for family, words in commands.items()]
         folder = next(iter(self.packages.values())).parent
-        (folder / "given.json").write_text(json.dumps(given))
-        done = self.call(folder, "-c", EACH)
+        (folder / "commands.json").write_text(json.dumps(pairs))
+        done = self.call(folder, "-c", RUN_COMMANDS)
         assert done.returncode == 0, done.stderr
-        ended = json.loads((folder / "ended.json").read_text())
-        return {family: Completed(words, *end) for (family, words), end in zip(commands.items(), ended, strict=True)}
+        results = json.loads((folder / "results.json").read_text())
+        return {
+            family: Completed(words, *result) for (family, words), result in zip(commands.items(), results, strict=True)
+        }
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +105,7 @@ def installation(packages: dict[str, Path], tmp_path_factory: pytest.TempPathFac
 
 
 def environment(folder: Path) -> Path:
-    """Make an environment that sees the packages of this one, and return its Python."""
+    """Create an environment with the packages of this one, and return its Python."""
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     site = subprocess.run(
@@ -113,7 +115,7 @@ def environment(folder: Path) -> Path:
         check=True,
     ).stdout.strip()
     ours = sysconfig.get_path("purelib")
-    # Not a bare path: .pth files of what is installed there as editable have to be read too.
+    # addsitedir, not a bare path: the .pth files of editable installs must be read too.
     (Path(site) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n", "utf-8")
     return python
 

@@ -1,4 +1,4 @@
-"""``h2h new-plugin`` refuses in one line, writes nothing then, and says what comes next."""
+"""``h2h new-plugin`` writes a package and prints the next commands, or an error in one line."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from headtohead.tools.plugin_template import FAMILIES, write_package
         (["recipe", "my-idea"], "unknown family 'recipe'; known: attention, dataset, masking, positional"),
         (
             ["positional", "MyIdea"],
-            "'MyIdea' is no name for a plugin; use small letters, digits and single hyphens, such as 'my-idea'",
+            "'MyIdea' is not a valid plugin name; use lower-case letters, digits and single hyphens, such as 'my-idea'",
         ),
         (
             ["positional", "alibi"],
-            "positional 'alibi' is registered already, by headtohead_plugins.positional.alibi "
+            "positional 'alibi' is already registered by headtohead_plugins.positional.alibi "
             "(headtohead); choose another name",
         ),
         (
             ["dataset", "tatoeba"],
-            "dataset 'tatoeba' is registered already, by headtohead_plugins.datasets.tatoeba "
+            "dataset 'tatoeba' is already registered by headtohead_plugins.datasets.tatoeba "
             "(headtohead); choose another name",
         ),
-        (["masking", "there"], "'there' exists already; choose another name or --folder"),
-        (["masking", "new", "--folder", "there"], "'there' exists already; choose another name or --folder"),
+        (["masking", "there"], "'there' already exists; choose another name or --folder"),
+        (["masking", "new", "--folder", "there"], "'there' already exists; choose another name or --folder"),
         (["masking", "new", "--folder", "file/new"], "cannot write 'file/new': Not a directory"),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_written_is_refused_in_one_line(
+def test_invalid_input_is_an_error_in_one_line_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -52,17 +52,17 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     assert list((tmp_path / "there").iterdir()) == []
 
 
-def test_a_name_of_a_plugin_file_is_taken_too(h2h, tmp_path: Path) -> None:
+def test_a_name_registered_by_a_plugin_file_is_an_error(h2h, tmp_path: Path) -> None:
     assert h2h("new-plugin", "masking", "my-mask", "--folder", "first").returncode == 0
     plugin = ["--plugin", "first/h2h_my_mask.py"]
     done = h2h("new-plugin", "masking", "my-mask", "--folder", "second", *plugin)
     assert done.returncode == 2
-    assert done.stderr.startswith("h2h: masking 'my-mask' is registered already, by first/")
+    assert done.stderr.startswith("h2h: masking 'my-mask' is already registered by first/")
     other_family = h2h("new-plugin", "positional", "my-mask", "--folder", "third", *plugin)
     assert other_family.returncode == 0
 
 
-def test_it_says_what_it_wrote_and_what_comes_next(h2h, tmp_path: Path) -> None:
+def test_written_files_and_next_commands_are_printed(h2h, tmp_path: Path) -> None:
     done = h2h("new-plugin", "positional", "my-idea")
     assert done.returncode == 0, done.stderr
     files = ["h2h_my_idea.py", "test_h2h_my_idea.py", "pyproject.toml", "README.md", "experiment.yaml"]

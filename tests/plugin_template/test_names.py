@@ -1,16 +1,16 @@
-"""One name in kebab-case gives every other spelling; what is none is refused with one that is."""
+"""A name in kebab-case determines all other names; an invalid name is an error with a suggestion."""
 
 from __future__ import annotations
 
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.tools.plugin_template import Names
-from headtohead.tools.plugin_template.names import suggested
+from headtohead.tools.plugin_template import PluginNames
+from headtohead.tools.plugin_template.names import suggest_name
 
 
-def test_every_spelling_follows_from_the_name() -> None:
-    names = Names("my-2nd-idea", "positional")
+def test_all_names_follow_from_the_entry_name() -> None:
+    names = PluginNames("my-2nd-idea", "positional")
     assert names.module == "h2h_my_2nd_idea"
     assert names.distribution == "h2h-my-2nd-idea"
     assert names.class_name == "My2ndIdea"
@@ -27,7 +27,7 @@ def test_every_spelling_follows_from_the_name() -> None:
     ],
 )
 def test_a_class_name_shadows_nothing(entry: str, family: str, expected: str) -> None:
-    names = Names(entry, family, used=frozenset({"Options", "Tensor", "Positional"}))
+    names = PluginNames(entry, family, reserved=frozenset({"Options", "Tensor", "Positional"}))
     assert names.class_name == expected
 
 
@@ -47,12 +47,12 @@ def test_a_class_name_shadows_nothing(entry: str, family: str, expected: str) ->
         ("€", "my-idea"),
     ],
 )
-def test_what_is_not_kebab_case_is_refused_with_a_name_that_is(bad: str, better: str) -> None:
+def test_a_name_not_in_kebab_case_is_an_error_with_a_suggestion(bad: str, better: str) -> None:
     with pytest.raises(HeadToHeadError) as caught:
-        Names(bad, "positional")
+        PluginNames(bad, "positional")
     message = str(caught.value)
     assert message.endswith(
-        f"is no name for a plugin; use small letters, digits and single hyphens, such as '{better}'"
+        f"is not a valid plugin name; use lower-case letters, digits and single hyphens, such as '{better}'"
     )
     assert "\n" not in message
-    assert Names(suggested(bad), "positional").entry == better
+    assert PluginNames(suggest_name(bad), "positional").entry == better

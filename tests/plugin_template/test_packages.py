@@ -1,4 +1,4 @@
-"""A package written by ``h2h new-plugin`` works at once: installed, listed, tested and planned."""
+"""A package written by ``h2h new-plugin`` can be installed, listed, tested and planned without changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def blocks(package: Path, kind: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tested(installation):
-    """What pytest says in the folder of each family's package."""
+    """The output of pytest in the folder of each family's package."""
     return installation.each(dict.fromkeys(FAMILIES, ("pytest", "-q", "-p", "no:cacheprovider")))
 
 
@@ -39,7 +39,7 @@ def test_its_tests_pass(tested, family: str) -> None:
 
 
 @pytest.mark.slow
-def test_they_are_listed_with_where_they_come_from(installation, tmp_path: Path) -> None:
+def test_they_are_listed_with_their_origin(installation, tmp_path: Path) -> None:
     listed = installation.h2h(tmp_path, "plugins").stdout
     for family in FAMILIES:
         assert re.search(
@@ -59,7 +59,7 @@ def test_their_experiments_plan_and_name_them(installation) -> None:
 @pytest.mark.slow
 def test_their_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
-    sets = [word for one in small for word in ("--set", one)]
+    sets = [word for override in small for word in ("--set", override)]
     words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets)
     for family, done in installation.each(dict.fromkeys(MODEL, words)).items():
         assert done.returncode == 0, done.stderr
@@ -147,7 +147,7 @@ def test_a_package_is_whole_without_an_editable_install(installation, family: st
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_file_has_a_place_left_to_fill(packages, family: str) -> None:
+def test_no_file_has_an_unfilled_placeholder(packages, family: str) -> None:
     for path in packages[family].iterdir():
         if path.is_file():
             text = path.read_text("utf-8")

@@ -34,7 +34,7 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         "scratch-en-fr, split heads: d_model 10, 1 heads, 1+1 layers, d_ff 40, 5000 and 5000 words",
-        "faults: nothing held out, words dropped",
+        "pitfalls: nothing held out, words dropped",
         "runs/imported/first",
     ]
     run = tmp_path / "runs" / "imported" / "first"
@@ -47,7 +47,7 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
         "words": {"source": 5000, "target": 5000},
         "positions": 5,
     }
-    assert {fault["name"] for fault in record["faults"]} >= {"nothing held out", "words dropped"}
+    assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {"nothing held out", "words dropped"}
     assert record["config"]["quirks"]["min_vocab_size"] == 5000
     assert record["parameters"]["total"] == sum(
         tensor.numel() for name, tensor in torch.load(one).items() if not name.endswith("pe")
@@ -94,7 +94,7 @@ def test_status_report_translate_and_sync_read_it(one, three, h2h, tmp_path):
     assert code == 0
     assert out.count("\n") == 1
     assert err.splitlines() == [
-        "note: faults of this run: nothing held out, words dropped",
+        "note: pitfalls of this run: nothing held out, words dropped",
         "note: not in the vocabulary: is",
     ]
     code, out, err = h2h("sync", "imported")

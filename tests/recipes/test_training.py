@@ -14,7 +14,7 @@ from headtohead import data
 from headtohead.execution.checkpoint_mapping import fit
 from headtohead.execution.conversion import convert
 from headtohead.plugins.registry import current
-from headtohead.tools.pitfalls.targets import recipe_config
+from headtohead.tools.pitfalls.entries import recipe_config
 from headtohead.training.loop import StackTraining
 
 STEPS, ROWS = 50, 8

@@ -129,7 +129,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "evaluate_every": 1,
         "decoding_limit": 20,
         "blind_to_order": axes.get("positional") == "none",
-        "faults": [],
+        "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": {
             "data": {

@@ -1,4 +1,4 @@
-"""Every step that is told, recomputed by loops over Python floats from the steps before it."""
+"""Every step of a trace, recomputed by loops over Python floats from the steps before it."""
 
 import itertools
 import math
@@ -30,8 +30,8 @@ def refused(positional, attention):
 GRID = [
     names
     for names in (
-        *((one, other, "padding-causal") for one in POSITIONALS for other in ATTENTIONS),
-        *(("sinusoidal", one, other) for one in ATTENTIONS for other in MASKINGS),
+        *((positional, other, "padding-causal") for positional in POSITIONALS for other in ATTENTIONS),
+        *(("sinusoidal", attention, other) for attention in ATTENTIONS for other in MASKINGS),
     )
     if not refused(*names[:2])
 ]
@@ -45,15 +45,15 @@ ROWS = [
     )
     for names in GRID
 ]
-"""All of the grid; the default tier has every entry once."""
+"""All of the grid; the default tier covers every entry once."""
 
 CHOICES = {
     "pre-norm": {},
     "post-norm": {"norm": "post", "final_norm": True},
     "embeddings as they are": {"embedding_scale": "one"},
-    "second attention of the decoder": {"norm": "post", "quirks": {"cross_attention_memory": "decoder"}},
+    "second attention of the decoder": {"quirks": {"cross_attention_memory": "decoder"}, "norm": "post"},
     "feed-forward after each": {"quirks": {"decoder_feed_forward": "after-each"}},
-    "shared parts": {"norm": "post", "quirks": {"shared_modules": ["norm", "feed-forward"]}},
+    "shared parts": {"quirks": {"shared_modules": ["norm", "feed-forward"]}, "norm": "post"},
     "gelu": {"activation": "gelu"},
     "no biases, output tied": {"bias": False, "tie_embeddings": "output"},
     "nothing masked": {"masking": "none"},
@@ -65,26 +65,26 @@ CHOICES = {
 
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES.keys())
 @pytest.mark.parametrize("member", [0, 1])
-def test_every_step_follows_from_those_before_it(choices, member, told, sentences):
-    subject, trace = told(member, (1, 2), encoder_layers=2, **choices)
-    Retold(subject, trace, member, sentences(subject)).check()
+def test_every_step_follows_from_those_before_it(choices, member, traced, inputs):
+    subject, trace = traced(member, (1, 2), encoder_layers=2, **choices)
+    Recomputed(subject, trace, member, inputs(subject)).check()
 
 
 @pytest.mark.parametrize("names", ROWS)
-def test_every_variant_is_told_and_ends_in_the_models_own_logits(names, sentences):
+def test_the_trace_of_every_variant_ends_in_the_logits_of_the_model(names, inputs):
     subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))
-    read = sentences(subject)
+    read = inputs(subject)
     steps = {step.name: step for step in collect(subject.model, read)}
     found = torch.from_numpy(steps["logits"].values)
     torch.testing.assert_close(found, logits(subject, read)[0], rtol=0, atol=1e-9)
     assert not subject.model.training
-    for place in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
+    for path in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
         heads = 0
-        while f"{place}.head.{heads}.weights" in steps:
+        while f"{path}.head.{heads}.weights" in steps:
             weights, values, out = (
-                steps[f"{place}.head.{heads}.{name}"].values for name in ("weights", "values", "output")
+                steps[f"{path}.head.{heads}.{name}"].values for name in ("weights", "values", "output")
             )
-            role = {"encoder.0.self": "encoder", "decoder.0.self": "decoder"}.get(place, "cross")
+            role = {"encoder.0.self": "encoder", "decoder.0.self": "decoder"}.get(path, "cross")
             part = subject.attention(role)
             if part.style.weights == "distribution":
                 np.testing.assert_allclose(weights.sum(-1), 1.0, rtol=0, atol=1e-12)
@@ -94,8 +94,8 @@ def test_every_variant_is_told_and_ends_in_the_models_own_logits(names, sentence
         assert heads == part.context.geometry.output_heads
 
 
-def test_steps_come_in_the_order_of_the_notebooks(told):
-    _, trace = told(norm="post", heads=1)
+def test_steps_come_in_the_order_of_the_notebooks(traced):
+    _, trace = traced(norm="post", heads=1)
     head = ["queries", "keys", "values", "scores", "mask", "filled", "weights", "output"]
     around = ["concatenation", "projection", "residual", "norm"]
     forward = ["inner", "activated", "output", "residual", "norm"]
@@ -113,48 +113,48 @@ def test_steps_come_in_the_order_of_the_notebooks(told):
     assert [step.name for step in trace] == expected
 
 
-def test_rotated_queries_are_told_before_and_after(told):
-    _, trace = told(positional="rotary")
+def test_rotated_queries_are_traced_before_and_after_rotation(traced):
+    _, trace = traced(positional="rotary")
     plain = trace["encoder.0.self.head.2.plain-keys"]
     turned = trace["encoder.0.self.head.2.keys"]
-    for place in range(4):
+    for position in range(4):
         for pair in range(2):
-            angle = place * 10000.0 ** (-2 * pair / 4)
-            first, second = plain[place, 2 * pair], plain[place, 2 * pair + 1]
+            angle = position * 10000.0 ** (-2 * pair / 4)
+            first, second = plain[position, 2 * pair], plain[position, 2 * pair + 1]
             expected = first * math.cos(angle) - second * math.sin(angle)
-            assert math.isclose(turned[place, 2 * pair], expected, abs_tol=1e-12)
+            assert math.isclose(turned[position, 2 * pair], expected, abs_tol=1e-12)
     assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
 
 
-def test_linear_penalties_are_told_beside_the_products(told):
-    _, trace = told(positional="alibi")
-    place = "encoder.0.self.head.1"
-    products, bias, scores = (trace[f"{place}.{name}"] for name in ("products", "bias", "scores"))
+def test_linear_biases_are_traced_beside_the_products(traced):
+    _, trace = traced(positional="alibi")
+    path = "encoder.0.self.head.1"
+    products, bias, scores = (trace[f"{path}.{name}"] for name in ("products", "bias", "scores"))
     for query, key in itertools.product(range(4), range(4)):
         assert bias[query, key] == -(2.0**-4) * abs(query - key)
         assert math.isclose(scores[query, key], products[query, key] + bias[query, key])
 
 
-def test_heads_of_a_group_are_told_with_their_shared_keys(told):
-    _, trace = told(attention="grouped-query")
-    place = "encoder.0.self.head"
-    assert np.array_equal(trace[f"{place}.0.keys"], trace[f"{place}.1.keys"])
-    assert not np.array_equal(trace[f"{place}.1.keys"], trace[f"{place}.2.keys"])
+def test_heads_of_a_group_share_traced_keys(traced):
+    _, trace = traced(attention="grouped-query")
+    path = "encoder.0.self.head"
+    assert np.array_equal(trace[f"{path}.0.keys"], trace[f"{path}.1.keys"])
+    assert not np.array_equal(trace[f"{path}.1.keys"], trace[f"{path}.2.keys"])
 
 
-def test_rows_are_labelled_with_the_tokens_that_ask_and_columns_with_those_asked(told):
-    for cross, asked in (("encoder", ("s0", "s1", "s2", "s3")), ("decoder", ("t0", "t1", "t2"))):
-        _, trace = told(quirks={"cross_attention_memory": cross})
+def test_rows_are_labelled_with_query_tokens_and_columns_with_key_tokens(traced):
+    for cross, keys in (("encoder", ("s0", "s1", "s2", "s3")), ("decoder", ("t0", "t1", "t2"))):
+        _, trace = traced(quirks={"cross_attention_memory": cross})
         steps = {step.name: step for step in trace}
         weights = steps["decoder.0.cross.head.0.weights"]
-        assert (weights.rows, weights.columns) == (("t0", "t1", "t2"), asked)
-        assert steps["decoder.0.cross.head.0.keys"].rows == asked
+        assert (weights.rows, weights.columns) == (("t0", "t1", "t2"), keys)
+        assert steps["decoder.0.cross.head.0.keys"].rows == keys
         assert steps["decoder.0.cross.head.0.queries"].rows == ("t0", "t1", "t2")
         assert steps["logits"].columns == WORDS
 
 
-def test_an_example_is_a_sum_that_gives_the_cell_it_names(told):
-    _, trace = told(norm="post", heads=1)
+def test_an_example_ends_in_the_value_of_its_cell(traced):
+    _, trace = traced(norm="post", heads=1)
     steps = {step.name: step for step in trace}
     shown = {name: step.example for name, step in steps.items() if step.example}
     for name in (
@@ -175,13 +175,13 @@ def test_an_example_is_a_sum_that_gives_the_cell_it_names(told):
     assert shown["encoder.0.self.norm"].endswith(f", then · γ_0 + β_0 = {norm:.3f}".replace("-", "−"))
 
 
-def test_rows_without_a_word_are_labelled_by_their_number(told):
-    _, trace = told(quirks={"min_vocab_size": 11})
+def test_rows_without_a_word_are_labelled_by_their_number(traced):
+    _, trace = traced(quirks={"min_vocab_size": 11})
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
 
 
 def logits(subject, read):
-    """Return what the model gives without an observer, ``[member, time, word]``."""
+    """Return the logits of the model without an observer, ``[member, time, word]``."""
     members = len(subject.seeds)
 
     def row(ids):
@@ -191,11 +191,11 @@ def logits(subject, read):
         return subject.model(*row(list(read.source)), *row(list(read.target)))[:, 0]
 
 
-class Retold:
+class Recomputed:
     """Recomputes each step in turn from the steps and the weights of one member."""
 
     def __init__(self, subject, trace, member, read):
-        self.model = subject.config.model
+        self.model, self.quirks = subject.config.model, subject.config.quirks
         self.by_row = subject.config.positional.encoder.options["index"] == "row"
         self.weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         self.trace = {step.name: step.values.tolist() for step in trace}
@@ -212,7 +212,7 @@ class Retold:
         else:
             scores = self.linear(out, "lm_head")
         self.same("logits", scores)
-        shares = [[math.exp(one) / sum(map(math.exp, row)) for one in row] for row in scores]
+        shares = [[math.exp(value) / sum(map(math.exp, row)) for value in row] for row in scores]
         self.same("probabilities", shares)
         self.same("chosen", [row.index(max(row)) for row in scores])
         assert self.left == []
@@ -229,7 +229,7 @@ class Retold:
         if self.model.embedding_scale == "sqrt-d_model":
             x = [[value * math.sqrt(len(row)) for value in row] for row in x]
             self.same(f"{side}.scaled", x)
-        waves = [[self.wave(place, i, len(row)) for i in range(len(row))] for place, row in enumerate(x)]
+        waves = [[self.wave(position, i, len(row)) for i in range(len(row))] for position, row in enumerate(x)]
         self.same(f"{side}.positions", waves)
         x = _plus(x, waves)
         self.same(f"{side}.sum", x)
@@ -247,21 +247,21 @@ class Retold:
             self.same(f"{side}.norm", x)
         return x
 
-    def wave(self, place, i, width):
-        angle = (0 if self.by_row else place) / 10000 ** ((i - i % 2) / width)
+    def wave(self, position, i, width):
+        angle = (0 if self.by_row else position) / 10000 ** ((i - i % 2) / width)
         return math.cos(angle) if i % 2 else math.sin(angle)
 
-    def branch(self, x, told, part, inner, *rest):
+    def branch(self, x, path, part, inner, *rest):
         if self.model.norm == "pre":
             normed = self.norm(x, f"{part}_branch.norm")
-            self.same(f"{told}.norm", normed)
-            total = _plus(x, inner(normed, told, part, *rest))
-            self.same(f"{told}.residual", total)
+            self.same(f"{path}.norm", normed)
+            total = _plus(x, inner(normed, path, part, *rest))
+            self.same(f"{path}.residual", total)
             return total
-        total = _plus(x, inner(x, told, part, *rest))
-        self.same(f"{told}.residual", total)
+        total = _plus(x, inner(x, path, part, *rest))
+        self.same(f"{path}.residual", total)
         normed = self.norm(total, f"{part}_branch.norm")
-        self.same(f"{told}.norm", normed)
+        self.same(f"{path}.norm", normed)
         return normed
 
     def norm(self, x, name):
@@ -280,18 +280,18 @@ class Retold:
         bias = self.weights[f"{name}.bias"][0] if self.model.bias else [0.0] * len(weight[0])
         return [[sum(v * weight[i][o] for i, v in enumerate(row)) + bias[o] for o in outputs] for row in x]
 
-    def forward(self, x, told, part):
+    def forward(self, x, path, part):
         part = "shared.feed_forward" if "feed-forward" in self.quirks.shared_modules else part
         inner = self.linear(x, f"{part}.inner")
-        self.same(f"{told}.inner", inner)
+        self.same(f"{path}.inner", inner)
         gelu = self.model.activation == "gelu"
         active = [[v * 0.5 * (1 + math.erf(v / math.sqrt(2))) if gelu else max(v, 0.0) for v in row] for row in inner]
-        self.same(f"{told}.activated", active)
+        self.same(f"{path}.activated", active)
         out = self.linear(active, f"{part}.outer")
-        self.same(f"{told}.output", out)
+        self.same(f"{path}.output", out)
         return out
 
-    def attention(self, x, told, part, memory):
+    def attention(self, x, path, part, memory):
         d = self.model.d_model
         read = x if memory is None else memory
         if memory is None:
@@ -301,43 +301,43 @@ class Retold:
             k, v = (self.linear(read, f"{part}.keys_values", n * d, (n + 1) * d) for n in range(2))
         joined = [[] for _ in x]
         for head in range(self.model.heads):
-            for row, found in zip(joined, self.head(q, k, v, f"{told}.head.{head}", head), strict=True):
+            for row, found in zip(joined, self.head(q, k, v, f"{path}.head.{head}", head), strict=True):
                 row.extend(found)
-        self.same(f"{told}.concatenation", joined)
+        self.same(f"{path}.concatenation", joined)
         out = self.linear(joined, f"{part}.output")
-        self.same(f"{told}.projection", out)
+        self.same(f"{path}.projection", out)
         return out
 
-    def head(self, q, k, v, told, head):
+    def head(self, q, k, v, path, head):
         width = self.model.d_model // self.model.heads
-        q, k, v = ([row[head * width : (head + 1) * width] for row in one] for one in (q, k, v))
+        q, k, v = ([row[head * width : (head + 1) * width] for row in tensor] for tensor in (q, k, v))
         for name, expected in (("queries", q), ("keys", k), ("values", v)):
-            self.same(f"{told}.{name}", expected)
+            self.same(f"{path}.{name}", expected)
         scores = [[_dot(query, key) / math.sqrt(width) for key in k] for query in q]
-        self.same(f"{told}.scores", scores)
-        if self.left[0] == f"{told}.mask":
-            causal = told.startswith("decoder") and ".self." in told
+        self.same(f"{path}.scores", scores)
+        if self.left[0] == f"{path}.mask":
+            causal = path.startswith("decoder") and ".self." in path
             keep = [[not causal or j <= i for j in range(len(k))] for i in range(len(q))]
-            self.same(f"{told}.mask", keep)
+            self.same(f"{path}.mask", keep)
             scores = [
                 [self.fill(s) if not kept else s for s, kept in zip(*rows, strict=True)]
                 for rows in zip(scores, keep, strict=True)
             ]
-            self.same(f"{told}.filled", scores)
+            self.same(f"{path}.filled", scores)
         powers = [[math.exp(s - max(row)) for s in row] for row in scores]
-        weights = [[one / sum(row) for one in row] for row in powers]
-        self.same(f"{told}.weights", weights)
+        weights = [[value / sum(row) for value in row] for row in powers]
+        self.same(f"{path}.weights", weights)
         out = [[_dot(row, column) for column in zip(*v, strict=True)] for row in weights]
-        self.same(f"{told}.output", out)
+        self.same(f"{path}.output", out)
         return out
 
     def fill(self, score):
         return {"-inf": -math.inf, "-1e9": -1e9, "additive": score - 1e9}[self.model.mask_value]
 
 
-def _dot(one, other):
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def _dot(first, second):
+    return sum(a * b for a, b in zip(first, second, strict=True))
 
 
-def _plus(one, other):
-    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(one, other, strict=True)]
+def _plus(first, second):
+    return [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(first, second, strict=True)]

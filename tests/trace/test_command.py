@@ -1,4 +1,4 @@
-"""``h2h trace``: of recipes as they are drawn, of runs, and of checkpoints without words."""
+"""``h2h trace`` of recipes at initialisation, of runs, and of checkpoints without vocabularies."""
 
 import re
 
@@ -13,7 +13,7 @@ from headtohead.plugins import registry
 
 SMALL = ["--set", "model.d_model=8", "--set", "model.heads=2", "--set", "model.d_ff=12"]
 STUDY = """
-question: Is it told?
+question: Is it traced?
 base:
   data: {dataset: toy-grammar, size: 60}
   model: {d_model: 8, heads: 2, layers: 1, d_ff: 8, dropout: 0}
@@ -27,13 +27,13 @@ seeds: 1
 def folder(tmp_path_factory):
     """A folder where a small study was run once."""
     folder = tmp_path_factory.mktemp("study")
-    (folder / "told.yaml").write_text(STUDY)
+    (folder / "traced.yaml").write_text(STUDY)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("H2H_CACHE", str(folder / "cache"))
         patch.delenv("H2H_RUNS", raising=False)
         patch.delenv("H2H_REPORTS", raising=False)
-        headtohead.run("told.yaml", tracking=False)
+        headtohead.run("traced.yaml", tracking=False)
     return folder
 
 
@@ -53,13 +53,13 @@ def h2h(folder, monkeypatch):
     return h2h
 
 
-def test_a_recipe_is_told_as_its_weights_are_drawn(h2h):
-    code, said = h2h("slides-en-fr", "I love AI .", *SMALL)
-    lines = said.splitlines()
+def test_a_recipe_is_traced_at_initialisation(h2h):
+    code, output = h2h("slides-en-fr", "I love AI .", *SMALL)
+    lines = output.splitlines()
     assert code == 0
     assert lines[0] == "slides-en-fr, seed 1: at initialisation, not trained"
     assert lines[1:3] == ["source: I love AI .", "target: J' adore l'IA (its translation in the corpus)"]
-    assert any(line.startswith("fault: deaf decoder (quirks.cross_attention_memory): ") for line in lines)
+    assert any(line.startswith("pitfall: source ignored (quirks.cross_attention_memory): ") for line in lines)
     start = lines.index("encoder.ids  [4]  the number of each token in the vocabulary")
     assert [line.split() for line in lines[start + 1 : start + 5]] == [
         ["I", "1"],
@@ -67,24 +67,24 @@ def test_a_recipe_is_told_as_its_weights_are_drawn(h2h):
         ["AI", "3"],
         [".", "4"],
     ]
-    assert "decoder.1.cross.head.1.weights  [3×3]" in said
+    assert "decoder.1.cross.head.1.weights  [3×3]" in output
     assert lines[-4].startswith("chosen  [3]  argmax(logits)")
-    assert h2h("recipe/slides-en-fr", "I love AI .", *SMALL)[1] == said
-    assert h2h("slides-en-fr", "I love AI .", *SMALL, "--seed", "2")[1] != said
+    assert h2h("recipe/slides-en-fr", "I love AI .", *SMALL)[1] == output
+    assert h2h("slides-en-fr", "I love AI .", *SMALL, "--seed", "2")[1] != output
 
 
-def test_printed_positions_of_the_slides_are_told(h2h):
+def test_positions_equal_those_printed_in_the_slides(h2h):
     """Digits of the slides, d_model 8."""
-    _, said = h2h("slides-en-fr", "I love AI .", *SMALL, "--only", "encoder.positions")
-    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if "   " in line}
+    _, output = h2h("slides-en-fr", "I love AI .", *SMALL, "--only", "encoder.positions")
+    rows = {line.split()[0]: line.split()[1:] for line in output.splitlines() if "   " in line}
     assert rows["love"] == ["0.841", "0.540", "0.100", "0.995", "0.010", "1.000", "0.001", "1.000"]
     assert rows["."][:4] == ["0.141", "−0.990", "0.296", "0.955"]
 
 
 def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
-    code, said = h2h("by-hand-en-fr", "this is a fat cat", "--format", "html", "--out", "hand.html")
+    code, output = h2h("by-hand-en-fr", "this is a fat cat", "--format", "html", "--out", "hand.html")
     page = (folder / "hand.html").read_text()
-    assert (code, said) == (0, "hand.html\n")
+    assert (code, output) == (0, "hand.html\n")
     assert "<h1>by-hand-en-fr, seed 1: at initialisation, not trained</h1>" in page
     assert "<b>&lt;sos&gt;</b>" in page
     assert "X + M, M = −10<sup>9</sup> where masked" in page
@@ -92,9 +92,9 @@ def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
 
 
 def test_arrays_of_a_run_end_in_its_logits(h2h, folder):
-    (path,) = (folder / "runs/told").glob("*-s1-*")
-    code, said = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
-    assert (code, said) == (0, "a.npz\n")
+    (path,) = (folder / "runs/traced").glob("*-s1-*")
+    code, output = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
+    assert (code, output) == (0, "a.npz\n")
     run = headtohead.load(path)
     source, target = run.data.tokenise("the cat", "source"), run.data.tokenise("le chat", "target")
     with np.load(folder / "a.npz") as arrays:
@@ -104,8 +104,8 @@ def test_arrays_of_a_run_end_in_its_logits(h2h, folder):
         assert arrays["encoder.0.self.head.1.plain-keys"].shape == (len(source), 4)
 
 
-def test_a_run_that_is_given_no_target_reads_the_corpus_or_itself(h2h, folder):
-    (path,) = (folder / "runs/told").glob("*-s1-*")
+def test_without_target_a_run_uses_the_corpus_or_its_own_translation(h2h, folder):
+    (path,) = (folder / "runs/traced").glob("*-s1-*")
     run = headtohead.load(path)
     known = run.data.splits["train"].source_text[0]
     first = h2h(path, known, "--only", "chosen")[1].splitlines()
@@ -114,35 +114,32 @@ def test_a_run_that_is_given_no_target_reads_the_corpus_or_itself(h2h, folder):
     assert first[2] == f"target: <sos> {words} (its translation in the corpus)"
     alone = h2h(path, "zzz", "--only", "chosen")[1].splitlines()
     written = [run.data.target_vocabulary.label(i) for i in run.generate(run.data.tokenise("zzz", "source"))]
-    assert alone[2] == f"target: {' '.join(['<sos>', *written])} (what the model itself writes)"
-    assert alone[3] == "words of the source that have no id become <unk>: 'zzz'"
+    assert alone[2] == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
+    assert alone[3] == "words of the source without an id become <unk>: 'zzz'"
 
 
 def test_words_that_vanish_are_named(h2h):
-    _, said = h2h("scratch-en-fr", "cat is small", "--only", "encoder.ids")
-    assert "words of the source that have no id are left out: 'is'" in said
-    assert [line.split()[0] for line in said.splitlines()[-3:]] == ["cat", "small", "<eos>"]
+    _, output = h2h("scratch-en-fr", "cat is small", "--only", "encoder.ids")
+    assert "words of the source without an id are left out: 'is'" in output
+    assert [line.split()[0] for line in output.splitlines()[-3:]] == ["cat", "small", "<eos>"]
 
 
-def test_a_checkpoint_without_words_is_told_by_its_ids(h2h, folder):
+def test_a_checkpoint_without_vocabularies_is_traced_by_its_ids(h2h, folder):
     torch.save(tatoeba_weights(), folder / "weights.pt")
     arguments = ["weights.pt", "--recipe", "tatoeba-en-es", "--name", "ids", "--set", "model.heads=2"]
     result = CliRunner().invoke(main, ["import", *arguments])
     assert result.exit_code == 0, result.output
-    code, said = h2h("ids", "2 5 3", "--target", "2 4", "--only", "encoder.positions")
+    code, output = h2h("ids", "2 5 3", "--target", "2 4", "--only", "encoder.positions")
     assert code == 0
-    assert said.splitlines()[0] == "run ids"
-    positions = [line.split() for line in said.splitlines() if line.startswith("  id")]
+    assert output.splitlines()[0] == "run ids"
+    positions = [line.split() for line in output.splitlines() if line.startswith("  id")]
     assert positions == [["id", index, "0.000", "1.000", "0.000", "1.000"] for index in "253"]
     assert h2h("ids", "2 5 3") == (
         2,
-        "h2h: the run works on ids alone and has no translation of its own; give the ids that the "
-        "decoder reads, for example --target '1 5 7'\n",
+        "h2h: the run has no vocabulary and needs a target; give the ids of the decoder input, for example "
+        "--target '1 5 7'\n",
     )
-    assert h2h("ids", "2 9", "--target", "2") == (
-        2,
-        "h2h: the run works on ids alone; expected numbers below 8, got '9'\n",
-    )
+    assert h2h("ids", "2 9", "--target", "2") == (2, "h2h: the run has no vocabulary; give ids below 8, got '9'\n")
 
 
 def tatoeba_weights():
@@ -198,17 +195,17 @@ REFUSED = {
         r"the run has no translation \(evaluate\.decode: teacher-forced\); "
         r"give a target",
     ),
-    "a recipe that is not defined so": (
+    "an incompatible recipe": (
         ["by-hand-en-fr", "this is a fat cat", "--set", "model.d_model=8"],
-        r"recipe 'by-hand-en-fr' is not defined so: embedding-softmax needs as many target tokens "
+        r"recipe 'by-hand-en-fr' is incompatible with these settings: embedding-softmax needs as many target tokens "
         r"as d_model, got 6 and 8; set model\.d_model: 6",
     ),
-    "a field of a run": (["told", "x", "--set", "model.d_model=8"], r"--set changes recipes, .*"),
+    "a field of a run": (["traced", "x", "--set", "model.d_model=8"], r"--set requires a recipe, .*"),
 }
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_told_is_refused_in_one_line(arguments, said, h2h):
-    code, output = h2h(*arguments)
+@pytest.mark.parametrize(("arguments", "output"), REFUSED.values(), ids=REFUSED.keys())
+def test_invalid_input_is_an_error_in_one_line(arguments, output, h2h):
+    code, printed = h2h(*arguments)
     assert code == 2
-    assert re.fullmatch(rf"h2h: {said}\n", output), output
+    assert re.fullmatch(rf"h2h: {output}\n", printed), printed

@@ -1,4 +1,4 @@
-"""Cells computed by hand: the sum is right, or there is none."""
+"""Calculations of cells: the result equals the cell, or there is no example."""
 
 import math
 
@@ -39,47 +39,47 @@ RIGHT = {
         (1, 0, "(3.000·0.500 + (−4.000)·0.250) · 0.500 = 0.250"),
     ),
     "share": (
-        examples.share,
+        examples.softmax_weight,
         (ONE, np.exp(ONE) / np.exp(ONE).sum(-1, keepdims=True)),
         (1, 0, "e^{3.000} / (e^{3.000} + e^{−4.000}) = 0.999"),
     ),
-    "mixture": (examples.mixture, (SHARES, TWO, SHARES @ TWO), (1, 0, "0.250·0.500 + 0.750·(−1.000) = −0.625")),
-    "activated": (examples.activated, (ONE, ONE.clip(0)), (1, 1, "max(0, −4.000) = 0.000")),
-    "normalised": (examples.normalised, (ONE, 1e-5, NORMED), (0, 0, "(1.000 − 1.500) / √(0.250 + 1e−5) = −1.000")),
+    "mixture": (examples.weighted_sum, (SHARES, TWO, SHARES @ TWO), (1, 0, "0.250·0.500 + 0.750·(−1.000) = −0.625")),
+    "activated": (examples.relu, (ONE, ONE.clip(0)), (1, 1, "max(0, −4.000) = 0.000")),
+    "normalised": (examples.layer_norm, (ONE, 1e-5, NORMED), (0, 0, "(1.000 − 1.500) / √(0.250 + 1e−5) = −1.000")),
 }
 
 
 @pytest.mark.parametrize(("compute", "given", "cell"), RIGHT.values(), ids=RIGHT.keys())
 def test_a_cell_is_computed_as_its_formula_says(compute, given, cell):
-    assert compute(*given) == examples.Cell(*cell)
+    assert compute(*given) == examples.CellExample(*cell)
 
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "normalised"])
 def test_a_cell_that_the_formula_does_not_give_has_no_example(name):
     compute, given, _ = RIGHT[name]
-    place = 3 if name == "product" else 2 if name in ("scaled", "added", "mixture") else 1
-    wrong = [one + 0.5 if at == place else one for at, one in enumerate(given)]
+    result = 3 if name == "product" else 2 if name in ("scaled", "added", "mixture") else 1
+    wrong = [value + 0.5 if index == result else value for index, value in enumerate(given)]
     assert compute(*wrong) is None
 
 
-def test_gain_and_bias_of_a_norm_are_named_and_not_guessed():
-    cell = examples.normalised(ONE, 1e-5, 2 * NORMED)
+def test_gain_and_bias_of_a_norm_are_named():
+    cell = examples.layer_norm(ONE, 1e-5, 2 * NORMED)
     assert cell.text.endswith("= −1.000, then · γ_0 + β_0 = −2.000")
 
 
 def test_masked_scores_are_left_out_of_a_share():
     scores = np.array([[1.0, 2.0, -math.inf], [1.0, 2.0, -1e9]])
     weights = np.array([[0.269, 0.731, 0.0]] * 2)
-    assert examples.share(scores, weights).text == "e^{1.000} / (e^{1.000} + e^{2.000}) = 0.269"
-    assert examples.share(np.full((1, 2), -1e9), np.full((1, 2), 0.5)) is None
+    assert examples.softmax_weight(scores, weights).text == "e^{1.000} / (e^{1.000} + e^{2.000}) = 0.269"
+    assert examples.softmax_weight(np.full((1, 2), -1e9), np.full((1, 2), 0.5)) is None
 
 
 def test_of_many_terms_the_first_and_the_last_are_shown():
-    line = examples.mixture(np.full((1, 6), 0.1), np.arange(6.0)[:, None], np.array([[1.5]])).text
+    line = examples.weighted_sum(np.full((1, 6), 0.1), np.arange(6.0)[:, None], np.array([[1.5]])).text
     assert line == "0.100·0.000 + 0.100·1.000 + 0.100·2.000 + … + 0.100·5.000 = 1.500"
 
 
 def test_a_cell_is_placed_by_its_tokens():
-    cell = examples.Cell(1, 0, "1 + 1 = 2")
+    cell = examples.CellExample(1, 0, "1 + 1 = 2")
     assert cell.line(("a", "b"), ("c", "d")) == "row “b”, column “c”: 1 + 1 = 2"
     assert cell.line(("a", "b"), ()) == "row “b”, column 0: 1 + 1 = 2"

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from headtohead import HeadToHeadError
-from headtohead.tools.trace import Step, Trace
-from headtohead.tools.trace.archive import write_archive
+from headtohead.tools.trace import Trace, TraceStep
 from headtohead.tools.trace.html import as_html
 from headtohead.tools.trace.text import as_text
 
@@ -47,12 +46,12 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def trace(told):
-    return told(encoder_layers=2, decoder_layers=2)[1]
+def trace(traced):
+    return traced(encoder_layers=2, decoder_layers=2)[1]
 
 
 def one_step(**changes):
-    step = Step("encoder.0.self.head.0.weights", np.eye(2), ("a", "b"), ("a", "b"), "A", "says")
+    step = TraceStep("encoder.0.self.head.0.weights", np.eye(2), ("a", "b"), ("a", "b"), "A", "says")
     return Trace("t", "s", "r", (replace(step, **changes),))
 
 
@@ -68,7 +67,7 @@ def test_the_page_is_whole_and_every_link_leads_somewhere(trace):
 
 def test_every_text_is_escaped():
     bad = "<script>alert('x')</script>&"
-    step = one_step(rows=(bad, "b"), columns=("a", bad), formula=bad, says=bad, example=bad)
+    step = one_step(rows=(bad, "b"), columns=("a", bad), formula=bad, meaning=bad, example=bad)
     text = as_html(replace(step, title=bad, source=bad, target=bad, notes=(bad,)))
     assert text.count("<script>") == 1, "its own"
     assert "alert('x')" not in text
@@ -95,22 +94,24 @@ def test_a_wide_matrix_shows_its_ends_and_its_whole_size():
     text = as_html(one_step(values=wide, rows=("a",), columns=()))
     assert "<span>1 × 40</span>" in text
     numbers = ["0", "1", "2", "3", "4", "5", "…", "37", "38", "39"]
-    assert Page(text).cells == ["", *numbers, "a"] + [one if one == "…" else f"{int(one)}.000" for one in numbers]
+    assert Page(text).cells == ["", *numbers, "a"] + [
+        number if number == "…" else f"{int(number)}.000" for number in numbers
+    ]
 
 
 def test_of_a_vocabulary_the_likeliest_words_are_shown(trace):
-    step = next(one for one in trace if one.name == "probabilities")
-    wide = replace(step, values=np.zeros((3, 50)), columns=tuple(f"w{place}" for place in range(50)), prominent=(7, 31))
+    step = next(step for step in trace if step.name == "probabilities")
+    wide = replace(step, values=np.zeros((3, 50)), columns=tuple(f"w{index}" for index in range(50)), prominent=(7, 31))
     assert Page(as_html(Trace("t", "s", "r", (wide,)))).cells[:4] == ["", "w7", "w31", "…"]
 
 
 def test_a_long_sentence_shows_its_ends():
-    rows = tuple(f"r{place}" for place in range(60))
+    rows = tuple(f"r{index}" for index in range(60))
     cells = Page(as_html(one_step(values=np.zeros((60, 1)), rows=rows, columns=()))).cells
     assert [cell for cell in cells if cell.startswith(("r", "…"))] == [
-        *(f"r{place}" for place in range(16)),
+        *(f"r{index}" for index in range(16)),
         "…",
-        *(f"r{place}" for place in range(52, 60)),
+        *(f"r{index}" for index in range(52, 60)),
     ]
 
 
@@ -120,13 +121,13 @@ def test_formulas_are_set_below_and_above_the_line():
     assert "S' = Q K^T / √d_k · 10^−2i/d" in as_text(one_step(formula="S' = Q K^T / √d_{k} · 10^{−2i/d}"))
 
 
-def test_the_second_attention_is_called_what_it_is(told):
-    for cross, said in (
+def test_the_second_attention_is_called_what_it_is(traced):
+    for cross, heading in (
         ("encoder", "attention to the encoder"),
         ("decoder", "second attention, to the decoder itself"),
     ):
-        text = as_html(told(quirks={"cross_attention_memory": cross})[1])
-        assert said in text
+        text = as_html(traced(quirks={"cross_attention_memory": cross})[1])
+        assert heading in text
         assert ("not attended to" in text) == (cross == "decoder")
 
 
@@ -162,7 +163,7 @@ def test_text_shortens_what_is_wide():
 
 
 def test_an_archive_holds_every_step_in_full(trace, tmp_path):
-    write_archive(trace, tmp_path / "pass.npz")
+    trace.write_arrays(tmp_path / "pass.npz")
     with np.load(tmp_path / "pass.npz") as arrays:
         assert list(arrays) == [step.name for step in trace]
         for step in trace:

@@ -10,7 +10,7 @@ from headtohead.plugins.registry import current
 from headtohead.tools.trace.html import as_html
 from headtohead.tools.trace.text import as_text
 
-PLACE = "decoder.0.self"
+PATH = "decoder.0.self"
 HEADS, SIZE = 4, 4
 
 
@@ -18,34 +18,34 @@ def same(found, expected):
     np.testing.assert_allclose(found, np.array(expected), rtol=0, atol=1e-12)
 
 
-def names_below(trace, place):
-    return [step.name.rpartition(".")[2] for step in trace if step.part == place]
+def names_below(trace, path):
+    return [step.name.rpartition(".")[2] for step in trace if step.part == path]
 
 
 def products(trace, head, kind="head"):
-    q, k = (trace[f"{PLACE}.{kind}.{head}.{name}"] for name in ("queries", "keys"))
+    q, k = (trace[f"{PATH}.{kind}.{head}.{name}"] for name in ("queries", "keys"))
     return [[sum(a * b for a, b in zip(ask, key, strict=True)) / math.sqrt(SIZE) for key in k] for ask in q]
 
 
 def softmax(scores):
-    powers = [[math.exp(one) for one in row] for row in scores]
-    return [[one / sum(row) for one in row] for row in powers]
+    powers = [[math.exp(score) for score in row] for row in scores]
+    return [[power / sum(row) for power in row] for row in powers]
 
 
 def read(trace, head):
-    weights, values = (trace[f"{PLACE}.head.{head}.{name}"] for name in ("weights", "values"))
+    weights, values = (trace[f"{PATH}.head.{head}.{name}"] for name in ("weights", "values"))
     return [[sum(w * values[j][c] for j, w in enumerate(row)) for c in range(values.shape[1])] for row in weights]
 
 
-def test_heads_that_talk_are_told_before_and_after_they_do(told):
-    subject, trace = told(attention={"name": "talking-heads", "start": "random"})
+def test_talking_heads_are_traced_before_and_after_mixing(traced):
+    subject, trace = traced(attention={"name": "talking-heads", "start": "random"})
     style = subject.attention("decoder").style
-    before, behind = (one[0].tolist() for one in (style.before, style.behind))
+    before, behind = (mixing[0].tolist() for mixing in (style.before, style.behind))
     plain = [products(trace, head) for head in range(HEADS)]
-    shares = [trace[f"{PLACE}.head.{head}.unmixed-weights"] for head in range(HEADS)]
+    shares = [trace[f"{PATH}.head.{head}.unmixed-weights"] for head in range(HEADS)]
     for head in range(HEADS):
-        place = f"{PLACE}.head.{head}"
-        assert names_below(trace, place) == [
+        path = f"{PATH}.head.{head}"
+        assert names_below(trace, path) == [
             "queries",
             "keys",
             "values",
@@ -56,49 +56,49 @@ def test_heads_that_talk_are_told_before_and_after_they_do(told):
             "weights",
             "output",
         ]
-        same(trace[f"{place}.scores"], sum(before[f][head] * np.array(plain[f]) for f in range(4)))
-        same(shares[head], softmax(trace[f"{place}.filled"]))
-        same(trace[f"{place}.weights"], sum(behind[f][head] * shares[f] for f in range(4)))
-        same(trace[f"{place}.output"], read(trace, head))
+        same(trace[f"{path}.scores"], sum(before[f][head] * np.array(plain[f]) for f in range(4)))
+        same(shares[head], softmax(trace[f"{path}.filled"]))
+        same(trace[f"{path}.weights"], sum(behind[f][head] * shares[f] for f in range(4)))
+        same(trace[f"{path}.output"], read(trace, head))
     steps = {step.name: step for step in trace}
-    assert "P_l" in steps[f"{PLACE}.head.0.scores"].formula
-    assert steps[f"{PLACE}.head.0.scores"].example == ""
-    example = steps[f"{PLACE}.head.0.unmixed-weights"].example
+    assert "P_l" in steps[f"{PATH}.head.0.scores"].formula
+    assert steps[f"{PATH}.head.0.scores"].example == ""
+    example = steps[f"{PATH}.head.0.unmixed-weights"].example
     assert example.startswith("row “t2”, column “t0”: e^{")
     assert example.endswith(f" = {shares[0][2, 0]:.3f}")
 
 
-def test_maps_of_a_differential_head_are_told_first_and_then_the_head(told):
-    subject, trace = told(attention="differential")
+def test_maps_of_a_differential_head_precede_the_head(traced):
+    subject, trace = traced(attention="differential")
     style = subject.attention("decoder").style
     share, gain = float(style.share()[0].detach()), style.gain[0].tolist()
     joined = []
     for head in range(HEADS):
-        place = f"{PLACE}.map.{head}"
-        assert names_below(trace, place) == ["queries", "keys", "scores", "mask", "filled", "unmixed-weights"]
-        same(trace[f"{place}.scores"], products(trace, head, "map"))
-        same(trace[f"{place}.unmixed-weights"], softmax(trace[f"{place}.filled"]))
+        path = f"{PATH}.map.{head}"
+        assert names_below(trace, path) == ["queries", "keys", "scores", "mask", "filled", "unmixed-weights"]
+        same(trace[f"{path}.scores"], products(trace, head, "map"))
+        same(trace[f"{path}.unmixed-weights"], softmax(trace[f"{path}.filled"]))
     for head in range(HEADS // 2):
-        place = f"{PLACE}.head.{head}"
-        assert names_below(trace, place) == ["values", "weights", "output", "finished"]
-        first, second = (trace[f"{PLACE}.map.{2 * head + one}.unmixed-weights"] for one in (0, 1))
-        same(trace[f"{place}.weights"], first - share * second)
-        same(trace[f"{place}.output"], read(trace, head))
+        path = f"{PATH}.head.{head}"
+        assert names_below(trace, path) == ["values", "weights", "output", "finished"]
+        first, second = (trace[f"{PATH}.map.{2 * head + offset}.unmixed-weights"] for offset in (0, 1))
+        same(trace[f"{path}.weights"], first - share * second)
+        same(trace[f"{path}.output"], read(trace, head))
         finished = [
             [
                 0.8 * g * value / math.sqrt(sum(c * c for c in row) / len(row) + 1e-5)
                 for g, value in zip(gain, row, strict=True)
             ]
-            for row in trace[f"{place}.output"]
+            for row in trace[f"{path}.output"]
         ]
-        same(trace[f"{place}.finished"], finished)
-        joined.append(trace[f"{place}.finished"])
-    assert f"{PLACE}.head.2.weights" not in {step.name for step in trace}
-    same(trace[f"{PLACE}.concatenation"], np.concatenate(joined, axis=-1))
+        same(trace[f"{path}.finished"], finished)
+        joined.append(trace[f"{path}.finished"])
+    assert f"{PATH}.head.2.weights" not in {step.name for step in trace}
+    same(trace[f"{PATH}.concatenation"], np.concatenate(joined, axis=-1))
 
 
-def test_weights_that_can_be_negative_are_coloured_on_both_sides(told):
-    _, trace = told(attention="differential", masking="none")
+def test_weights_that_can_be_negative_are_coloured_on_both_sides(traced):
+    _, trace = traced(attention="differential", masking="none")
     weights = [step for step in trace if step.title == "weights"]
     signed = next(step for step in weights if (step.values < 0).any())
     page = as_html(dataclasses.replace(trace, steps=(signed,)))
@@ -111,78 +111,78 @@ def test_weights_that_can_be_negative_are_coloured_on_both_sides(told):
     assert f"<td class=n{level}>{negative:.3f}</td>".replace(">-", ">−") in body
 
 
-def test_maps_and_heads_stand_apart_on_page_and_in_text(told):
-    _, trace = told(attention="differential")
+def test_maps_and_heads_stand_apart_on_page_and_in_text(traced):
+    _, trace = traced(attention="differential")
     page, text = as_html(trace), as_text(trace)
-    assert f'id="{PLACE}.map.3"' in page
+    assert f'id="{PATH}.map.3"' in page
     assert "<h4>map 3</h4>" in page.replace("<h5>", "<h4>").replace("</h5>", "</h4>")
-    assert f"{PLACE}.head.1.finished  [3×8]" in text
-    assert f'id="{PLACE}.map"' not in page
+    assert f"{PATH}.head.1.finished  [3×8]" in text
+    assert f'id="{PATH}.map"' not in page
 
 
-def test_queries_and_keys_of_unit_length_are_told_with_their_plain_ones(told):
-    subject, trace = told(attention="qk-norm")
+def test_normalised_queries_and_keys_are_traced_beside_the_plain_ones(traced):
+    subject, trace = traced(attention="qk-norm")
     gain = subject.attention("decoder").style.gain[0].tolist()
     for head in range(HEADS):
-        place = f"{PLACE}.head.{head}"
+        path = f"{PATH}.head.{head}"
         for name, factor in (("queries", gain[head]), ("keys", 1.0)):
-            plain = trace[f"{place}.plain-{name}"]
+            plain = trace[f"{path}.plain-{name}"]
             expected = [[factor * c / math.sqrt(sum(v * v for v in row)) for c in row] for row in plain]
-            same(trace[f"{place}.{name}"], expected)
-        q, k = trace[f"{place}.queries"], trace[f"{place}.keys"]
-        same(trace[f"{place}.scores"], [[float(a @ b) for b in k] for a in q])
+            same(trace[f"{path}.{name}"], expected)
+        q, k = trace[f"{path}.queries"], trace[f"{path}.keys"]
+        same(trace[f"{path}.scores"], [[float(a @ b) for b in k] for a in q])
 
 
-def test_sigmoids_are_told_with_the_keys_that_a_query_may_see(told):
-    _, trace = told(attention="sigmoid")
-    place = f"{PLACE}.head.1"
-    scores, weights = trace[f"{place}.scores"], trace[f"{place}.weights"]
+def test_sigmoid_weights_are_traced_with_the_number_of_unmasked_keys(traced):
+    _, trace = traced(attention="sigmoid")
+    path = f"{PATH}.head.1"
+    scores, weights = trace[f"{path}.scores"], trace[f"{path}.weights"]
     for i in range(3):
         for j in range(3):
             expected = 1 / (1 + (i + 1) * math.exp(-scores[i, j])) if j <= i else 0.0
             assert math.isclose(weights[i, j], expected, abs_tol=1e-12)
-    step = next(step for step in trace if step.name == f"{place}.weights")
+    step = next(step for step in trace if step.name == f"{path}.weights")
     assert step.example.startswith("row “t2”, column “t0”: 1 / (1 + 3 e^{")
     assert step.example.endswith(f" = {weights[2, 0]:.3f}")
 
 
-def test_linear_attention_is_told_as_shares_of_products_of_features(told):
-    _, trace = told(attention="linear")
-    place = f"{PLACE}.head.1"
+def test_linear_attention_is_traced_as_normalised_products_of_features(traced):
+    _, trace = traced(attention="linear")
+    path = f"{PATH}.head.1"
 
     def feature(row):
         return [value + 1 if value > 0 else math.exp(value) for value in row]
 
-    q, k = ([feature(row) for row in trace[f"{place}.{name}"]] for name in ("queries", "keys"))
-    same(trace[f"{place}.scores"], [[sum(a * b for a, b in zip(x, y, strict=True)) for y in k] for x in q])
-    scores, weights = trace[f"{place}.scores"], trace[f"{place}.weights"]
+    q, k = ([feature(row) for row in trace[f"{path}.{name}"]] for name in ("queries", "keys"))
+    same(trace[f"{path}.scores"], [[sum(a * b for a, b in zip(x, y, strict=True)) for y in k] for x in q])
+    scores, weights = trace[f"{path}.scores"], trace[f"{path}.weights"]
     for i in range(3):
         same(weights[i], [s / sum(scores[i, : i + 1]) if j <= i else 0.0 for j, s in enumerate(scores[i])])
     steps = {step.name: step for step in trace}
-    left, _, right = steps[f"{place}.weights"].example.rpartition(" = ")
+    left, _, right = steps[f"{path}.weights"].example.rpartition(" = ")
     assert left.endswith(f"{scores[2, 0]:.3f} + {scores[2, 1]:.3f} + {scores[2, 2]:.3f})")
     assert right == f"{weights[2, 0]:.3f}"
-    assert steps[f"{place}.scores"].formula.startswith("A = S / Σ_j S, S = φ(Q) φ(K)^T")
+    assert steps[f"{path}.scores"].formula.startswith("A = S / Σ_j S, S = φ(Q) φ(K)^T")
 
 
 @pytest.mark.parametrize(("positional", "first"), [("none", "scores"), ("alibi", "products")])
-def test_styles_without_queries_are_told_without_them(told, positional, first):
+def test_styles_without_queries_are_traced_without_them(traced, positional, first):
     for attention in ("uniform", "random"):
-        subject, trace = told(attention=attention, positional=positional)
-        place = f"{PLACE}.head.1"
+        subject, trace = traced(attention=attention, positional=positional)
+        path = f"{PATH}.head.1"
         more = ["bias", "scores"] if positional == "alibi" else []
-        assert names_below(trace, place) == ["values", first, *more, "mask", "filled", "weights", "output"]
+        assert names_below(trace, path) == ["values", first, *more, "mask", "filled", "weights", "output"]
         table = np.zeros((3, 3))
         if attention == "random":
             table = subject.attention("decoder").style.table[0, 1, :3, :3].detach().numpy()
-        same(trace[f"{place}.{first}"], table)
-        same(trace[f"{place}.weights"], softmax(trace[f"{place}.filled"]))
-        step = next(step for step in trace if step.name == f"{place}.{first}")
+        same(trace[f"{path}.{first}"], table)
+        same(trace[f"{path}.weights"], softmax(trace[f"{path}.filled"]))
+        step = next(step for step in trace if step.name == f"{path}.{first}")
         assert step.formula.startswith("S = 0" if attention == "uniform" else "S = R_h[i, j]")
         assert as_html(trace).count("<table")
 
 
-def test_scores_that_a_style_mixes_after_positions_are_told_before_and_after(told, monkeypatch):
+def test_scores_mixed_after_positions_are_traced_before_and_after(traced, monkeypatch):
     known = current().entries["attention"]
     split = known["split-heads"]
 
@@ -194,13 +194,13 @@ def test_scores_that_a_style_mixes_after_positions_are_told_before_and_after(tol
             return "S_h + S_{H−h}"
 
     monkeypatch.setitem(known, "sums", dataclasses.replace(split, name="sums", entry=Sums))
-    _, trace = told(attention="sums", positional="alibi")
+    _, trace = traced(attention="sums", positional="alibi")
     for head in range(HEADS):
-        place = f"{PLACE}.head.{head}"
-        total = trace[f"{place}.products"] + trace[f"{place}.bias"]
-        same(trace[f"{place}.unmixed"], total)
-        same(trace[f"{place}.scores"], total + trace[f"{PLACE}.head.{3 - head}.unmixed"])
+        path = f"{PATH}.head.{head}"
+        total = trace[f"{path}.products"] + trace[f"{path}.bias"]
+        same(trace[f"{path}.unmixed"], total)
+        same(trace[f"{path}.scores"], total + trace[f"{PATH}.head.{3 - head}.unmixed"])
     steps = {step.name: step for step in trace}
-    assert steps[f"{PLACE}.head.0.unmixed"].formula == "S = products + B"
-    assert steps[f"{PLACE}.head.0.scores"].formula == "S_h + S_{H−h}"
-    assert " = " in steps[f"{PLACE}.head.0.unmixed"].example
+    assert steps[f"{PATH}.head.0.unmixed"].formula == "S = products + B"
+    assert steps[f"{PATH}.head.0.scores"].formula == "S_h + S_{H−h}"
+    assert " = " in steps[f"{PATH}.head.0.unmixed"].example

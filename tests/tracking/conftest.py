@@ -185,7 +185,7 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         "evaluate_every": 1,
         "decoding_limit": 20,
         "blind_to_order": False,
-        "faults": [],
+        "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": config.model_dump(mode="json"),
     }

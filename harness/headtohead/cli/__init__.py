@@ -18,7 +18,7 @@ COMMANDS = {
     "report": "Write the report of an experiment.",
     "sync": "Ship to MLflow what is missing there.",
     "rerun": "Train a finished run again in the same way and compare.",
-    "check": "Check what variants must keep, and show what the faults of a recipe do.",
+    "check": "Check what variants must keep, and show what the pitfalls of a recipe do.",
     "notebooks": "Compare the five notebooks on one page.",
     "plugins": "List plugins, or describe one.",
     "new-plugin": "Write a package with a plugin of your own.",

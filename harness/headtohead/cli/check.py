@@ -1,4 +1,4 @@
-"""``h2h check``: what every variant must keep, and what the faults of a recipe do."""
+"""``h2h check``: what every variant must keep, and what the pitfalls of a recipe do."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(
 
     With --plugin and no NAME: what the file registers. For each invariant: holds, broken with the
     number and the smallest example that shows it, or does not apply and why. All is computed in
-    float64 on the CPU. A recipe is asked at small sizes; what its named faults do is measured at
+    float64 on the CPU. A recipe is asked at small sizes; what its named pitfalls do is measured at
     its own sizes, on its own data where that is at hand. Nothing is downloaded.
 
     Exit code 0 if nothing is broken, or only by choices that are known to break it ("broken as
@@ -75,9 +75,9 @@ def command(
 
 
 def _chosen(names: tuple[str, ...], files: tuple[Path, ...], registry: Registry) -> list[Registered]:
-    from headtohead.tools.pitfalls.targets import of_files, targets
+    from headtohead.tools.pitfalls.entries import entries_of_files, find_entries
 
-    return of_files(files, registry) if files and not names else targets(names, registry)
+    return entries_of_files(files, registry) if files and not names else find_entries(names, registry)
 
 
 def _check(
@@ -91,15 +91,15 @@ def _check(
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
     from headtohead.tools.pitfalls import examine
-    from headtohead.tools.pitfalls.examination import Known
+    from headtohead.tools.pitfalls.examination import Verdicts
 
     if overrides and all(one.family != "recipe" for one in chosen):
         raise HeadToHeadError("--set changes recipes, and none is checked; name one")
     found: list[Examination] = []
-    known: Known = {}
+    verdicts: Verdicts = {}
     for one in chosen:
         try:
-            found.append(examine(one, registry, cache or cache_root(), overrides, known))
+            found.append(examine(one, registry, cache or cache_root(), overrides, verdicts))
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
@@ -121,7 +121,7 @@ def _print_one(found: Examination) -> None:
 
     click.echo(found.name)
     errors: dict[str, list[str]] = {}
-    for one in found.findings:
+    for one in found.results:
         if one.error is not None:
             errors.setdefault(one.error, []).append(one.invariant)
     rows = [
@@ -131,29 +131,31 @@ def _print_one(found: Examination) -> None:
             "-" if one.number is None else f"{one.number:.3g}",
             f"{one.reason}; by {one.because}" if one.because else one.reason,
         ]
-        for one in found.findings
+        for one in found.results
         if one.error is None
     ]
     if rows:
         print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
     for error, invariants in errors.items():
         click.echo(f"\nbroken: {error}\n  raised by {', '.join(invariants)}")
-    for one in found.findings:
+    for one in found.results:
         if one.outcome == "broken" and one.example and one.error is None:
             click.echo(f"\nsmallest example of {one.invariant}:\n  {one.example}")
-    for fault in found.faults:
-        click.echo(f"\nfault: {fault.name} ({fault.field}): {fault.says}")
+    for pitfall in found.pitfalls:
+        click.echo(f"\npitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
         for fact in found.facts:
-            if fact.fault == fault.name:
+            if fact.pitfall == pitfall.name:
                 click.echo(f"  {fact.sentence}")
 
 
 def _print_sum(found: list[Examination]) -> None:
     broken = [one.name for one in found if not one.is_sound]
-    named = [one.name for one in found if one.is_sound and one.count("broken as named")]
+    named = [
+        one.name for one in found if one.is_sound and any(result.outcome == "known violation" for result in one.results)
+    ]
     click.echo(f"\n{len(found)} checked, {len(broken)} broken{_listed(broken)}")
     if named:
-        click.echo(f"broken as named{_listed(named)}")
+        click.echo(f"known violations{_listed(named)}")
 
 
 def _listed(names: list[str]) -> str:
@@ -161,8 +163,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _survey(registry: Registry, form: str) -> int:
-    from headtohead.tools.pitfalls.survey import survey
-    from headtohead.tools.pitfalls.survey_page import as_markdown
+    from headtohead.tools.pitfalls.survey import survey, survey_page
 
     def progress(asked: int) -> None:
         if sys.stderr.isatty():
@@ -172,7 +173,7 @@ def _survey(registry: Registry, form: str) -> int:
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
     if form == "markdown":
-        click.echo(as_markdown(found, registry))
+        click.echo(survey_page(found, registry))
     elif form == "json":
         click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1, allow_nan=False))
     else:
@@ -183,9 +184,9 @@ def _survey(registry: Registry, form: str) -> int:
 def _print_survey(found: Survey) -> None:
     from headtohead.cli.tables import print_table
 
-    outcomes = ("holds", "does not apply", "broken as named", "broken")
+    outcomes = ("holds", "does not apply", "known violation", "broken")
     rows = [[name, *(str(counts[one]) for one in outcomes)] for name, counts in found.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
-    for variant, one in found.breaches:
+    for variant, one in found.violations:
         click.echo(f"\nbroken: {one.invariant} by {variant}\n  {one.example or one.reason}")
-    click.echo(f"\n{found.asked} combinations checked, {len(found.breaches)} invariants broken")
+    click.echo(f"\n{found.combinations} combinations checked, {len(found.violations)} invariants broken")

@@ -61,7 +61,7 @@ def command(
     """Run the experiments on the five notebooks and write one page about them.
 
     For each notebook: what it chose, what it scored, what its text prints, and what each of its
-    faults did, with numbers. What is done is not run again, and an interrupted call goes on where
+    pitfalls did, with numbers. What is done is not run again, and an interrupted call goes on where
     it was. Nothing is downloaded, and nothing is shipped to MLflow; h2h sync does that.
 
     The last line is the path of the page. Exit code 1 if a run failed.
@@ -81,7 +81,7 @@ def command(
     complete = True
     for one in list(_chosen(made, only)):
         complete &= _run(one, runs_root, out, workers, retry)
-    click.echo("measuring what the faults of the notebooks did")
+    click.echo("measuring the pitfalls of the notebooks")
     page = write_page(
         made,
         runs=runs_root,
@@ -112,19 +112,19 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
     """Run one experiment, unless it is done; return whether every run has a result."""
     from headtohead import api
     from headtohead.cli.progress import make_watcher
-    from headtohead.tools.notebooks import is_done
+    from headtohead.tools.notebooks import is_complete
 
     name = edition.experiment.name
     if edition.reason is not None:
         click.echo(f"{name}: not run: {edition.reason}")
         return True
-    for recipe, reason in edition.left_out.items():
+    for recipe, reason in edition.omitted.items():
         click.echo(f"{name}: without {recipe}: not run: {reason}")
     file = edition.write(out / EDITIONS)
-    if is_done(edition, runs, out):
+    if is_complete(edition, runs, out):
         click.echo(f"{name}: done")
         return True
-    click.echo(f"{name}: {edition.experiment.asks}")
+    click.echo(f"{name}: {edition.experiment.question}")
     said: list[str] = []
     try:
         result = api.run(

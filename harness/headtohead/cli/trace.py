@@ -75,13 +75,13 @@ def command(
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
-    from headtohead.tools.trace.origin import find_origin
+    from headtohead.tools.trace.model_source import find_model
 
     if form == "npz" and out is None:
         raise HeadToHeadError("npz is not for the screen; give --out FILE")
     registry = use_files(plugin_files)
-    origin = find_origin(name, registry, runs_root, cache or cache_root(), seed, overrides)
-    trace = origin.trace(source, target)
+    model = find_model(name, registry, runs_root, cache or cache_root(), seed, overrides)
+    trace = model.trace(source, target)
     if only is not None:
         trace = trace.only(only)
     if out is None:
@@ -106,8 +106,6 @@ def _text(trace: Trace, form: str) -> str:
 
 def _write(trace: Trace, form: str, out: Path) -> None:
     if form == "npz":
-        from headtohead.tools.trace.archive import write_archive
-
-        write_archive(trace, out)
+        trace.write_arrays(out)
     else:
         out.write_text(_text(trace, form), encoding="utf-8")

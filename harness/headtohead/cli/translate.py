@@ -50,8 +50,8 @@ def command(
     searched = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     loaded = load(run, runs_root)
     translations = loaded.translate(sentences, searched)
-    if loaded.faults:
-        click.echo(f"note: faults of this run: {', '.join(loaded.faults)}", err=True)
+    if loaded.pitfalls:
+        click.echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
     for sentence, translation in zip(sentences, translations, strict=True):
         unknown = loaded.unknown_words(sentence)
         if unknown:

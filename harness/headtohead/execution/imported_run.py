@@ -24,7 +24,7 @@ from headtohead.execution.import_checkpoint import Imported
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.order import is_blind_to_order
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import parameter_counts, plugin_records
 from headtohead.plugins.registry import Registry
 from headtohead.storage import states
@@ -35,8 +35,8 @@ from headtohead.storage.records import (
     RUN,
     ExecutionRecord,
     ExperimentRecord,
-    FaultRecord,
     ImportedRecord,
+    PitfallRecord,
     PlannedRunRecord,
     ReportedMetrics,
     ResolvedVariant,
@@ -163,7 +163,7 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
         evaluate_every=1,
         decoding_limit=decoding_limit(config, longest) if longest else 0,
         blind_to_order=is_blind_to_order(config, registry),
-        faults=tuple(FaultRecord(**asdict(fault)) for fault in faults_of(config, registry)),
+        pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
         config=config.model_dump(mode="json"),
         plugins=plugin_records(config, registry),
         data=data,

@@ -69,9 +69,9 @@ class LoadedRun:
         return self.words
 
     @property
-    def faults(self) -> list[str]:
+    def pitfalls(self) -> list[str]:
         """Names of the choices that make this run's results mean less than they seem to."""
-        return [fault.name for fault in RunDirectory(self.path).record.faults]
+        return [pitfall.name for pitfall in RunDirectory(self.path).record.pitfalls]
 
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
         """Return logits ``[batch, time, vocab]`` of the token after each target token.

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headtohead.config.labels import text
-from headtohead.planning.pitfalls import Fault
+from headtohead.planning.pitfalls import Pitfall
 from headtohead.planning.plan import Plan, PlannedVariant
 from headtohead.storage import states
 
@@ -48,7 +48,7 @@ def overview(plan: Plan) -> Overview:
             for run in plan.runs
             if run.state in states.ABNORMAL
         ),
-        "faults, shown with every result": _faults(plan),
+        "pitfalls, shown with every result": _pitfalls(plan),
         "notes": (*plan.notes, *(family.words for family in plan.power)),
     }
     return Overview(
@@ -124,16 +124,16 @@ def _equal(plan: Plan) -> tuple[str, ...]:
     return lines if more <= 1 else (*lines[:MOST_NAMES], f"and {more} more")
 
 
-def _faults(plan: Plan) -> tuple[str, ...]:
-    """Return each fault of the design once, with the variants that have it."""
-    having: dict[Fault, list[str]] = {}
+def _pitfalls(plan: Plan) -> tuple[str, ...]:
+    """Return each pitfall of the design once, with the variants that have it."""
+    having: dict[Pitfall, list[str]] = {}
     for one in plan.variants:
-        for fault in one.faults:
-            having.setdefault(fault, []).append(one.slug)
+        for pitfall in one.pitfalls:
+            having.setdefault(pitfall, []).append(one.slug)
     return tuple(
-        f"{fault.name} ({fault.field}) in "
-        f"{'every variant' if len(slugs) == len(plan.variants) else _some(slugs)}: {fault.says}"
-        for fault, slugs in having.items()
+        f"{pitfall.name} ({pitfall.field}) in "
+        f"{'every variant' if len(slugs) == len(plan.variants) else _some(slugs)}: {pitfall.consequence}"
+        for pitfall, slugs in having.items()
     )
 
 

@@ -17,7 +17,7 @@ from headtohead.model.counting import ModelCounts
 from headtohead.planning.costs import DataSizes, Estimate, training_flops
 from headtohead.planning.design import Design, Variant
 from headtohead.planning.equality import Equal
-from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.planning.power import Power
 from headtohead.planning.stacking import arrange, load_stack_sizes, processors
 from headtohead.planning.tuning import Tuning
@@ -28,8 +28,8 @@ from headtohead.storage import states
 from headtohead.storage.records import (
     ContrastRecord,
     ExperimentRecord,
-    FaultRecord,
     ParameterCounts,
+    PitfallRecord,
     PlannedRunRecord,
     PluginRecord,
     ProbeSentence,
@@ -106,9 +106,9 @@ class PlannedVariant:
         return self.variant.config
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
-        """The choices of this variant that are faults."""
-        return faults_of(self.config, current())
+    def pitfalls(self) -> tuple[Pitfall, ...]:
+        """The choices of this variant that are pitfalls."""
+        return find_pitfalls(self.config, current())
 
     @property
     def resolved(self) -> ResolvedVariant:
@@ -127,7 +127,7 @@ class PlannedVariant:
             evaluate_every=self.evaluate_every,
             decoding_limit=self.decoding_limit,
             blind_to_order=self.blind_to_order,
-            faults=tuple(FaultRecord(**asdict(fault)) for fault in self.faults),
+            pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
             config=self.config.model_dump(mode="json"),
         )
 

@@ -106,7 +106,7 @@ class Note:
     """What a cell adds to its text, such as the interval of a mean."""
 
     text: Text
-    role: Literal["interval", "interval wrap", "faults"] = "interval"
+    role: Literal["interval", "interval wrap", "pitfalls"] = "interval"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The sections on variants: their scores and costs, further metrics, and known faults."""
+"""The sections on variants: their scores and costs, further metrics, and known pitfalls."""
 
 from __future__ import annotations
 
@@ -94,13 +94,15 @@ def primary_score(content: ReportContent, slug: str) -> TableCell:
     return score_cell(content.analysis.summaries[slug], content.analysis.metric)
 
 
-def fault_table(content: ReportContent) -> Table | None:
-    """Return the faults of variants, each with what follows from it and the variants that have it."""
+def pitfall_table(content: ReportContent) -> Table | None:
+    """Return the pitfalls of variants, each with what follows from it and the variants that have it."""
     having: dict[tuple[str, str, str], list[str]] = {}
     variants = content.analysis.frames.variants
     for slug, variant in variants.items():
-        for fault in variant.get("faults", ()):
-            having.setdefault((fault["name"], fault["says"], fault["field"]), []).append(content.title(slug).text)
+        for pitfall in variant.get("pitfalls", ()):
+            having.setdefault((pitfall["name"], pitfall["consequence"], pitfall["field"]), []).append(
+                content.title(slug).text
+            )
     if not having:
         return None
     rows = (
@@ -114,17 +116,17 @@ def fault_table(content: ReportContent) -> Table | None:
         )
         for (name, consequence, key), titles in having.items()
     )
-    headings = ("fault", "what follows", "choice", "in")
+    headings = ("pitfall", "what follows", "choice", "in")
     return Table(tuple(Column(heading, align="left", wrap=True) for heading in headings), tuple(rows))
 
 
 def fault_blocks(content: ReportContent) -> list[Block]:
-    """Return the section on faults; nothing where no variant has any."""
-    table = fault_table(content)
+    """Return the section on pitfalls; nothing where no variant has any."""
+    table = pitfall_table(content)
     if table is None:
         return []
     return [
-        Heading(2, "Faults in these variants", "faults"),
+        Heading(2, "Pitfalls in these variants", "pitfalls"),
         Paragraph(
             "Choices that make a result mean less than it seems to. They are allowed, so that they can be compared; "
             "read every score of these variants with them in mind.",
@@ -148,9 +150,9 @@ def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> Ta
     analysis = content.analysis
     baseline, note = slug == analysis.frames.baseline, variant_note(content, slug)
     notes = [Note(note)] if note else []
-    if faults := analysis.frames.variants[slug].get("faults", ()):
-        names: list[Inline] = [piece for fault in faults for piece in (", ", Link(fault["name"], "#faults"))]
-        notes.append(Note(("fault: ", *names[1:]), "faults"))
+    if pitfalls := analysis.frames.variants[slug].get("pitfalls", ()):
+        names: list[Inline] = [piece for pitfall in pitfalls for piece in (", ", Link(pitfall["name"], "#pitfalls"))]
+        notes.append(Note(("pitfall: ", *names[1:]), "pitfalls"))
     verdict, *tests = verdict_cells(contrast, with_reason=not note)
     cells = (
         TableCell(content.title(slug), tuple(notes)),
@@ -242,7 +244,7 @@ def _further_metrics(content: ReportContent) -> list[Block]:
 
 
 def _names(titles: Sequence[str], variants: int) -> str:
-    """Return the variants that have a fault; of very many the first ones."""
+    """Return the variants that have a pitfall; of very many the first ones."""
     if len(titles) == variants:
         return "every variant"
     more = len(titles) - MOST_NAMES

@@ -52,12 +52,12 @@ class ParameterCounts(Record):
     attention: int
 
 
-class FaultRecord(Record):
+class PitfallRecord(Record):
     """A choice that makes a result mean less than it seems to."""
 
     name: str
     field: str
-    says: str
+    consequence: str
 
 
 class ResolvedVariant(Record):
@@ -80,7 +80,7 @@ class ResolvedVariant(Record):
     evaluate_every: int
     decoding_limit: int
     blind_to_order: bool
-    faults: tuple[FaultRecord, ...]
+    pitfalls: tuple[PitfallRecord, ...]
     config: JsonObject
 
 

@@ -1,1 +1,1 @@
-"""Catalogue, trace, notebooks and their pitfalls, head ablation, and the plugin template."""
+"""Tools beside the comparison of variants: catalogue, trace, notebooks, pitfalls, head ablation, plugin template."""

@@ -1,4 +1,4 @@
-"""``heads.json`` of a finished run: what masking its heads changes, beside its recorded maps."""
+"""``heads.json`` of a finished run: the effect of masking each head, with statistics of its attention maps."""
 
 from __future__ import annotations
 
@@ -10,69 +10,72 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.leases import Busy
 from headtohead.storage.run_directory import leased
-from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
 
 FILE = "heads.json"
 
 
 def masked_heads(path: Path, *, decode: bool = True, again: bool = False) -> dict[str, Any]:
-    """Return what masking the heads of a run changes, and write it into the run's directory.
+    """Return the effect of masking each head of a run, and write it into the run directory.
 
     Args:
-        path: The run's directory.
+        path: The run directory.
         decode: Whether to translate too, for BLEU and exact match.
-        again: Whether to measure a run that has the file already.
+        again: Whether to measure a run that already has the file.
 
     Raises:
-        HeadToHeadError: If the run cannot be loaded, its style has no heads to mask, or another
+        HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
             process writes the run.
     """
     if (path / FILE).is_file() and not again:
-        known: dict[str, Any] = files.read_json(path / FILE)
-        return known
-    record = _measured(load(path), decode)
+        stored: dict[str, Any] = files.read_json(path / FILE)
+        return stored
+    record = _measure(load(path), decode)
     try:
-        with leased(path) as writer:
-            writer.write_json(FILE, record)
+        with leased(path) as run_writer:
+            run_writer.write_json(FILE, record)
     except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait for it, then type the same command") from error
+        raise HeadToHeadError(f"run {error}; wait until it ends, then repeat the command") from error
     return record
 
 
-def _measured(run: LoadedRun, decode: bool) -> dict[str, Any]:
+def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
     if "test" not in run.data.splits:
         raise HeadToHeadError(
-            f"run '{run.path.name}' was imported without sentences; heads are masked on the test "
-            "sentences of a run that was trained here"
+            f"run '{run.path.name}' was imported without sentences; ablating heads requires the test sentences of a "
+            "run that was trained by headtohead"
         )
-    kind = run.config.evaluate.decode
-    write = None
-    if decode and kind != "none":
-        beam = run.config.evaluate.beam
-        write = translator(kind, run.data.target_vocabulary, run.decoding_limit, beam)
-    found = head_effects(run.model, run.data, write)
-    maps = _maps(run.path)
+    evaluate = run.config.evaluate
+    translate = None
+    if decode and evaluate.decode != "none":
+        translate = writer(evaluate.decode, run.data.target_vocabulary, run.decoding_limit, evaluate.beam)
+    effects = head_effects(run.model, run.data, translate)
+    map_statistics = _map_statistics(run.path)
     return {
         "format": 1,
         "split": "test",
-        "whole": dict(found.whole),
-        "heads": [one.to_json() | maps.get((one.role, one.layer, one.head), {}) for one in found.heads],
-        "metrics": found.metrics(),
+        "whole": dict(effects.whole),
+        "heads": [
+            head.to_json() | map_statistics.get((head.role, head.layer, head.head), {}) for head in effects.heads
+        ],
+        "metrics": effects.metrics(),
     }
 
 
-def _maps(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
-    """Return entropy and distance of each head, means over the recorded sentences."""
-    if not (path / "attention" / "probes.json").is_file():
+def _map_statistics(path: Path) -> dict[tuple[str, int, int], dict[str, float]]:
+    """Return entropy and mean distance of each head, averaged over the recorded sentences."""
+    probes_file = path / "attention" / "probes.json"
+    if not probes_file.is_file():
         return {}
-    collected: dict[tuple[str, int, int], dict[str, list[float]]] = {}
-    for probe in files.read_json(path / "attention" / "probes.json"):
+    values: dict[tuple[str, int, int], dict[str, list[float]]] = {}
+    for probe in files.read_json(probes_file):
         for role, layers in probe["heads"].items():
             for layer, heads in enumerate(layers):
-                for head, described in enumerate(heads):
-                    held = collected.setdefault((role, layer, head), {})
-                    for name, value in described.items():
+                for head, statistics in enumerate(heads):
+                    by_name = values.setdefault((role, layer, head), {})
+                    for name, value in statistics.items():
                         if value is not None:
-                            held.setdefault(name, []).append(value)
-    return {key: {name: sum(values) / len(values) for name, values in held.items()} for key, held in collected.items()}
+                            by_name.setdefault(name, []).append(value)
+    return {
+        key: {name: sum(numbers) / len(numbers) for name, numbers in by_name.items()} for key, by_name in values.items()
+    }

@@ -75,7 +75,7 @@ def tags(
         "h2h.device": record.execution.device if record.execution else None,
         "h2h.directory": run.path.name,
         "h2h.reused_from": run.reused_from,
-        "h2h.faults": ", ".join(fault.name for fault in record.faults) or None,
+        "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
     }
     return {name: text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
 
@@ -97,7 +97,7 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
     """Return the run's description in Markdown: the question, the variant, how to repeat it."""
     baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
     lines = [f"**Question:** {study.record.question}", f"**Variant:** {run.variant.title}{baseline}, seed {run.seed}"]
-    lines += [f"**Fault, {fault.name}:** {fault.says}" for fault in record.faults]
+    lines += [f"**Pitfall, {pitfall.name}:** {pitfall.consequence}" for pitfall in record.pitfalls]
     if reason:
         lines.append(f"**{state}:** {reason}")
     if run.reused_from:

@@ -14,8 +14,8 @@ from headtohead.plugins import registry as plugin_registry
 from headtohead.plugins.registry import load_registry
 from headtohead.testing import INVARIANTS, Subject, tiny_config
 from headtohead.testing.smallest import smallest
-from headtohead.tools.pitfalls.examination import ask
-from headtohead.tools.pitfalls.surroundings import surroundings
+from headtohead.tools.pitfalls.configurations import check_configurations
+from headtohead.tools.pitfalls.examination import evaluate
 
 HERE = Path(__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "internals" / "zoo.md"
@@ -82,7 +82,7 @@ def caught(fault, with_example=True):
     with torch.random.fork_rng(devices=[]), fault.planted():
         torch.manual_seed(0)
         subject = Subject(tiny_config(**fault.config))
-        verdicts = {name: ask(BY_NAME[name], subject) for name in fault.caught_by}
+        verdicts = {name: evaluate(BY_NAME[name], subject) for name in fault.caught_by}
         first = fault.caught_by[0]
         example = ""
         if with_example and verdicts[first].state == "broken":
@@ -94,10 +94,10 @@ def alarms(registry, entries=None):
     """Return what is broken by no name among entries that are sound."""
     found = {}
     for one in sound_entries(registry) if entries is None else entries:
-        _, config = next(surroundings(one, registry))
+        _, config = next(check_configurations(one, registry))
         subject = Subject(config)
         for invariant in INVARIANTS:
-            verdict = ask(invariant, subject)
+            verdict = evaluate(invariant, subject)
             if verdict.state == "broken" and verdict.because is None:
                 found[f"{one.family}/{one.name}", invariant.name] = verdict
     return found

@@ -6,7 +6,7 @@ import torch
 from headtohead import HeadToHeadError
 from headtohead.model.decoding import is_causal
 from headtohead.planning.compatibility import undefined_reason
-from headtohead.planning.pitfalls import faults_of
+from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function
@@ -116,6 +116,6 @@ def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, atten
 def test_a_prefix_of_words_is_named_a_fault_and_decodes_without_a_cache():
     for length, shown in ((1, False), (2, True)):
         config = tiny_config(masking={"name": "prefix", "length": length})
-        names = [fault.name for fault in faults_of(config, current())]
-        assert ("future visible" in names) is shown
+        names = [pitfall.name for pitfall in find_pitfalls(config, current())]
+        assert ("future not masked" in names) is shown
         assert is_causal(Subject(config).model) is not shown

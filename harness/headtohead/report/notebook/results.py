@@ -14,7 +14,7 @@ from headtohead.report.cells import difference_cell
 from headtohead.report.content import ReportContent
 from headtohead.report.html import html_blocks
 from headtohead.report.notebook.tables import titled_list
-from headtohead.report.variants import fault_table, parameters, primary_score, variant_note
+from headtohead.report.variants import parameters, pitfall_table, primary_score, variant_note
 from headtohead.storage.frames import Frames, load_frames
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")
@@ -53,7 +53,7 @@ def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | N
 
 
 def _score_blocks(content: ReportContent) -> list[Block]:
-    """Return a line per variant, best first, then faults and facts."""
+    """Return a line per variant, best first, then pitfalls and facts."""
     columns = (
         Column("variant", align="left"),
         Column("seeds"),
@@ -64,8 +64,8 @@ def _score_blocks(content: ReportContent) -> list[Block]:
     )
     blocks: list[Block] = [Paragraph(content.banner, "banner")] if content.banner else []
     blocks.append(Table(columns, tuple(_row(content, slug) for slug in content.listed)))
-    if faults := fault_table(content):
-        blocks += [Paragraph(Span("faults", "strong")), faults]
+    if pitfalls := pitfall_table(content):
+        blocks += [Paragraph(Span("pitfalls", "strong")), pitfalls]
     return [*blocks, *titled_list("beside the scores", content.facts)]
 
 

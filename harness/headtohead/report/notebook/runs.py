@@ -1,4 +1,4 @@
-"""A loaded run as cell output: its main settings, its scores and its known faults."""
+"""A loaded run as cell output: its main settings, its scores and its known pitfalls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = ("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff")
 
 
 def run_html(record: Mapping[str, Any], metrics: Mapping[str, float | None]) -> str:
-    """Return a run's title, choices and sizes, its scores on the test set and its named faults.
+    """Return a run's title, choices and sizes, its scores on the test set and its named pitfalls.
 
     Args:
         record: The run's record, as in ``run.json``.
@@ -25,13 +25,13 @@ def run_html(record: Mapping[str, Any], metrics: Mapping[str, float | None]) -> 
         (name.removeprefix("test/"), show(value, name)) for name, value in metrics.items() if name.startswith("test/")
     ]
     scored = text_table(("on the test set", "score"), scores, right=(1,))
-    faults = (f"{fault['name']}: {fault['says']}" for fault in record.get("faults") or ())
+    pitfalls = (f"{pitfall['name']}: {pitfall['consequence']}" for pitfall in record.get("pitfalls") or ())
     return html_blocks(
         [
             Paragraph(Span(_title(record), "strong")),
             text_table(("choice", "value"), _choices(record["config"])),
             scored if scores else Paragraph("no scores: it was not evaluated here"),
-            *titled_list("faults", faults),
+            *titled_list("pitfalls", pitfalls),
         ],
         inline=True,
     )

@@ -1,5 +1,5 @@
-"""The catalogue: pages with pictures, made from the registry.
+"""The catalogue: generated pages with pictures of every registered entry.
 
-``python -m headtohead.tools.catalogue docs/reference/catalogue`` writes them, ``--check`` tells whether they are
-current, ``--plugin FILE`` takes the entries of a plugin file in.
+``python -m headtohead.tools.catalogue FOLDER`` writes the pages, ``--check`` reports files that are not
+current, and ``--plugin FILE`` adds the entries of a plugin file.
 """

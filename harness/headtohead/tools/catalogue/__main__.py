@@ -11,44 +11,44 @@ import torch
 
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.registry import use_files
-from headtohead.tools.catalogue.content import Section, sections
-from headtohead.tools.catalogue.writing import files_of, stale, write
+from headtohead.tools.catalogue.content import CatalogueEntry, catalogue_entries
+from headtohead.tools.catalogue.pages import catalogue_files, stale_files, write_files
 
 
-def built_in_and(files: Sequence[Path]) -> list[Section]:
-    """Return the sections of the built-in entries and of those in plugin files."""
-    registry = use_files(files)
-    modules = {str(path) for path in files}
-    chosen = [
-        one
-        for one in registry.all()
-        if one.distribution == "headtohead" or (one.distribution == "file" and one.module in modules)
+def built_in_and(plugin_files: Sequence[Path]) -> list[CatalogueEntry]:
+    """Return the built-in entries and those of plugin files."""
+    registry = use_files(plugin_files)
+    modules = {str(path) for path in plugin_files}
+    entries = [
+        entry
+        for entry in registry.all()
+        if entry.distribution == "headtohead" or (entry.distribution == "file" and entry.module in modules)
     ]
-    return sections(registry, chosen)
+    return catalogue_entries(registry, entries)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write or check the catalogue; return 1 if it is not current, 2 for bad input."""
+    """Write or check the catalogue; return 1 if it is not current, 2 for invalid input."""
     parser = argparse.ArgumentParser(prog="python -m headtohead.tools.catalogue")
     parser.add_argument("folder", type=Path, nargs="?", default=Path("docs/reference/catalogue"))
     parser.add_argument("--check", action="store_true", help="only check that it is current")
     parser.add_argument(
         "--plugin", type=Path, action="append", default=[], metavar="FILE", help="add the entries of a plugin file"
     )
-    given = parser.parse_args(arguments)
-    # Tensors are tiny: more threads only slow it down.
+    options = parser.parse_args(arguments)
+    # The tensors are tiny: more threads only add overhead.
     torch.set_num_threads(1)
     try:
-        files = files_of(built_in_and(given.plugin))
+        files = catalogue_files(built_in_and(options.plugin))
     except HeadToHeadError as error:
         print(f"headtohead.tools.catalogue: {error}", file=sys.stderr)
         return 2
-    if not given.check:
-        write(given.folder, files)
+    if not options.check:
+        write_files(options.folder, files)
         return 0
-    outdated = list(stale(given.folder, files))
+    outdated = list(stale_files(options.folder, files))
     for name in outdated:
-        print(f"{given.folder / name} is not current; run make docs", file=sys.stderr)
+        print(f"{options.folder / name} is not current; run make docs", file=sys.stderr)
     return 1 if outdated else 0
 
 

@@ -1,4 +1,4 @@
-"""Pictures of attention styles: heads to scale, and the weights of an untrained model."""
+"""Pictures of attention styles: the widths of heads to scale, and the weights of an untrained model."""
 
 from __future__ import annotations
 
@@ -16,93 +16,84 @@ from headtohead.plugins.positional import Geometry
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
-from headtohead.tools.catalogue.pictures import Heads, HeatMaps, Note, Values
-from headtohead.tools.catalogue.small import ROLE_NAMES, SEED, SOURCE, TARGET, raw, reason_against
+from headtohead.tools.catalogue.pictures import HeadBoxes, HeatMaps
+from headtohead.tools.catalogue.small_model import (
+    ROLE_NAMES,
+    SEED,
+    SOURCE,
+    TARGET,
+    in_role,
+    incompatibility,
+    small_config,
+)
 
 FIRST_TOKEN = 4
 """Smaller ids are special tokens."""
 
 
-def attention_pictures(name: str, registry: Registry) -> list[Heads | HeatMaps | Note]:
-    """Return the geometry of a style, and its weights in each role."""
-    projects = registry.attention(name).projects
-    heads: list[Heads | HeatMaps | Note] = []
-    maps: list[Heads | HeatMaps | Note] = []
+def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMaps]:
+    """Return the geometry of a style, and its weights in each compatible role."""
+    boxes: list[HeadBoxes | HeatMaps] = []
+    maps: list[HeadBoxes | HeatMaps] = []
     for role in ROLES:
-        families = {"attention": _only(name, role)}
-        title = f"{ROLE_NAMES[role]}: weights"
-        reason = reason_against(families, registry)
-        if reason is not None:
-            maps.append(Note(ROLE_NAMES[role], f"Not defined: {reason}."))
+        families = in_role("attention", name, role)
+        if incompatibility(families, registry) is not None:
             continue
         config = _config(families, registry)
         weights, mask = untrained_weights(config, role)
-        if not heads:
-            heads.append(_heads(find_geometry(config, role), projects, config.model.d_model))
+        if not boxes:
+            projects = registry.attention(name).projects
+            boxes.append(_head_boxes(find_geometry(config, role), projects, config.model.d_model))
+        masked = weights if mask is None else weights.masked_fill(~mask, torch.nan)
+        names = [f"head {head}" for head in range(len(weights))] if len(weights) > 1 else [""]
+        values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
         rows = SOURCE if role == "encoder" else TARGET
         columns = TARGET if role == "decoder" else SOURCE
-        named = [(f"head {head}" if len(weights) > 1 else "", matrix) for head, matrix in enumerate(weights)]
-        masked = weights if mask is None else weights.masked_fill(~mask, torch.nan)
         colours = ColourRange.of(masked.numpy(), probabilities=True)
-        values = [(head, _values(matrix, mask)) for head, matrix in named]
-        maps.append(HeatMaps(title, values, rows, columns, "query", "key", "weight", colours))
-    return heads + maps
-
-
-def _only(name: str, role: str) -> dict[str, str]:
-    return {one: name if one == role else "split-heads" for one in ROLES}
-
-
-def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
-    """Return the configuration; its width is the sentence length where a style requires that."""
-    asked = {**raw(**families), "positional": "sinusoidal"}
-    asked["evaluate"] = {"decode": "teacher-forced"}
-    config = resolve(asked, registry)
-    if only_length(config) is not None:
-        asked["model"] |= {"d_model": len(TARGET), "heads": 1}
-        config = resolve(asked, registry)
-    return config
+        title = f"{ROLE_NAMES[role]}: weights"
+        named = list(zip(names, values, strict=True))
+        maps.append(HeatMaps(title, named, rows, columns, "query", "key", "weight", colours))
+    return boxes + maps
 
 
 def untrained_weights(config: RunConfig, role: str) -> tuple[Tensor, Tensor | None]:
     """Return the weights of the first layer of a role on one pair, ``[head, query, key]``.
 
-    The second result is the mask of the role, ``[query, key]``, or None where nothing is masked.
+    The second result is the mask of the role, ``[query, key]``, or None if nothing is masked.
     """
     model = Transformer(config, [SEED], FIRST_TOKEN + len(SOURCE), FIRST_TOKEN + len(TARGET))
     model = model.double().eval()
-    found: dict[str, Tensor] = {}
+    observed: dict[str, Tensor] = {}
 
-    def observe(site: str, layer: int | None, name: str, value: Tensor) -> None:
-        if site == role and layer == 0:
-            found[name] = value
+    def observe(part: str, layer: int | None, name: str, value: Tensor) -> None:
+        if part == role and layer == 0:
+            observed[name] = value
 
-    source = _sentence(len(SOURCE))
-    target = _sentence(len(TARGET))
-    lengths = torch.tensor([[len(SOURCE)]]), torch.tensor([[len(TARGET)]])
+    source, target = (
+        torch.arange(FIRST_TOKEN, FIRST_TOKEN + len(sentence)).view(1, 1, -1) for sentence in (SOURCE, TARGET)
+    )
+    source_length, target_length = torch.tensor([[len(SOURCE)]]), torch.tensor([[len(TARGET)]])
     with torch.no_grad():
-        memory = model.encode(source, lengths[0], observe)
-        model.decode(target, lengths[1], memory, lengths[0], observe)
-    mask = found.get("mask")
-    return found["weights"][0, 0], None if mask is None else mask[0, 0, 0]
+        memory = model.encode(source, source_length, observe)
+        model.decode(target, target_length, memory, source_length, observe)
+    mask = observed.get("mask")
+    return observed["weights"][0, 0], None if mask is None else mask[0, 0, 0]
 
 
-def _sentence(length: int) -> Tensor:
-    return torch.arange(FIRST_TOKEN, FIRST_TOKEN + length).view(1, 1, -1)
+def _config(families: Mapping[str, Any], registry: Registry) -> RunConfig:
+    """Return the configuration; its width is the sentence length if a style requires that."""
+    fields = {**small_config(**families), "positional": "sinusoidal", "evaluate": {"decode": "teacher-forced"}}
+    config = resolve(fields, registry)
+    if only_length(config) is not None:
+        fields["model"] |= {"d_model": len(TARGET), "heads": 1}
+        config = resolve(fields, registry)
+    return config
 
 
-def _values(matrix: Tensor, mask: Tensor | None) -> Values:
-    kept = torch.ones_like(matrix, dtype=torch.bool) if mask is None else mask
-    return [
-        [value if mask else None for value, mask in zip(row, keeps, strict=True)]
-        for row, keeps in zip(matrix.tolist(), kept.tolist(), strict=True)
-    ]
-
-
-def _heads(geometry: Geometry, projects: bool, d_model: int) -> Heads:
+def _head_boxes(geometry: Geometry, projects: bool, d_model: int) -> HeadBoxes:
     if not projects:
         note = f"Nothing is projected: one head as wide as the model, d = {d_model}."
-        return Heads("heads", [("values", [(float(geometry.value_width), 0)])], note, float(d_model))
+        return HeadBoxes("heads", [("values", [(float(geometry.value_width), 0)])], note, float(d_model))
     per_group = geometry.heads // geometry.kv_heads
     queries = [(float(geometry.key_width), head // per_group) for head in range(geometry.heads)]
     keys = [(float(geometry.key_width), group) for group in range(geometry.kv_heads)]
@@ -122,4 +113,4 @@ def _heads(geometry: Geometry, projects: bool, d_model: int) -> Heads:
         if geometry.output_heads != geometry.heads:
             note += f" {geometry.heads} maps are mixed into {geometry.output_heads}."
     rows = [("queries", queries), ("keys", keys), ("values", values), ("outputs", outputs)]
-    return Heads("heads", rows, note, float(d_model))
+    return HeadBoxes("heads", rows, note, float(d_model))

@@ -1,4 +1,4 @@
-"""What an entry costs: the formulas it states, checked against counts at several sizes.
+"""Costs of entries: stated formulas, compared with counts at several sizes.
 
 An entry states its cost in the class attribute ``cost`` (`headtohead.Cost`). FLOPs are those of
 matrix products, two for each multiply-add, as torch counts them.
@@ -34,7 +34,7 @@ Sizes = Mapping[str, int]
 PLAIN_ATTENTION, PLAIN_POSITIONAL = "split-heads", "none"
 QUANTITIES = ("parameters", "biases", "flops")
 SHOWN_AT: Sizes = {"d": 32, "h": 4, "L": 2, "n": 16}
-"""Sizes of the counts that are shown for an entry without formulas."""
+"""Sizes of the counts of an entry without formulas."""
 
 CHECKED_AT: tuple[Sizes, ...] = (
     {"d": 24, "h": 6, "L": 3, "n": 5},
@@ -42,15 +42,15 @@ CHECKED_AT: tuple[Sizes, ...] = (
     {"d": 48, "h": 2, "L": 1, "n": 3},
     {"d": 64, "h": 8, "L": 4, "n": 7},
 )
-"""None of the sizes but L is 1: torch counts no product along an axis of length 1."""
+"""No size but L is 1, since torch counts no product along an axis of length 1."""
 
 OPTION_VALUES = (2, 4, 6, 8, 12)
-"""Values of the integer options in a formula; the options of one check have different values."""
+"""Values of integer options in formulas; the options of one comparison have different values."""
 
 
 @dataclass(frozen=True)
-class Counts:
-    """Counted cost of one entry; a quantity that is undefined at these sizes is None.
+class CostCounts:
+    """Counted cost of one entry; ``flops`` is None if the entry does not support these sizes.
 
     ``parameters`` (without biases) and ``biases`` are those of one attention, or of an encoding for
     all layers of a role. ``flops`` are those of one attention over n tokens, or what an encoding
@@ -63,7 +63,7 @@ class Counts:
 
 
 def describe_costs(entry: type[Component], role: str) -> dict[str, str]:
-    """Return each quantity as text: the stated formula, or else the counts at fixed sizes.
+    """Return each quantity as text: the stated formula, or the counts at fixed sizes.
 
     Raises:
         HeadToHeadError: If a stated formula differs from the counts.
@@ -71,14 +71,14 @@ def describe_costs(entry: type[Component], role: str) -> dict[str, str]:
     verify(entry, role)
     if entry.cost is not None:
         return {name: pretty(getattr(entry.cost, name)) for name in QUANTITIES}
-    zeros = [count(entry, entry.Options(), sizes, role) for sizes in CHECKED_AT]
-    at = count(entry, entry.Options(), SHOWN_AT, role)
+    counts = [count(entry, entry.Options(), sizes, role) for sizes in (SHOWN_AT, *CHECKED_AT)]
     sizes = ", ".join(f"{name} = {value}" for name, value in SHOWN_AT.items())
     shown = {}
     for name in QUANTITIES:
-        counted = None if at is None else getattr(at, name)
-        constant = not counted and all(found is None or not getattr(found, name) for found in zeros)
-        shown[name] = "0" if constant else f"{counted:,} at {sizes}" if counted is not None else f"undefined at {sizes}"
+        numbers = [None if counted is None else getattr(counted, name) for counted in counts]
+        shown[name] = f"{numbers[0]:,} at {sizes}" if numbers[0] is not None else f"not supported at {sizes}"
+        if not any(numbers):
+            shown[name] = "0"
     return shown
 
 
@@ -95,9 +95,9 @@ def verify(entry: type[Component], role: str) -> int:
         variables = {**sizes, **{name: value for name, value in options if isinstance(value, int)}}
         if issubclass(entry, Attention):
             variables["n"] = entry.only_length(options, _model(sizes)) or sizes["n"]
-        found = count(entry, options, variables, role)
-        for name in QUANTITIES if found is not None else ():
-            counted = getattr(found, name)
+        counts = count(entry, options, variables, role)
+        for name in QUANTITIES:
+            counted = None if counts is None else getattr(counts, name)
             if counted is None:
                 continue
             stated = _evaluate(entry, name, variables)
@@ -132,33 +132,35 @@ def pretty(formula: str) -> str:
     '2d² + 2d²·kv_heads/h'
     """
     tokens = re.findall(r"\w+(?:\*\*[23])?|.", formula)
-    words = [sum(map(str.isalpha, token)) > 1 for token in tokens]
-    for at, token in enumerate(tokens):
+    is_word = [sum(map(str.isalpha, token)) > 1 for token in tokens]
+    for index, token in enumerate(tokens):
         if token == "*":
-            tokens[at] = "·" if words[at - 1] or words[at + 1] else ""
+            tokens[index] = "·" if is_word[index - 1] or is_word[index + 1] else ""
     return "".join(tokens).replace("**2", "²").replace("**3", "³").replace("-", "−")
 
 
 # -- counting ------------------------------------------------------------------------------------
 
 
-def count(entry: type[Component], options: Options, sizes: Sizes, role: str) -> Counts | None:
-    """Count the cost of an entry; None where its options do not fit the sizes."""
+def count(entry: type[Component], options: Options, sizes: Sizes, role: str) -> CostCounts | None:
+    """Count the cost of an entry; None if its options do not fit the sizes."""
     try:
         if issubclass(entry, Attention):
             plain = _attention(entry, options, sizes, role)
             biased = _attention(entry, options, sizes, role, bias=True)
-            return Counts(_weights(plain), _weights(biased) - _weights(plain), _attention_flops(plain, sizes))
+            return CostCounts(_weights(plain), _weights(biased) - _weights(plain), _attention_flops(plain, sizes))
         assert issubclass(entry, Positional)
         style = registered("attention", PLAIN_ATTENTION)
         part = entry(options, _context(style, style.Options(), sizes, role))
     except HeadToHeadError:
         return None
-    with_part = _attention_flops(_attention(style, style.Options(), sizes, role, positional=part), sizes)
+    with_encoding = _attention_flops(_attention(style, style.Options(), sizes, role, positional=part), sizes)
     embedding = _embedding_flops(part, sizes, role)
-    if with_part is None or embedding is None:
-        return Counts(_weights(part), 0, None)
-    return Counts(_weights(part), 0, with_part + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role))
+    if with_encoding is None or embedding is None:
+        return CostCounts(_weights(part), 0, None)
+    return CostCounts(
+        _weights(part), 0, with_encoding + embedding - _plain_flops(sizes["d"], sizes["h"], sizes["n"], role)
+    )
 
 
 def _samples(entry: type[Component], cost: Cost) -> Iterator[tuple[Sizes, Options]]:
@@ -167,7 +169,7 @@ def _samples(entry: type[Component], cost: Cost) -> Iterator[tuple[Sizes, Option
     names = sorted(set(used) & set(entry.Options.model_fields))
     for sizes in CHECKED_AT:
         for start in range(len(OPTION_VALUES)) if names else ():
-            values = {name: OPTION_VALUES[(start + at) % len(OPTION_VALUES)] for at, name in enumerate(names)}
+            values = {name: OPTION_VALUES[(start + index) % len(OPTION_VALUES)] for index, name in enumerate(names)}
             try:
                 yield sizes, entry.Options.model_validate(values)
             except ValidationError:
@@ -225,8 +227,8 @@ def _attention_flops(part: MultiHeadAttention, sizes: Sizes) -> int | None:
         return None
     x = torch.zeros(1, tokens, sizes["d"])
     positions = torch.arange(tokens).unsqueeze(0)
-    view = AttentionContext(positions, positions, torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool))
-    return _flops(lambda: part.attend(x, None if part.self_attention else x, view))
+    context = AttentionContext(positions, positions, torch.ones(1, 1, 1, tokens, tokens, dtype=torch.bool))
+    return _flops(lambda: part.attend(x, None if part.self_attention else x, context))
 
 
 def _embedding_flops(part: Positional, sizes: Sizes, role: str) -> int | None:
@@ -244,7 +246,7 @@ def _too_long(tokens: int, part: Component) -> bool:
 
 
 def _flops(compute: Callable[[], Any]) -> int | None:
-    """Count the FLOPs of a computation; None where it raises `HeadToHeadError`."""
+    """Count the FLOPs of a computation; None if it raises `HeadToHeadError`."""
     # torch does not count the fused CPU kernel; the plain kernel computes the same products.
     operations = Operations()
     try:

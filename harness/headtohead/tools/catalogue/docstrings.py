@@ -7,41 +7,39 @@ import re
 import sys
 from dataclasses import dataclass
 
-LABELS = ("Paper", "Papers", "Source", "Departs from the paper", "Departs from the notebook")
-ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+PARTS = {
+    "Paper": "paper",
+    "Papers": "paper",
+    "Source": "paper",
+    "Departs from the paper": "differences",
+    "Departs from the notebook": "differences",
+}
+"""The part of the docstring that starts with each label."""
 
 
 @dataclass(frozen=True)
-class About:
+class EntryDocstring:
     """The parts of a module docstring; a missing part is empty."""
 
-    idea: str
-    paper: str
-    departs: str
+    idea: str = ""
+    paper: str = ""
+    differences: str = ""
 
 
-def about(entry: type) -> About:
+def parse_docstring(entry: type) -> EntryDocstring:
     """Return the parts of the docstring of the module that defines an entry."""
     text = inspect.getdoc(sys.modules.get(entry.__module__)) or inspect.getdoc(entry) or ""
-    parts: dict[str, list[str]] = {"idea": []}
+    lines: dict[str, list[str]] = {"idea": []}
     part = "idea"
     for line in text.replace("``", "`").splitlines():
-        label = next((label for label in LABELS if line.startswith(f"{label}:")), None)
-        if label is not None:
-            part = label.split()[0]
-            line = line.removeprefix(f"{label}:")
-        parts.setdefault(part, []).append(line.strip())
-    joined = {name: _flowing(lines) for name, lines in parts.items()}
-    paper = joined.get("Paper") or joined.get("Papers") or joined.get("Source", "")
-    return About(joined["idea"], paper, joined.get("Departs", ""))
+        label, colon, rest = line.partition(":")
+        if colon and label in PARTS:
+            part, line = PARTS[label], rest
+        lines.setdefault(part, []).append(line.strip())
+    return EntryDocstring(**{part: _joined_lines(text_lines) for part, text_lines in lines.items()})
 
 
-def linked(text: str) -> str:
-    """Return a text with each arXiv number as a link, in Markdown."""
-    return ARXIV.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
-
-
-def _flowing(lines: list[str]) -> str:
+def _joined_lines(lines: list[str]) -> str:
     """Join the lines of each paragraph."""
     paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip())

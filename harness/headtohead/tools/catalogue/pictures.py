@@ -1,4 +1,4 @@
-"""The kinds of pictures of the catalogue: numbers in, a PNG out that also stores the numbers."""
+"""The pictures of the catalogue: numbers in, a PNG file out that also stores the numbers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from headtohead.figures.heat_map import BLUE, HIDDEN, ColourRange, heat_map
 from headtohead.figures.style import MUTED, PALETTE, PAPER, drawing
 
 WIDTH = 3.2
-"""Inches: two pictures fit beside each other on a screen, one on a phone."""
+"""Width in inches: two pictures fit side by side on a desktop screen."""
 DOTS_PER_INCH = 180
 COLOURS = 192
-"""Colours of a PNG file with a palette, half the bytes of one without."""
+"""Size of the palette; a PNG file with a palette has half the bytes."""
 DESCRIPTION = "Description"
-"""Name of the text chunk of a PNG file that stores the numbers."""
+"""Name of the text chunk of a PNG file with the numbers."""
 
 Values = Sequence[Sequence[float | None]]
 
@@ -66,8 +66,8 @@ class HeatMaps:
         bottom = maps_end + 0.3 + (letter * names if names > 2 else 0.13)
         height = bottom + (0.3 if self.legend else 0.5)
         figure = _figure(height, self.title)
-        for at, ((name, _), array) in enumerate(zip(self.maps, arrays, strict=True)):
-            row, column = divmod(at, across)
+        for index, ((name, _), array) in enumerate(zip(self.maps, arrays, strict=True)):
+            row, column = divmod(index, across)
             axes = _axes(figure, left + column * (wide + 0.1), 0.5 + row * (high + 0.2), wide, high)
             labels = self.rows if column == 0 else (), self.columns if row == down - 1 else ()
             heat_map(axes, array, *labels, colour_range=chosen)
@@ -94,7 +94,7 @@ class HeatMaps:
 
 
 @dataclass(frozen=True)
-class Lines:
+class Curves:
     """Curves over whole numbers ``x``; None leaves a gap."""
 
     title: str
@@ -124,7 +124,7 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Heads:
+class HeadBoxes:
     """The geometry of one attention, to scale: a box for each head, as wide as the head.
 
     ``rows`` are a name and, for each head, its width and the number of its key/value group.
@@ -162,14 +162,14 @@ class Heads:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A sentence where there is nothing to draw."""
+class PictureNote:
+    """A sentence in place of a picture."""
 
     title: str
-    words: str
+    text: str
 
 
-Picture = HeatMaps | Lines | Heads
+Picture = HeatMaps | Curves | HeadBoxes
 
 
 def png(picture: Picture) -> bytes:
@@ -185,26 +185,26 @@ def png(picture: Picture) -> bytes:
 
 
 def numbers_of(picture: Picture) -> Any:
-    """Return everything a picture shows as JSON values, numbers with three digits."""
+    """Return the content of a picture as JSON values, numbers with three digits."""
     return _rounded({"kind": type(picture).__name__, **asdict(picture)})
 
 
 def stored_numbers(path: Path) -> Any:
-    """Return what `numbers_of` returned for the picture in a PNG file, or None."""
+    """Return the stored result of `numbers_of` for the picture in a PNG file, or None."""
     with Image.open(path) as image:
         text = image.info.get(DESCRIPTION)
     return None if text is None else json.loads(text)
 
 
-def same_numbers(stored: Any, made: Any) -> bool:
-    """Return whether two pictures show the same, up to the rounding of another machine."""
-    if isinstance(stored, float | int) and isinstance(made, float | int):
-        return abs(stored - made) <= 0.02 * max(1.0, abs(stored), abs(made))
-    if isinstance(stored, dict) and isinstance(made, dict):
-        return stored.keys() == made.keys() and all(same_numbers(stored[key], made[key]) for key in made)
-    if isinstance(stored, list) and isinstance(made, list):
-        return len(stored) == len(made) and all(map(same_numbers, stored, made))
-    return bool(stored == made)
+def same_numbers(stored: Any, computed: Any) -> bool:
+    """Return whether two pictures have the same content, up to rounding on another machine."""
+    if isinstance(stored, float | int) and isinstance(computed, float | int):
+        return abs(stored - computed) <= 0.02 * max(1.0, abs(stored), abs(computed))
+    if isinstance(stored, dict) and isinstance(computed, dict):
+        return stored.keys() == computed.keys() and all(same_numbers(stored[key], computed[key]) for key in computed)
+    if isinstance(stored, list) and isinstance(computed, list):
+        return len(stored) == len(computed) and all(map(same_numbers, stored, computed))
+    return bool(stored == computed)
 
 
 def number(value: float) -> str:
@@ -231,6 +231,6 @@ def _figure(height: float, title: str) -> Figure:
 
 
 def _axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Add axes at a position in inches from the upper left corner: matplotlib's layouts take seconds."""
+    """Add axes at a position in inches from the upper left corner; matplotlib's layout engines take seconds."""
     full = figure.get_figheight()
     return figure.add_axes((left / WIDTH, 1 - (top + height) / full, width / WIDTH, height / full))

@@ -1,4 +1,4 @@
-"""Pictures of positional encodings: their effect on scores and embeddings, without tokens."""
+"""Pictures of positional encodings: their effect on scores and embeddings of equal tokens."""
 
 from __future__ import annotations
 
@@ -12,210 +12,170 @@ from headtohead.figures.heat_map import ColourRange
 from headtohead.plugins.positional import Positional
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
-from headtohead.tools.catalogue.pictures import HeatMaps, Lines, Note
-from headtohead.tools.catalogue.small import D_MODEL, HEADS, ROLE_NAMES, TIME, build_positional, reason_against
+from headtohead.tools.catalogue.pictures import Curves, HeatMaps, PictureNote
+from headtohead.tools.catalogue.small_model import (
+    D_MODEL,
+    HEADS,
+    ROLE_NAMES,
+    TIME,
+    build_positional,
+    in_role,
+    incompatibility,
+)
 
-NUMBERS = tuple(str(position) for position in range(TIME))
+POSITIONS = tuple(str(position) for position in range(TIME))
 SENTENCES = 8
+SAMPLED_TITLE = "positions in training"
+
+PositionalPicture = HeatMaps | Curves | PictureNote
 
 
-Shown = HeatMaps | Lines | Note
-
-
-def positional_pictures(name: str, registry: Registry) -> list[Shown]:
+def positional_pictures(name: str, registry: Registry) -> list[PositionalPicture]:
     """Return the pictures of an encoding: heat maps first, equal pictures of several roles merged."""
     entry = registry.positional(name)
-    found: list[tuple[str, Shown]] = []
+    pictures: list[tuple[str, PositionalPicture]] = []
     for role in ROLES:
-        reason = reason_against({"positional": only(name, role)}, registry)
-        if reason is not None:
-            found.append((role, Note("", f"Not defined: {reason}.")))
-        else:
+        if incompatibility(in_role("positional", name, role), registry) is None:
             part = build_positional(entry, role, registry)
-            found += [(role, picture) for picture in _pictures(part, role)]
-    return _joined(found)
-
-
-def only(name: str, role: str) -> dict[str, str]:
-    """Return the encoding in one role, ``none`` in the others."""
-    return {one: name if one == role else "none" for one in ROLES}
+            pictures += [(role, picture) for picture in _role_pictures(part, role)]
+    return _merge_roles(pictures)
 
 
 def kernel(part: Positional, role: str) -> Tensor | None:
     """Return the effect of an encoding on equal tokens, ``[head, query, key]``, or None for no effect.
 
-    For a bias: the bias. For a rotation: the mean of q·k over all directions of equal q and k of
-    length 1. For added embeddings: the dot products of the position vectors, divided by the width.
+    The effects of all mechanisms are added. Bias: the bias. Rotation: the mean of q·k over all
+    directions of equal q and k of length 1. Embedding: the dot products of the position vectors,
+    divided by the width. Score: the scores of one random query per head, of length √d_k.
     """
     positions = torch.arange(TIME).unsqueeze(0)
-    found: Tensor | None = None
     mechanisms = type(part).mechanisms_of(part.options)
-    if "embed" in mechanisms and role != "cross":
-        added = part.embed(positions, role)
-        if added is not None:
-            table = added.expand(1, 1, TIME, D_MODEL)[0, 0].detach().double()
-            found = (table @ table.T / D_MODEL).unsqueeze(0)
+    effects = []
+    if "embed" in mechanisms and role != "cross" and (table := _position_vectors(part, role)) is not None:
+        effects.append((table @ table.T / D_MODEL).unsqueeze(0))
     if "rotate" in mechanisms:
-        found = _plus(found, _rotation(part, positions, role))
-    if "bias" in mechanisms:
-        bias = part.bias(positions, positions, role, 0)
-        if bias is not None:
-            found = _plus(found, bias.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach().double())
+        effects.append(_mean_rotation(part, positions, role))
+    if "bias" in mechanisms and (bias := part.bias(positions, positions, role, 0)) is not None:
+        effects.append(bias.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach().double())
     if "score" in mechanisms:
-        found = _plus(found, _content_score(part, positions, role))
-    return found
+        effects.append(_scores_of_one_query(part, positions, role))
+    if not effects:
+        return None
+    total = effects[0]
+    for effect in effects[1:]:
+        total = total + effect
+    return total
 
 
-def _plus(found: Tensor | None, more: Tensor) -> Tensor:
-    return more if found is None else found + more
+def _position_vectors(part: Positional, role: str) -> Tensor | None:
+    """Return the vectors added to embeddings, ``[position, width]``, or None."""
+    vectors = part.embed(torch.arange(TIME).unsqueeze(0), role)
+    return None if vectors is None else vectors.expand(1, 1, TIME, D_MODEL)[0, 0].detach().double()
 
 
-def _rotation(part: Positional, positions: Tensor, role: str) -> Tensor:
-    """Return the trace of each pair of rotations, by width: the mean over equal q and k."""
+def _mean_rotation(part: Positional, positions: Tensor, role: str) -> Tensor:
+    """Return the trace of each pair of rotations divided by the width, which is the mean over equal q and k."""
     width = part.context.geometry.key_width
     unit = torch.eye(width, dtype=torch.float64)[:, None, None, None, :].expand(-1, 1, 1, TIME, -1)
-    turned = part.rotate(unit.transpose(0, 1), positions, role).transpose(0, 1).detach()
-    return torch.einsum("wabqc,wabkc->qk", turned, turned).unsqueeze(0) / width
+    rotated = part.rotate(unit.transpose(0, 1), positions, role).transpose(0, 1).detach()
+    return torch.einsum("wabqc,wabkc->qk", rotated, rotated).unsqueeze(0) / width
 
 
-def _content_score(part: Positional, positions: Tensor, role: str) -> Tensor:
-    """Return scores of the same query at every position: a random one per head, of length √d_k."""
-    geometry = part.context.geometry
+def _scores_of_one_query(part: Positional, positions: Tensor, role: str) -> Tensor:
+    width = part.context.geometry.key_width
     generator = torch.Generator().manual_seed(7)
-    q = torch.randn(HEADS, geometry.key_width, generator=generator, dtype=torch.float64)
-    q = q / q.norm(dim=-1, keepdim=True) * geometry.key_width**0.5
-    everywhere = q[None, None, :, None, :].expand(1, 1, -1, TIME, -1)
-    scores = part.score(everywhere, positions, positions, role, 0)
+    q = torch.randn(HEADS, width, generator=generator, dtype=torch.float64)
+    q = q / q.norm(dim=-1, keepdim=True) * width**0.5
+    scores = part.score(q[None, None, :, None, :].expand(1, 1, -1, TIME, -1), positions, positions, role, 0)
     assert scores is not None
     return scores.expand(1, 1, HEADS, TIME, TIME)[0, 0].detach()
 
 
-def _pictures(part: Positional, role: str) -> Iterator[Shown]:
+def _role_pictures(part: Positional, role: str) -> Iterator[PositionalPicture]:
     mechanisms = type(part).mechanisms_of(part.options)
-    positions = torch.arange(TIME).unsqueeze(0)
-    if not set(mechanisms) & {"embed", "rotate", "bias", "score"}:
-        yield Note("", "Adds nothing: scores depend on the tokens, not on their positions.")
+    if not mechanisms & {"embed", "rotate", "bias", "score"}:
+        yield PictureNote("", "Adds nothing: scores depend on the tokens, not on their positions.")
         return
     if "embed" in mechanisms and role == "cross":
-        yield Note("", "Adds to embeddings, which cross-attention does not have.")
-    elif "embed" in mechanisms:
-        added = part.embed(positions, role)
-        if added is not None:
-            table = added.expand(1, 1, TIME, D_MODEL)[0, 0].detach().double()
-            coordinates = tuple(str(at) for at in range(D_MODEL))
-            yield HeatMaps(
-                "added to embeddings",
-                [("", table.tolist())],
-                NUMBERS,
-                coordinates,
-                "position",
-                "coordinate",
-                "added value",
-            )
-    found = kernel(part, role)
-    if found is None:
+        yield PictureNote("", "Adds to embeddings, which cross-attention does not have.")
+    elif "embed" in mechanisms and (table := _position_vectors(part, role)) is not None:
+        coordinates = tuple(map(str, range(D_MODEL)))
+        maps = [("", table.tolist())]
+        yield HeatMaps("added to embeddings", maps, POSITIONS, coordinates, "position", "coordinate", "added value")
+    effect = kernel(part, role)
+    if effect is None:
         return
-    causal = role == "decoder"
-    maps = [(f"head {head}" if len(found) > 1 else "", _shown(matrix, causal)) for head, matrix in enumerate(found)]
-    unit = _unit(mechanisms)
+    names = [f"head {head}" for head in range(len(effect))] if len(effect) > 1 else [""]
+    masked = effect.masked_fill(torch.ones(TIME, TIME).triu(1).bool(), torch.nan) if role == "decoder" else effect
+    values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
+    title, unit = _title_and_unit(mechanisms)
     axes = ("query i", "key j") if role != "cross" else ("target i", "source j")
-    yield HeatMaps(_kernel_title(mechanisms), maps, NUMBERS, NUMBERS, *axes, unit)
-    if _is_relative(found):
-        distances = range(1 - TIME, 1 if causal else TIME)
+    yield HeatMaps(title, list(zip(names, values, strict=True)), POSITIONS, POSITIONS, *axes, unit)
+    if bool((effect[:, 1:, 1:] - effect[:, :-1, :-1]).abs().max() < 1e-9):
+        distances = range(1 - TIME, 1 if role == "decoder" else TIME)
         curves = [
-            (f"head {head}" if len(found) > 1 else "", [_at(matrix, distance) for distance in distances])
-            for head, matrix in enumerate(found)
+            (name, [float(matrix.diagonal(distance)[0]) for distance in distances])
+            for name, matrix in zip(names, effect, strict=True)
         ]
-        yield Lines("by distance", tuple(distances), curves, "j − i: key position relative to the query", unit)
+        yield Curves("by distance", tuple(distances), curves, "j − i: key position relative to the query", unit)
     if "draw" in mechanisms:
         yield _sampled_positions(part)
 
 
-def _kernel_title(mechanisms: frozenset[str]) -> str:
-    if "bias" in mechanisms or "score" in mechanisms:
-        return "added to scores"
-    return "rotated q·k" if "rotate" in mechanisms else "position · position"
-
-
-def _unit(mechanisms: frozenset[str]) -> str:
+def _title_and_unit(mechanisms: frozenset[str]) -> tuple[str, str]:
     if "score" in mechanisms:
-        return "score, one q"
+        return "added to scores", "score, one q"
     if "bias" in mechanisms:
-        return "added score"
-    return "q·k, q = k" if "rotate" in mechanisms else "P[i]·P[j] / d"
+        return "added to scores", "added score"
+    return ("rotated q·k", "q·k, q = k") if "rotate" in mechanisms else ("position · position", "P[i]·P[j] / d")
 
 
-def _shown(matrix: Tensor, causal: bool) -> list[list[float | None]]:
-    return [
-        [None if causal and key > query else float(value) for key, value in enumerate(row)]
-        for query, row in enumerate(matrix)
-    ]
-
-
-def _is_relative(found: Tensor) -> bool:
-    return bool((found[:, 1:, 1:] - found[:, :-1, :-1]).abs().max() < 1e-9)
-
-
-def _at(matrix: Tensor, distance: int) -> float:
-    query = max(0, -distance)
-    return float(matrix[query, query + distance])
-
-
-def _sampled_positions(part: Positional) -> Shown:
+def _sampled_positions(part: Positional) -> PositionalPicture:
     """Return the positions that training samples for some sentences."""
     part.train()
     sampled = part.draw(SENTENCES, TIME)
     part.eval()
     if sampled is None:
-        return Note("positions in training", "Training uses the positions 0, 1, 2, ... themselves.")
+        return PictureNote(SAMPLED_TITLE, "Training uses the positions 0, 1, 2, ... themselves.")
     rows = tuple(str(row) for row in range(1, SENTENCES + 1))
     values = sampled[0].double()
-    return HeatMaps(
-        "positions in training",
-        [("", values.tolist())],
-        rows,
-        NUMBERS,
-        "sentence",
-        "token",
-        "position used",
-        ColourRange(0.0, float(values.max())),
-    )
+    colours = ColourRange(0.0, float(values.max()))
+    maps = [("", values.tolist())]
+    return HeatMaps(SAMPLED_TITLE, maps, rows, POSITIONS, "sentence", "token", "position used", colours)
 
 
-def _joined(found: Sequence[tuple[str, Shown]]) -> list[Shown]:
+def _merge_roles(pictures: Sequence[tuple[str, PositionalPicture]]) -> list[PositionalPicture]:
     """Prefix titles with the roles, merging roles with equal pictures.
 
-    Curves of the decoder that are part of the encoder's are left out.
+    Curves of the decoder that are part of the encoder's are omitted.
     """
-    groups: list[tuple[list[str], Shown]] = []
-    for role, picture in found:
-        for roles, known in groups:
-            if known == picture:
+    groups: list[tuple[list[str], PositionalPicture]] = []
+    for role, picture in pictures:
+        for roles, other in groups:
+            if other == picture:
                 roles.append(role)
                 break
-            if isinstance(known, Lines) and isinstance(picture, Lines) and _contains(known, picture):
+            if isinstance(other, Curves) and isinstance(picture, Curves) and _contains(other, picture):
                 break
         else:
             groups.append(([role], picture))
-    order = [HeatMaps, Lines, Note]
-    groups.sort(key=lambda group: (order.index(type(group[1])), group[1].title == "positions in training"))
-    return [replace(picture, title=titled(picture.title, roles)) for roles, picture in groups]
+    order = [HeatMaps, Curves, PictureNote]
+    groups.sort(key=lambda group: (order.index(type(group[1])), group[1].title == SAMPLED_TITLE))
+    return [replace(picture, title=_title_with_roles(picture.title, roles)) for roles, picture in groups]
 
 
-def _contains(known: Lines, other: Lines) -> bool:
-    """Return whether the curves of ``other`` are part of those of ``known``."""
-    if not set(other.x) <= set(known.x) or len(known.curves) != len(other.curves):
+def _contains(curves: Curves, part: Curves) -> bool:
+    """Return whether the curves of ``part`` are part of ``curves``."""
+    if not set(part.x) <= set(curves.x) or len(curves.curves) != len(part.curves):
         return False
-    at = {x: index for index, x in enumerate(known.x)}
+    first = curves.x.index(part.x[0])
     return all(
-        abs((mine[at[x]] or 0.0) - (value or 0.0)) < 1e-9
-        for (_, mine), (_, theirs) in zip(known.curves, other.curves, strict=True)
-        for x, value in zip(other.x, theirs, strict=True)
+        abs((value or 0.0) - (other or 0.0)) < 1e-9
+        for (_, values), (_, others) in zip(curves.curves, part.curves, strict=True)
+        for value, other in zip(values[first:], others, strict=False)
     )
 
 
-def titled(title: str, roles: Sequence[str]) -> str:
-    """Return a title prefixed with its roles."""
-    short = [ROLE_NAMES[role] if len(roles) < 3 else ROLE_NAMES[role].split("-")[0] for role in roles]
-    names = ", ".join(short)
+def _title_with_roles(title: str, roles: Sequence[str]) -> str:
+    names = ", ".join(ROLE_NAMES[role] if len(roles) < 3 else ROLE_NAMES[role].split("-")[0] for role in roles)
     return f"{names}: {title}" if title else names

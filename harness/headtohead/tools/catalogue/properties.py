@@ -1,4 +1,4 @@
-"""The properties that entries declare, in sentences."""
+"""The properties that entries declare, in words."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headtohead.plugins.entry import Entry
 from headtohead.plugins.masking import Masking
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import ROLES
-from headtohead.tools.catalogue.small import THE_ROLE
+from headtohead.tools.catalogue.small_model import IN_ROLE
 
-SENTENCES = {
+DESCRIPTIONS = {
     "order-invariant": "an encoder without mask is a bag of words",
     "relative": "shifting all positions changes nothing",
     "mirror-invariant": "reversing the source changes nothing in the encoder",
@@ -25,36 +25,26 @@ SENTENCES = {
 }
 
 
-def properties(entry: type[Entry]) -> list[str]:
-    """Return the properties that an entry declares and the invariants test."""
+def describe_properties(entry: type[Entry]) -> Iterator[str]:
+    """Yield the properties that an entry declares and the invariants test."""
     if issubclass(entry, Positional):
-        return [_sentence(name) for name in sorted(entry.properties)]
-    if issubclass(entry, Attention):
-        return list(_of_attention(entry))
-    if issubclass(entry, Masking):
-        return list(_of_masking(entry))
-    return []
+        yield from map(_describe, sorted(entry.properties))
+    elif issubclass(entry, Attention):
+        yield _describe(entry.weights)
+        if entry.position_dependent:
+            yield "scores depend on positions without any encoding"
+        if entry.map_note:
+            yield f"maps: {entry.map_note}"
+        if entry.known_violations:
+            yield f"known violations: {', '.join(sorted(entry.known_violations))}"
+    elif issubclass(entry, Masking):
+        masking = entry(entry.Options())
+        by_role = {role: masking.role_properties(role) or frozenset() for role in ROLES}
+        for name in sorted(frozenset().union(*by_role.values())):
+            roles = [role for role in ROLES if name in by_role[role]]
+            where = "" if len(roles) == len(ROLES) else f", {' and '.join(IN_ROLE[role] for role in roles)}"
+            yield f"{_describe(name)}{where}"
 
 
-def _of_attention(entry: type[Attention]) -> Iterator[str]:
-    yield _sentence(entry.weights)
-    if entry.position_dependent:
-        yield "scores depend on positions without any encoding"
-    if entry.map_note:
-        yield f"maps: {entry.map_note}"
-    if entry.known_violations:
-        yield f"known violations: {', '.join(sorted(entry.known_violations))}"
-
-
-def _of_masking(entry: type[Masking]) -> Iterator[str]:
-    masking = entry(entry.Options())
-    by_role = {role: masking.role_properties(role) for role in ROLES}
-    every = {promise for found in by_role.values() for promise in found or ()}
-    for promise in sorted(every):
-        roles = [role for role, found in by_role.items() if promise in (found or ())]
-        where = "" if len(roles) == len(ROLES) else f", in {' and '.join(THE_ROLE[role] for role in roles)}"
-        yield f"{_sentence(promise)}{where}"
-
-
-def _sentence(name: str) -> str:
-    return f"{name}: {SENTENCES[name]}" if name in SENTENCES else name
+def _describe(name: str) -> str:
+    return f"{name}: {DESCRIPTIONS[name]}" if name in DESCRIPTIONS else name

@@ -15,37 +15,36 @@ from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show
-from headtohead.tools.notebooks.choices import word
-from headtohead.tools.notebooks.known import NOTEBOOKS, Experiment
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS, Experiment, label
 
-LEAST_RATIO = 1.02
-"""Parameters that differ by less are called equal."""
+MIN_RATIO = 1.02
+"""Smaller ratios of parameters count as equal."""
 
-MOST_CLAUSES = 3
-"""Comparisons that a sentence gives with their numbers."""
+MAX_EFFECTS = 3
+"""Comparisons with a difference that a sentence names."""
 
-MOST_SILENT = 2
-"""Comparisons without a difference that a sentence gives with their numbers."""
+MAX_INCONCLUSIVE = 2
+"""Inconclusive comparisons that a sentence names; more are only counted."""
 
-MOST_SHARES = 3
+MAX_SHARES = 3
 """Choices that the answer of a path names."""
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparisonLine:
     """One comparison.
 
     Attributes:
-        says: What is compared, in plain words.
-        metric: What in.
-        change: The difference, paired by seed; None where there is none, for the ``reason``.
+        description: The comparison, in words.
+        metric: The compared metric.
+        change: The difference paired by seed; None if there is none, for the given ``reason``.
         reason: Why there is no difference.
-        range: Smallest and largest difference among the settings averaged over, where one of them
-            has a difference of its own (paired t-test, Holm over the settings).
-        ratio: Parameters of the left side, in those of the right.
+        range: Smallest and largest difference among the settings averaged over, if any of them
+            differs significantly (paired t-test, Holm over the settings).
+        ratio: Parameters of the left side divided by those of the right side.
     """
 
-    says: str
+    description: str
     metric: str
     change: Paired | None = None
     reason: str = ""
@@ -53,12 +52,17 @@ class Line:
     ratio: float = 1.0
 
     @property
-    def found(self) -> bool:
-        """Whether the interval leaves out 0; not adjusted for the number of comparisons."""
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 0; not adjusted for the number of comparisons."""
         change = self.change
         if change is None or change.kind in ("single", "none", "identical"):
             return False
         return change.kind == "constant" or change.low * change.high > 0
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a single setting differs significantly, but not the average."""
+        return not self.is_significant and self.range is not None
 
     @property
     def metric_name(self) -> str:
@@ -81,158 +85,142 @@ class Line:
 
     @property
     def clause(self) -> str:
-        """The comparison as a part of a sentence."""
+        """The comparison as part of a sentence."""
         if self.change is None:
-            return f"{self.says}: {self.reason}"
-        cost = f", with {self.ratio:.2f} times the parameters" if self.costs else ""
-        if self.mixed:
+            return f"{self.description}: {self.reason}"
+        result = f"{self.metric_name} {self.number}"
+        if self.is_mixed:
             low, high = (show(end, self.metric, signed=True) for end in self.range or ())
-            return (
-                f"{self.says}: inconclusive on average, {self.metric_name} {self.number}, "
-                f"{low} to {high} in single settings{cost}"
-            )
-        if not self.found:
-            return f"{self.says}: no difference shows, {self.metric_name} {self.number}{cost}"
-        return f"{self.says}: {self.metric_name} {self.number}{cost}"
-
-    @property
-    def mixed(self) -> bool:
-        """Whether no difference is found on average, but one in a single setting."""
-        return not self.found and self.range is not None
-
-    @property
-    def costs(self) -> bool:
-        """Whether the sides differ in their number of parameters."""
-        return max(self.ratio, 1 / self.ratio) > LEAST_RATIO
+            result = f"inconclusive on average, {result}, {low} to {high} in single settings"
+        elif not self.is_significant:
+            result = f"inconclusive, {result}"
+        if max(self.ratio, 1 / self.ratio) > MIN_RATIO:
+            result += f", with {self.ratio:.2f} times the parameters"
+        return f"{self.description}: {result}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A sentence, and what it is put together from."""
+    """The answer of an experiment as a sentence, with the comparisons behind it."""
 
     sentence: str
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ComparisonLine, ...] = ()
 
 
 def answer(experiment: Experiment, analysis: Analysis) -> Answer:
-    """Answer the question of an experiment as far as its runs tell."""
+    """Return the answer of an experiment from its finished runs."""
     if analysis.path is not None:
-        return _path(analysis.path)
-    lines = tuple(_line(one, analysis) for one in experiment.compares)
+        return _path_answer(analysis.path)
+    lines = tuple(_compare(comparison, analysis) for comparison in experiment.comparisons)
     return Answer(_sentence(lines), lines)
 
 
-def _sentence(lines: tuple[Line, ...]) -> str:
-    """Tell the first comparison, then the largest that show, and name those that do not."""
+def axes_key(axes: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return a hashable form of axis values."""
+    return tuple(sorted((axis, str(value)) for axis, value in axes.items()))
+
+
+def _sentence(lines: tuple[ComparisonLine, ...]) -> str:
+    """Return the first comparison, the largest significant ones, then the inconclusive ones."""
     if not lines:
         return ""
     first, *rest = lines
-    found = [line for line in rest if line.found]
-    found.sort(key=lambda line: -abs(line.change.effect) if line.change else 0.0)
-    told = [first, *found[: MOST_CLAUSES - 1]]
-    parts = [line.clause for line in told]
-    parts += [line.clause for line in rest if line.mixed]
-    silent = [line for line in rest if line.change and not line.found and not line.mixed]
-    if len(silent) > MOST_SILENT:
-        parts.append(f"no difference shows in {len(silent)} other comparisons")
+    significant = [line for line in rest if line.is_significant]
+    significant.sort(key=lambda line: -abs(line.change.effect) if line.change else 0.0)
+    clauses = [line.clause for line in [first, *significant[: MAX_EFFECTS - 1]]]
+    clauses += [line.clause for line in rest if line.is_mixed]
+    inconclusive = [line for line in rest if line.change and not line.is_significant and not line.is_mixed]
+    if len(inconclusive) > MAX_INCONCLUSIVE:
+        clauses.append(f"{len(inconclusive)} other comparisons are inconclusive")
     else:
-        parts += [line.clause for line in silent]
-    text = "; ".join(parts)
+        clauses += [line.clause for line in inconclusive]
+    text = "; ".join(clauses)
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _line(compared: Mapping[str, Any], analysis: Analysis) -> Line:
+def _compare(comparison: Mapping[str, Any], analysis: Analysis) -> ComparisonLine:
     frames = analysis.frames
-    metric = str(compared.get("metric", analysis.metric))
-    pairs = list(_pairs(frames, compared["left"], compared["right"]))
-    draft = Line(str(compared["says"]), metric)
+    description, metric = str(comparison["description"]), str(comparison.get("metric", analysis.metric))
+    pairs = list(_pairs(frames, comparison["left"], comparison["right"]))
     if not pairs:
-        return Line(draft.says, metric, reason="not part of these runs")
+        return ComparisonLine(description, metric, reason="not part of these runs")
     pairs = list(distinct(frames, pairs))
     if not pairs:
-        return Line(draft.says, metric, reason="cannot change any result (the two are equal)")
+        return ComparisonLine(description, metric, reason="same by construction")
     mismatch = next(filter(None, (score_mismatch(frames, *pair, metric) for pair in pairs)), None)
     if mismatch:
-        return Line(draft.says, metric, reason=mismatch)
+        return ComparisonLine(description, metric, reason=mismatch)
     slugs = {slug for pair in pairs for slug in pair}
     scores = {slug: frames.scores(slug, metric) for slug in slugs}
     seeds, differences = factor_differences(scores, pairs)
     if not seeds:
         done = all((frames.rows(slug)["state"] == "DONE").all() for slug in slugs)
-        reason = "has no translations to score" if done else "no finished runs to compare yet"
-        return Line(draft.says, metric, reason=reason)
-    scale = max(abs(value) for one in scores.values() for value in one.values())
+        reason = "has no translations to score" if done else "has no finished runs yet"
+        return ComparisonLine(description, metric, reason=reason)
+    scale = max(abs(score) for by_seed in scores.values() for score in by_seed.values())
     change = paired_differences(differences.mean(axis=0), scale=scale)
-    differ = settings_p(differences, scale) <= ALPHA
-    ends = spread(differences, scale) if differ else None
-    return Line(draft.says, metric, change, range=ends, ratio=_ratio(frames, pairs))
+    ends = spread(differences, scale) if settings_p(differences, scale) <= ALPHA else None
+    return ComparisonLine(description, metric, change, range=ends, ratio=_parameter_ratio(frames, pairs))
 
 
 def _pairs(frames: Frames, left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield variants with the left values beside those that have the right ones in their place."""
-    by_axes = {_key(variant.axes): slug for slug, variant in frames.by_slug.items()}
+    """Yield each variant with the left values, and the variant with the right values and the same other axes."""
+    by_axes = {axes_key(variant.axes): slug for slug, variant in frames.by_slug.items()}
     for slug, variant in frames.by_slug.items():
         axes = variant.axes
         if all(str(axes.get(axis)) == str(value) for axis, value in left.items()):
-            other = by_axes.get(_key({**axes, **right}))
+            other = by_axes.get(axes_key({**axes, **right}))
             if other is not None:
                 yield slug, other
 
 
-def _key(axes: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((axis, str(value)) for axis, value in axes.items()))
-
-
-def _ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
-    """Return the mean ratio of parameters."""
+def _parameter_ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
+    """Return the mean ratio of parameters, or 1 if they are unknown."""
     sizes = {slug: float(variant.parameters.total or math.nan) for slug, variant in frames.by_slug.items()}
     ratio = float(np.mean([sizes[left] / sizes[right] for left, right in pairs]))
     return ratio if math.isfinite(ratio) else 1.0
 
 
-def _path(path: PathAnalysis) -> Answer:
+def _path_answer(path: PathAnalysis) -> Answer:
     whole = path.distance.paired
-    lines = tuple(_share(share) for share in path.known)
-    start, end = map(_named, path.names)
+    lines = tuple(_share_line(share) for share in path.known)
+    start, end = map(_notebook_name, path.names)
     if whole is None:
-        return Answer(f"The distance from {start} to {end} is not known yet.", lines)
+        return Answer(f"The difference between {start} and {end} is not known yet.", lines)
     metric = path.distance.metric
-    parts = [
-        f"From {start} to {end} {readable(metric)} changes by {Line('', metric, whole).number}",
-        *_accounts(path, lines, whole.mean),
-    ]
-    nothing = sum(not line.found and not line.mixed for line in lines)
-    if 0 < nothing < len(lines):
-        parts.append(f"{nothing} of the {len(lines)} choices made no difference that shows")
+    number = ComparisonLine("", metric, whole).number
+    parts = [f"From {start} to {end} {readable(metric)} changes by {number}", *_largest_shares(path, lines, whole.mean)]
+    inconclusive = sum(not line.is_significant and not line.is_mixed for line in lines)
+    if 0 < inconclusive < len(lines):
+        parts.append(f"{inconclusive} of the {len(lines)} choices are inconclusive")
     return Answer("; ".join(parts) + ".", lines)
 
 
-def _share(share: Share) -> Line:
+def _share_line(share: Share) -> ComparisonLine:
+    description = " with ".join(label("fields", name) for name in share.choices)
     reason = "changes no result" if share.nothing else share.contrast.reason or ""
     ends = share.contrast.spread if share.contrast.settings_differ else None
-    return Line(_choices(share), share.contrast.metric, share.contrast.paired, reason, ends)
+    return ComparisonLine(description, share.contrast.metric, share.contrast.paired, reason, ends)
 
 
-def _accounts(path: PathAnalysis, lines: Sequence[Line], whole: float) -> Iterator[str]:
-    """Yield which choice accounts for most of the distance, and which come next."""
-    along = [
-        (share, line) for share, line in zip(path.known, lines, strict=True) if line.found and share.mean * whole > 0
+def _largest_shares(path: PathAnalysis, lines: Sequence[ComparisonLine], whole: float) -> Iterator[str]:
+    """Yield the choice with the largest share of the difference, then the choices with the next shares."""
+    significant = [
+        (share, line)
+        for share, line in zip(path.known, lines, strict=True)
+        if line.is_significant and share.mean * whole > 0
     ]
-    if not along:
-        yield "no single choice stands out from chance"
+    if not significant:
+        yield "no single choice has a significant share"
         return
-    (share, first), *rest = along
+    (share, first), *rest = significant
     part = "most of it" if path.is_most(share) else "the largest part"
-    yield f"{part} is one choice: {first.says}, {first.number}"
+    yield f"{part} is due to {first.description}, {first.number}"
     if rest:
-        others = [f"{line.says} {line.number}" for _, line in rest[: MOST_SHARES - 1]]
+        others = [f"{line.description} {line.number}" for _, line in rest[: MAX_SHARES - 1]]
         yield f"next: {', '.join(others)}"
 
 
-def _choices(share: Share) -> str:
-    return " with ".join(word("fields", name) for name in share.choices)
-
-
-def _named(recipe: str) -> str:
-    number = next((one.number for one in NOTEBOOKS if one.recipe == recipe), None)
+def _notebook_name(recipe: str) -> str:
+    number = next((notebook.number for notebook in NOTEBOOKS if notebook.recipe == recipe), None)
     return f"notebook {number}" if number else recipe

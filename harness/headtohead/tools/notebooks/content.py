@@ -1,4 +1,4 @@
-"""Everything that the page says, as plain values: the page and the Markdown file print the same."""
+"""The content of the page as plain values: results, choices and pitfalls of each notebook."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from headtohead.storage.progress import read_progress
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord, read_record
 from headtohead.tools.notebooks import scores
 from headtohead.tools.notebooks.answers import Answer, answer
-from headtohead.tools.notebooks.choices import Choice, choices, own
+from headtohead.tools.notebooks.descriptions import NOTEBOOKS, PITFALL_TEXTS, Notebook, PitfallText
+from headtohead.tools.notebooks.design_choices import ChoiceRow, choice_rows, unique_choices
 from headtohead.tools.notebooks.editions import Edition
-from headtohead.tools.notebooks.known import EXPLANATIONS, NOTEBOOKS, Explanation, Notebook
-from headtohead.tools.notebooks.measured import Measured
+from headtohead.tools.notebooks.measured_pitfalls import MeasuredPitfall
 from headtohead.tools.notebooks.numbers import fill
-from headtohead.tools.pitfalls.fact import counted
+from headtohead.tools.pitfalls.facts import counted
 
-AS_PRINTED, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
+OWN_DATA, SAME_DATA = "notebooks-as-printed", "notebooks-same-data"
 FEW_CELLS = 3
-"""So many boxes of a picture fit into a narrow column."""
+"""Number of boxes of a picture that fit into a narrow column."""
 
 SIZES = ("d_model / heads / layers / d_ff", "optimiser", "epochs, batch")
 
 
 @dataclass(frozen=True)
-class Study:
-    """One experiment of the page with its runs, as far as there are any.
+class ExperimentResult:
+    """One experiment of the page with its runs, if there are any.
 
     Attributes:
-        edition: As it is run.
-        analysis: Of its runs, or None where it was not run.
-        report: Where its report is, as the page links it; empty where there is none.
+        edition: The experiment as it is run.
+        analysis: The analysis of its runs, or None if it was not run.
+        report: Link to its report; empty if there is none.
     """
 
     edition: Edition
@@ -48,228 +48,214 @@ class Study:
 
     @cached_property
     def answer(self) -> Answer | None:
-        """Its answer in plain words; none of a path on which runs are missing."""
-        if self.analysis is None or (self.analysis.path and not self.complete):
+        """The answer in plain words; None for a path with missing runs."""
+        if self.analysis is None or (self.analysis.path and not self._is_complete):
             return None
         return answer(self.edition.experiment, self.analysis)
 
     @cached_property
-    def runs(self) -> str:
-        """How many runs have come to a result."""
+    def progress(self) -> str:
+        """The number of finished runs, or why there are none."""
         if self.analysis is None:
-            return f"not run: {self.edition.reason or 'h2h notebooks runs it'}"
+            return f"not run: {self.edition.reason}" if self.edition.reason else "not run yet"
         frames = self.analysis.frames
         done = int(frames.runs["state"].isin(states.RESULTS).sum())
-        seeds = len(frames.seeds)
-        return f"{done:,} of {len(frames.runs):,} runs done, {counted(seeds, 'seed')}"
+        return f"{done:,} of {len(frames.runs):,} runs done, {counted(len(frames.seeds), 'seed')}"
 
     @property
-    def complete(self) -> bool:
-        """Whether every run has come to a result."""
-        if self.analysis is None:
-            return False
-        return bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
+    def _is_complete(self) -> bool:
+        return self.analysis is not None and bool(self.analysis.frames.runs["state"].isin(states.RESULTS).all())
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """Ends of an axis on which all its lines lie that are not losses."""
-        found = [
+    def axis_ends(self) -> tuple[float, float]:
+        """Ends of a symmetric axis for all lines with the primary metric."""
+        ends = [
             end
             for line in (self.answer.lines if self.answer else ())
             if line.change is not None and self.analysis and line.metric == self.analysis.metric
             for end in (line.change.low, line.change.mean, line.change.high)
             if math.isfinite(end)
         ]
-        most = max((abs(end) for end in found), default=1.0) or 1.0
-        return -most, most
+        largest = max((abs(end) for end in ends), default=1.0) or 1.0
+        return -largest, largest
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A fault of one notebook, in the words of the page."""
+class NotebookPitfall:
+    """A pitfall of one notebook with its texts and measurements."""
 
-    measured: Measured
-    explanation: Explanation
+    measured: MeasuredPitfall
+    text: PitfallText
 
     @property
     def name(self) -> str:
-        """The fault's name."""
-        return self.measured.fault.name
+        """Name of the pitfall."""
+        return self.measured.pitfall.name
 
     @property
     def anchor(self) -> str:
-        """Where the page explains it."""
-        return "fault-" + "".join(one if one.isalnum() else "-" for one in self.name)
+        """Id of its explanation on the page."""
+        return "pitfall-" + "".join(letter if letter.isalnum() else "-" for letter in self.name)
 
     @property
-    def did(self) -> str:
-        """What it did, with the numbers; what follows from it where nothing was measured."""
+    def effect(self) -> str:
+        """The effect with its numbers, or the consequence if nothing was measured."""
         numbers = self.measured.numbers
         try:
-            if self.explanation.did_none and not next(iter(numbers.values()), 1):
-                return fill(self.explanation.did_none, numbers)
-            return fill(self.explanation.did, numbers)
+            if self.text.effect_if_zero and not next(iter(numbers.values()), 1):
+                return fill(self.text.effect_if_zero, numbers)
+            return fill(self.text.effect, numbers)
         except KeyError:
-            says = self.measured.fault.says
-            return f"{says[0].upper()}{says[1:]}."
+            return _capitalised(self.measured.pitfall.consequence)
 
     @property
     def missing(self) -> str:
-        """What could not be measured, and why."""
-        told = [fact.sentence for fact in self.measured.facts if not fact.measured]
-        return f"{told[0][0].upper()}{told[0][1:]}." if told else ""
+        """Why a number could not be measured; empty if all are measured."""
+        reasons = [fact.sentence for fact in self.measured.facts if not fact.measured]
+        return _capitalised(reasons[0]) if reasons else ""
 
     @property
-    def wide(self) -> bool:
-        """Whether its picture needs the whole width."""
-        picture = self.measured.picture or {}
-        panels = picture.get("panels", ())
-        cells = [len(row["cells"]) for one in panels for row in one.get("rows", ())]
+    def is_wide(self) -> bool:
+        """Whether the picture needs the full width of the page."""
+        panels = (self.measured.picture or {}).get("panels", ())
+        cells = [len(row["cells"]) for panel in panels for row in panel.get("rows", ())]
         return len(panels) > 1 or max(cells, default=0) > FEW_CELLS
 
     @property
-    def long(self) -> bool:
-        """Whether its picture needs a line of its own even there."""
+    def is_long(self) -> bool:
+        """Whether the picture needs a line of its own on the full width."""
         return len((self.measured.picture or {}).get("columns", ())) > FEW_CELLS + 1
 
 
 @dataclass(frozen=True)
-class Row:
+class NotebookSection:
     """One notebook on the page."""
 
     notebook: Notebook
-    chose: tuple[tuple[str, str], ...]
+    unique_choices: tuple[tuple[str, str], ...]
     sizes: tuple[tuple[str, str], ...]
-    scored: tuple[str, ...]
-    same: tuple[str, ...]
-    own_short: str
-    same_short: str
-    broken: tuple[Broken, ...]
+    own_scores: tuple[str, ...]
+    same_scores: tuple[str, ...]
+    pitfalls: tuple[NotebookPitfall, ...]
+
+    @property
+    def short_score(self) -> str:
+        """The last line on translations of the own data, or else the first line."""
+        return next((line for line in reversed(self.own_scores) if "translation" in line), self.own_scores[0])
 
 
 @dataclass(frozen=True)
-class Told:
-    """A fault, with every notebook that has it."""
-
-    name: str
-    anchor: str
-    field: str
-    explanation: Explanation
-    where: tuple[tuple[Notebook, Broken], ...]
-
-
-@dataclass(frozen=True)
-class Content:
-    """What the page says.
+class PageContent:
+    """The content of the page.
 
     Attributes:
-        studies: The experiments, in the order in which they are run.
-        configs: A configuration for each notebook.
-        faults: What was measured of each notebook's faults.
-        registry: Where labels of entries come from.
+        results: The experiments in the order in which they are run.
+        configs: The configuration of each notebook.
+        pitfalls: The measured pitfalls of each notebook.
+        registry: The registry that labels the entries.
         quick: Whether the runs are those of the quick form.
-        command: Typed by the reader to make the page again.
+        command: The command that writes the page.
     """
 
-    studies: tuple[Study, ...]
+    results: tuple[ExperimentResult, ...]
     configs: Sequence[RunConfig]
-    faults: Sequence[Sequence[Measured]]
+    pitfalls: Sequence[Sequence[MeasuredPitfall]]
     registry: Registry
     quick: bool
     command: str
 
     @cached_property
-    def by_name(self) -> Mapping[str, Study]:
-        """The experiments by name."""
-        return {one.edition.experiment.name: one for one in self.studies}
+    def questions(self) -> tuple[ExperimentResult, ...]:
+        """The experiments that answer a question, in the order of the page."""
+        results = [result for result in self.results if result.edition.experiment.name != OWN_DATA]
+        return tuple(sorted(results, key=lambda result: result.edition.experiment.position))
 
     @cached_property
-    def questions(self) -> tuple[Study, ...]:
-        """The experiments that answer a question in a sentence, the path first."""
-        asked = [one for one in self.studies if one.edition.experiment.name != AS_PRINTED]
-        return tuple(sorted(asked, key=lambda one: one.edition.experiment.rank))
-
-    @cached_property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[ChoiceRow, ...]:
         """Every choice of every notebook."""
-        rows = choices(self.configs, [one.data for one in NOTEBOOKS], self.registry)
-        return (*rows, Choice("prints", tuple(" ".join(one.prints) for one in NOTEBOOKS)))
+        rows = choice_rows(self.configs, [notebook.data for notebook in NOTEBOOKS], self.registry)
+        return (*rows, ChoiceRow("prints", tuple(" ".join(notebook.prints) for notebook in NOTEBOOKS)))
 
     @cached_property
-    def rows(self) -> tuple[Row, ...]:
-        """The notebooks."""
-        return tuple(self._row(place, one) for place, one in enumerate(NOTEBOOKS))
-
-    def _row(self, place: int, notebook: Notebook) -> Row:
-        words = {row.name: row.words[place] for row in self.choices}
-        return Row(
-            notebook=notebook,
-            chose=tuple(one for one in own(self.choices, place) if one[0] != "prints"),
-            sizes=tuple((name, words[name]) for name in SIZES),
-            scored=tuple(self._scored(AS_PRINTED, notebook)),
-            same=tuple(self._scored(SAME_DATA, notebook)),
-            own_short=_short(self._scored(AS_PRINTED, notebook), "translation"),
-            same_short=_short(self._scored(SAME_DATA, notebook), "accuracy"),
-            broken=tuple(Broken(one, EXPLANATIONS[one.fault.name]) for one in self.faults[place]),
-        )
-
-    def _scored(self, name: str, notebook: Notebook) -> list[str]:
-        study = self.by_name.get(name)
-        if study is None:
-            return ["not run"]
-        reason = study.edition.left_out.get(notebook.recipe)
-        if reason is not None or study.analysis is None:
-            return [f"not run: {reason}" if reason else study.runs]
-        tell = scores.as_printed if name == AS_PRINTED else scores.on_same_data
-        return list(tell(study.analysis, notebook.recipe)) or ["not part of these runs"]
+    def sections(self) -> tuple[NotebookSection, ...]:
+        """A section for each notebook."""
+        return tuple(self._section(index, notebook) for index, notebook in enumerate(NOTEBOOKS))
 
     @cached_property
-    def same_data(self) -> list[scores.Score]:
-        """The notebooks' choices on the same data, best first."""
-        study = self.by_name.get(SAME_DATA)
-        if study is None or study.analysis is None:
+    def same_data(self) -> list[scores.VariantScore]:
+        """The scores of the notebooks' choices on the same data, best first."""
+        result = self._by_name.get(SAME_DATA)
+        if result is None or result.analysis is None:
             return []
-        names = {one.recipe: f"{one.number} {one.recipe}" for one in NOTEBOOKS}
-        return scores.same_data(study.analysis, names)
+        names = {notebook.recipe: f"{notebook.number} {notebook.recipe}" for notebook in NOTEBOOKS}
+        return scores.ranked_scores(result.analysis, names)
 
     @property
     def same_metric(self) -> str:
-        """What the same data is scored by."""
+        """The metric of the scores on the same data."""
         return readable(self.same_data[0].metric) if self.same_data else ""
 
     @cached_property
-    def told(self) -> tuple[Told, ...]:
-        """Every fault once, in the order of the notebooks."""
-        found: dict[str, list[tuple[Notebook, Broken]]] = {}
-        for row in self.rows:
-            for one in row.broken:
-                found.setdefault(one.name, []).append((row.notebook, one))
-        return tuple(
-            Told(name, where[0][1].anchor, where[0][1].measured.fault.field, where[0][1].explanation, tuple(where))
-            for name, where in found.items()
+    def explained_pitfalls(self) -> tuple[list[tuple[Notebook, NotebookPitfall]], ...]:
+        """Every pitfall with the notebooks that have it, in the order of the notebooks."""
+        by_name: dict[str, list[tuple[Notebook, NotebookPitfall]]] = {}
+        for section in self.sections:
+            for pitfall in section.pitfalls:
+                by_name.setdefault(pitfall.name, []).append((section.notebook, pitfall))
+        return tuple(by_name.values())
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, ExperimentResult]:
+        return {result.edition.experiment.name: result for result in self.results}
+
+    def _section(self, index: int, notebook: Notebook) -> NotebookSection:
+        values = {row.name: row.values[index] for row in self.choices}
+        return NotebookSection(
+            notebook=notebook,
+            unique_choices=tuple(choice for choice in unique_choices(self.choices, index) if choice[0] != "prints"),
+            sizes=tuple((name, values[name]) for name in SIZES),
+            own_scores=tuple(self._scores(OWN_DATA, notebook)),
+            same_scores=tuple(self._scores(SAME_DATA, notebook)),
+            pitfalls=tuple(
+                NotebookPitfall(measured, PITFALL_TEXTS[measured.pitfall.name]) for measured in self.pitfalls[index]
+            ),
         )
 
+    def _scores(self, name: str, notebook: Notebook) -> list[str]:
+        result = self._by_name.get(name)
+        if result is None:
+            return ["not run"]
+        reason = result.edition.omitted.get(notebook.recipe)
+        if reason is not None or result.analysis is None:
+            return [f"not run: {reason}" if reason else result.progress]
+        lines = scores.own_data_scores if name == OWN_DATA else scores.same_data_scores
+        return list(lines(result.analysis, notebook.recipe)) or ["not part of these runs"]
 
-def _short(lines: Sequence[str], wanted: str) -> str:
-    """Return the line that holds a word, the last of several, or the first line."""
-    return next((line for line in reversed(lines) if wanted in line), lines[0])
 
+def read_result(edition: Edition, runs: Path, out: Path) -> ExperimentResult:
+    """Return an experiment with the runs that exist.
 
-def read_study(edition: Edition, runs: Path, out: Path) -> Study:
-    """Read what there is of an experiment's runs."""
+    Args:
+        edition: The experiment as it is run.
+        runs: Folder of run directories.
+        out: Folder of reports.
+    """
     folder = runs / edition.name
     if edition.reason is not None or not (folder / EXPERIMENT).is_file():
-        return Study(edition, None)
-    page = out / edition.name / "index.html"
-    report = f"{edition.name}/index.html" if page.is_file() else ""
-    return Study(edition, analyse(load_frames(folder), allow_partial=True), report)
+        return ExperimentResult(edition, None)
+    report = f"{edition.name}/index.html" if (out / edition.name / "index.html").is_file() else ""
+    return ExperimentResult(edition, analyse(load_frames(folder), allow_partial=True), report)
 
 
-def is_done(edition: Edition, runs: Path, out: Path) -> bool:
-    """Tell whether every run of an edition has come to a result and its report is written."""
+def is_complete(edition: Edition, runs: Path, out: Path) -> bool:
+    """Return whether every run of an edition has a result and its report is written."""
     record = read_record(ExperimentRecord, runs / edition.name / EXPERIMENT)
     if record is None or record.text != edition.text:
         return False
     if not (out / edition.name / "index.html").is_file():
         return False
     return all(run.state in states.RESULTS for run in read_progress(runs / edition.name).runs)
+
+
+def _capitalised(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}."

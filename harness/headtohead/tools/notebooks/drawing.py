@@ -1,4 +1,4 @@
-"""Pictures as HTML: no scripts, no pixels, and every text of the data escaped."""
+"""Pictures as HTML and SVG without scripts; every text of the data is escaped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 WIDTH, HEIGHT = 180, 16
-"""Of an interval, in points."""
+"""Size of the drawing of an interval, in SVG units."""
 
 
 def draw(picture: Mapping[str, Any]) -> Markup:
@@ -19,13 +19,13 @@ def draw(picture: Mapping[str, Any]) -> Markup:
 
 
 def interval(low: float, mean: float, high: float, ends: tuple[float, float]) -> Markup:
-    """Return a mean and its interval on an axis between two ends, 0 marked if it lies between.
+    """Return an SVG of a mean and its interval on an axis, with a mark at 0.
 
     Args:
-        low: Lower end of the interval; not finite where there is none.
-        mean: Where the point stands.
-        high: Upper end.
-        ends: Of the axis; what lies beyond is cut off.
+        low: Lower end of the interval; not finite if there is no interval.
+        mean: The mean.
+        high: Upper end of the interval.
+        ends: Ends of the axis; numbers beyond them are clipped.
     """
     start, end = ends
     size = end - start or 1.0
@@ -65,7 +65,7 @@ def _strip_panel(panel: Mapping[str, Any], grid: bool) -> Markup:
 
 
 def _cells(cells: Sequence[Mapping[str, Any]], tag: str) -> Markup:
-    boxes = [_box(one) for one in cells]
+    boxes = [_box(cell) for cell in cells]
     if tag == "span":
         return Markup("<td>{}</td>").format(Markup(" ").join(boxes))
     return Markup().join(Markup("<td>{}</td>").format(box) for box in boxes)
@@ -103,21 +103,21 @@ def _shaded(cell: Mapping[str, Any]) -> Markup:
 
 
 def _bars(picture: Mapping[str, Any]) -> Markup:
-    rows = Markup().join(_bar(one) for one in picture["bars"])
+    rows = Markup().join(_bar(bar) for bar in picture["bars"])
     return Markup('<table class="bars">{}</table>').format(rows)
 
 
 def _bar(bar: Mapping[str, Any]) -> Markup:
     parts = Markup().join(
         Markup('<span class="part{}" style="width:{}%" title="{}"></span>').format(
-            place, f"{100 * float(part['share']):.2f}", part["name"]
+            index, f"{100 * float(part['share']):.2f}", part["name"]
         )
-        for place, part in enumerate(bar["parts"])
+        for index, part in enumerate(bar["parts"])
     )
     first = bar["parts"][0]
-    told = Markup("{} % {}").format(f"{100 * float(first['share']):.1f}", first["name"])
+    share = Markup("{} % {}").format(f"{100 * float(first['share']):.1f}", first["name"])
     return Markup('<tr><th scope="row">{}</th><td><div class="bar">{}</div></td><td>{}</td></tr>').format(
-        bar["label"], parts, told
+        bar["label"], parts, share
     )
 
 

@@ -1,4 +1,4 @@
-"""Numbers inside sentences: the text's names in braces, filled with what was measured."""
+"""Numbers in sentences: names in braces are replaced by measured numbers."""
 
 from __future__ import annotations
 
@@ -7,46 +7,37 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Any
 
-from headtohead.tools.pitfalls.fact import counted, percent
+from headtohead.tools.pitfalls.facts import counted, percent
 
 
 def fill(sentence: str, numbers: Mapping[str, float]) -> str:
-    """Return the sentence with its numbers.
+    """Return a sentence with its numbers.
 
-    A name alone is shown with two digits; ``count`` and ``percent`` behind a colon make it a whole
-    number or a percentage, ``counted|word`` gives it its noun, and ``is|are`` stands for one of
-    both words by whether the number is 1.
+    ``{name}`` is replaced by the number with two digits, ``{name:count}`` by a whole number,
+    ``{name:percent}`` by a percentage, ``{name:counted|word}`` by the number with its noun, and
+    ``{name:is|are}`` by the first word if the number is 1, else by the second.
 
     Raises:
         KeyError: If a number was not measured.
     """
-    return " ".join(_Filler().vformat(sentence, (), numbers).split())
+    return " ".join(_NumberFormatter().vformat(sentence, (), numbers).split())
 
 
 def plain(value: float) -> str:
-    """Return a number with two digits: ``0``, ``0.81``, ``4e-9``."""
+    """Return a number with at most two digits: ``0``, ``0.81``, ``4e-9``."""
     if value == 0 or not math.isfinite(value):
         return f"{value:.0f}"
     if 0.001 <= abs(value) < 1000:
         return f"{value:.2g}"
-    return power(value)
+    digit, exponent = f"{value:.0e}".split("e")
+    return f"{digit}e{int(exponent)}"
 
 
-def power(value: float) -> str:
-    """Return a number as a digit and a power of ten: ``1e-4``."""
-    digits, exponent = f"{value:.0e}".split("e")
-    return f"{digits}e{int(exponent)}"
-
-
-class _Filler(Formatter):
-    def format_field(self, value: Any, spec: str) -> str:
-        if not spec:
-            return plain(value)
-        if spec == "count":
-            return f"{value:,.0f}"
-        if spec == "percent":
-            return percent(value)
-        if spec.startswith("counted|"):
-            return counted(int(value), spec.partition("|")[2])
-        one, _, more = spec.partition("|")
-        return one if value == 1 else more
+class _NumberFormatter(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        kind, _, argument = format_spec.partition("|")
+        if kind == "counted":
+            return counted(int(value), argument)
+        if argument:
+            return kind if value == 1 else argument
+        return {"": plain, "count": "{:,.0f}".format, "percent": percent}[kind](value)

@@ -1,8 +1,7 @@
-"""Small pictures of what a fault did, measured on the notebook's own model and sentences.
+"""Small pictures of the effect of a pitfall, measured on the notebook's own model and sentences.
 
-A picture is plain data, so that it can be kept: ``strips`` are rows of cells, ``heat`` one map or
-two with a number in each cell, ``bars`` parts of a whole. `headtohead.tools.notebooks.drawing` makes HTML
-of them.
+A picture is plain data: ``strips`` are rows of cells, ``heat`` is one map or two with a number in each cell,
+``bars`` are the parts of a whole. `headtohead.tools.notebooks.drawing` renders them as HTML.
 """
 
 from __future__ import annotations
@@ -13,64 +12,66 @@ from typing import Any
 
 from headtohead.data.normalise import normaliser
 from headtohead.schema.run_config import RunConfig
-from headtohead.tools.notebooks.known import Notebook
+from headtohead.tools.notebooks.descriptions import Notebook
 from headtohead.tools.notebooks.numbers import plain
 from headtohead.tools.pitfalls import Case
-from headtohead.tools.pitfalls.case import other_word
+from headtohead.tools.pitfalls.case import with_quirks
+from headtohead.tools.pitfalls.model_pitfalls import reversed_reference
 
 Picture = dict[str, Any]
 Numbers = Mapping[str, float]
 Cell = dict[str, Any]
 
 FAINTEST = -12.0
-"""Changes are shaded by their power of ten: from 1e-12, which is rounding, up to 1."""
+"""Changes are shaded by their power of ten, from 1e-12, a rounding error, to 1."""
 
 
-def picture(fault: str, case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
-    """Return the picture of a fault, or None where there is none or nothing to draw it from."""
-    draw = _PICTURES.get(fault)
-    return draw(case, notebook, numbers) if draw else None
+def pitfall_picture(pitfall: str, case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
+    """Return the picture of a pitfall, or None if it has none or the data has no example.
+
+    Raises:
+        NotMeasuredError: If the data is not available.
+    """
+    make = _PICTURES.get(pitfall)
+    return make(case, notebook, numbers) if make else None
 
 
 def _words_dropped(case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
     vocabulary, split = case.data.source_vocabulary, case.data.tokenisers["source"].split
     for sentence in notebook.sentences:
         cells = [_cell(word, "gone" if vocabulary.lacks(word) else "") for word in split(sentence)]
-        if any(one["mark"] for one in cells):
+        if any(cell["mark"] for cell in cells):
             ids = [_cell(str(index)) for index in case.data.tokenise(sentence, "source")]
-            rows = [{"label": "written", "cells": cells}, {"label": "ids that the model reads", "cells": ids}]
-            return _strips(rows, "Struck out: has no id, and is left out.")
+            return _strips([("sentence", cells), ("ids", ids)], "Struck out: a word without id, which is dropped.")
     return None
 
 
-def _no_start_no_stop(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+def _no_boundary_tokens(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     train = case.data.splits["train"]
     texts = dict(zip(train.source_text, train.target_text, strict=True))
     rows = []
     for sentence in notebook.sentences:
         words = texts[sentence].split() if sentence in texts else []
         cells = [_cell("<sos>?", "missing")]
-        cells += [_cell(word, "" if place else "faint") for place, word in enumerate(words)]
-        rows.append({"label": sentence, "cells": [*cells, _cell("<eos>?", "missing")]})
-    return _strips(rows, "Pale: never asked for. Dashed: not there.")
+        cells += [_cell(word, "" if position else "faint") for position, word in enumerate(words)]
+        rows.append((sentence, [*cells, _cell("<eos>?", "missing")]))
+    return _strips(rows, "Pale: never a label. Dashed: missing.")
 
 
-def _letters_destroyed(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
-    normalise = normaliser(case.config.data.normalise or "none")
-    rows = [
-        {"label": word, "cells": [_cell(part, "hot") for part in normalise(word).split()]} for word in notebook.words
-    ]
-    return _strips(rows, "Each box is what the model takes for a word.")
+def _letters_lost(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+    normalise = normaliser(case.config.data.normalise)
+    rows = [(word, [_cell(part, "hot") for part in normalise(word).split()]) for word in notebook.words]
+    return _strips(rows, "Each box is one word of the model's input.")
 
 
 def _positions_by_batch_row(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
-    def rows(by_row: bool) -> list[dict[str, Any]]:
+    def rows(by_row: bool) -> list[Picture]:
         return [
             {
                 "label": f"row {row}",
                 "cells": [
-                    _cell(word, hue=row if by_row else place, note=f"P[{row if by_row else place}]")
-                    for place, word in enumerate(sentence.split())
+                    _cell(word, hue=row if by_row else position, note=f"P[{row if by_row else position}]")
+                    for position, word in enumerate(sentence.split())
                 ],
             }
             for row, sentence in enumerate(notebook.sentences)
@@ -79,151 +80,115 @@ def _positions_by_batch_row(case: Case, notebook: Notebook, numbers: Numbers) ->
     return {
         "kind": "strips",
         "panels": [
-            {"title": "as written: a position for each row", "rows": rows(True)},
-            {"title": "put right: a position for each word", "rows": rows(False)},
+            {"title": "as written: one position per batch row", "rows": rows(True)},
+            {"title": "fixed: one position per word", "rows": rows(False)},
         ],
         "note": "Three sentences in one batch. Equal colours are equal positions.",
     }
 
 
-def _deaf_decoder(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
-    model = case.config.model.model_copy(update={"cross": "encoder"})
-    mended = _other(case, case.config.model_copy(update={"model": model}))
+def _source_ignored(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+    fixed = _with_config(case, with_quirks(case.config, cross_attention_memory="encoder"))
     source, target = case.data.source_vocabulary, case.data.target_vocabulary
     return _heat(
-        [("as written", _by_source(case)), ("with quirks.cross_attention_memory: encoder", _by_source(mended))],
+        [
+            ("as written", case.changes_by_token("source")),
+            ("with quirks.cross_attention_memory: encoder", fixed.changes_by_token("source")),
+        ],
         rows=[source.label(index) for index in case.source],
         columns=[f"after {target.label(index)}" for index in case.target],
-        note="Row: the English word that is exchanged. Column: where the decoder stands. Number: "
-        "how much its logits change at most.",
+        note="Row: the replaced English word. Column: the decoder position. Number: the largest change of a logit.",
     )
 
 
-def _future_visible(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+def _future_not_masked(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     words = [case.data.target_vocabulary.label(index) for index in case.target]
-    maps = [("as written", _by_target(case))]
+    maps = [("as written", case.changes_by_token("target"))]
     if case.config.quirks.cross_attention_memory == "decoder":
-        model = case.config.model.model_copy(update={"cross": "encoder"})
-        mended = _other(case, case.config.model_copy(update={"model": model}))
-        maps.append(("with quirks.cross_attention_memory: encoder", _by_target(mended)))
+        fixed = _with_config(case, with_quirks(case.config, cross_attention_memory="encoder"))
+        maps.append(("with quirks.cross_attention_memory: encoder", fixed.changes_by_token("target")))
     return _heat(
         maps,
         rows=words,
         columns=[f"after {word}" for word in words],
-        note="Row: the French word that is exchanged. Column: where the decoder stands. Below the "
-        "diagonal the word lies ahead: it should not be heard there.",
+        note="Row: the replaced French word. Column: the decoder position. Below the diagonal the replaced word "
+        "is later than the position and should have no effect.",
     )
-
-
-def _by_source(case: Case) -> list[list[float]]:
-    """Return how much each source word, exchanged, moves each row of logits; each pass by itself.
-
-    One pass at a time: in a batch, the same row may be rounded in another way.
-    """
-    before = case.logits([case.source], [case.target])[0]
-    found = []
-    for place, word in enumerate(case.source):
-        changed = [*case.source]
-        changed[place] = other_word(word, case.words[0])
-        after = case.logits([changed], [case.target])[0]
-        found.append((after - before).abs().amax(-1).tolist())
-    return found
 
 
 def _mask_on_embeddings(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     attention = case.config.attention.model_copy(update={"decoder": case.config.attention.encoder})
-    mended = _other(case, case.config.model_copy(update={"attention": attention}))
+    fixed = _with_config(case, case.config.model_copy(update={"attention": attention}))
     words = [case.data.target_vocabulary.label(index) for index in case.target]
     return _heat(
-        [("as written", _by_target(case)), (f"with attention.decoder: {attention.decoder.name}", _by_target(mended))],
+        [
+            ("as written", case.changes_by_token("target")),
+            (f"with attention.decoder: {attention.decoder.name}", fixed.changes_by_token("target")),
+        ],
         rows=words,
         columns=words,
-        note="Row: the French word that is exchanged. Column: where the decoder stands. Number: "
-        "how much its logits change at most; the shade is its power of ten.",
+        note="Row: the replaced French word. Column: the decoder position. Number: the largest change of a logit; "
+        "the shade is its power of ten.",
     )
-
-
-def _by_target(case: Case) -> list[list[float]]:
-    """Return how much each target word, exchanged, moves each row of logits."""
-    before = case.logits([case.source], [case.target])[0]
-    found = []
-    for place, word in enumerate(case.target):
-        changed = [*case.target]
-        changed[place] = other_word(word, case.words[1])
-        after = case.logits([case.source], [changed])[0]
-        found.append((after - before).abs().amax(-1).tolist())
-    return found
 
 
 def _fixed_padding(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
-    return _bars(
-        [
-            (name, [("words", 1 - numbers[part]), ("padding", numbers[part])])
-            for name, part in (
-                ("encoder, always to 100", "source_padding"),
-                ("encoder, to the longest", "source_padding_to_longest"),
-                ("decoder, always to 100", "target_padding"),
-                ("decoder, to the longest", "target_padding_to_longest"),
-            )
-        ],
-        "What is computed in an epoch.",
-    )
+    tokens = case.config.quirks.pad_to
+    bars = {
+        f"encoder, always to {tokens}": numbers["source_padding"],
+        "encoder, to the longest": numbers["source_padding_to_longest"],
+        f"decoder, always to {tokens}": numbers["target_padding"],
+        "decoder, to the longest": numbers["target_padding_to_longest"],
+    }
+    return _bars({name: {"words": 1 - share, "padding": share} for name, share in bars.items()}, "Tokens of an epoch.")
 
 
 def _one_table(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     source, target = case.data.source_vocabulary.words, case.data.target_vocabulary.words
-    same = [one == other for one, other in zip(source, target, strict=True)]
-    rows = [{"label": "id", "cells": [_cell(str(index)) for index in range(len(source))]}]
-    rows += [
-        {"label": name, "cells": [_cell(word, "" if equal else "hot") for word, equal in zip(words, same, strict=True)]}
-        for name, words in (("English", source), ("French", target))
-    ]
+    marks = ["" if word == other else "hot" for word, other in zip(source, target, strict=True)]
+    rows = [("id", [_cell(str(index)) for index in range(len(source))])]
+    for name, words in (("English", source), ("French", target)):
+        rows.append((name, [_cell(word, mark) for word, mark in zip(words, marks, strict=True)]))
     return _strips(rows, "Two words below one id start from the same vector.", grid=True)
 
 
-def _answer_given(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+def _targets_not_shifted(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     words = [case.data.target_vocabulary.label(index) for index in case.target]
-    shifted = [*words[1:], ""]
     rows = [
-        {"label": "the decoder reads", "cells": [_cell(word) for word in words]},
-        {"label": "asked for, as written", "cells": [_cell(word, "hot") for word in words]},
-        {"label": "asked for, shifted by one", "cells": [_cell(word) for word in shifted]},
+        ("decoder input", [_cell(word) for word in words]),
+        ("label, as written", [_cell(word, "hot") for word in words]),
+        ("label, shifted by one", [_cell(word) for word in [*words[1:], ""]]),
     ]
-    return _strips(rows, "A column is one place of the decoder.", grid=True)
+    return _strips(rows, "Each column is one decoder position.", grid=True)
 
 
-def _parts_untrained(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+def _parameters_frozen(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     share = numbers["trained"] / numbers["weights"]
-    return _bars([("weights", [("trained", share), ("as drawn", 1 - share)])], "What the one step may move.")
+    return _bars({"weights": {"trained": share, "frozen": 1 - share}}, "Weights updated by the single step.")
 
 
-def _one_pass_over_zeros(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+def _not_autoregressive(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
+    source, target = case.data.source_vocabulary, case.data.target_vocabulary
+    rows = []
+    for ids in (case.source, case.source[::-1]):
+        predicted = case.logits([ids], [[0] * len(ids)])[0].argmax(-1).tolist()
+        rows.append(("source", [_cell(source.label(index)) for index in ids]))
+        rows.append(("decoder input", [_cell("0") for _ in ids]))
+        rows.append(("prediction", [_cell(target.label(index), "hot") for index in predicted]))
+    return _strips(rows, "The second source is the first one reversed. <pad> is not printed.", grid=True)
+
+
+def _reference_as_input(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
     vocabulary = case.data.target_vocabulary
     rows = []
-    for words in (case.source, case.source[::-1]):
-        written = case.logits([words], [[0] * len(words)])[0].argmax(-1).tolist()
-        said = [case.data.source_vocabulary.label(index) for index in words]
-        rows.append({"label": "source", "cells": [_cell(word) for word in said]})
-        rows.append({"label": "the decoder reads", "cells": [_cell("0") for _ in words]})
-        rows.append({"label": "it writes", "cells": [_cell(vocabulary.label(index), "hot") for index in written]})
-    note = "The second source is the first one the other way round. <pad> is not printed."
-    return _strips(rows, note, grid=True)
-
-
-def _reference_given(case: Case, notebook: Notebook, numbers: Numbers) -> Picture:
-    vocabulary, target = case.data.target_vocabulary, case.target
-    rows = []
-    for order in (target, [*target[:1], *target[1:-1][::-1], *target[-1:]]):
-        written = case.logits([case.source], [order])[0].argmax(-1).tolist()
-        read = [_cell(vocabulary.label(index)) for index in order]
-        said = [_cell(vocabulary.label(index), "hot") for index in written]
-        rows.append({"label": "answer that is read", "cells": read})
-        rows.append({"label": "“translation”", "cells": said})
+    for reference in (case.target, reversed_reference(case.target)):
+        predicted = case.logits([case.source], [reference])[0].argmax(-1).tolist()
+        rows.append(("reference as input", [_cell(vocabulary.label(index)) for index in reference]))
+        rows.append(("“translation”", [_cell(vocabulary.label(index), "hot") for index in predicted]))
     return _strips(rows, "The source is the same.", grid=True)
 
 
-def _other(case: Case, config: RunConfig) -> Case:
-    """Return the case of another configuration, on the same sentence."""
+def _with_config(case: Case, config: RunConfig) -> Case:
     return Case(config, case.registry, case.cache)
 
 
@@ -231,16 +196,17 @@ def _cell(text: str, mark: str = "", *, hue: int | None = None, note: str = "") 
     return {"text": text, "mark": mark, "hue": hue, "note": note}
 
 
-def _strips(rows: Sequence[Mapping[str, Any]], note: str, *, grid: bool = False) -> Picture:
-    panel = {"title": "", "rows": list(rows)}
+def _strips(rows: Sequence[tuple[str, list[Cell]]], note: str, *, grid: bool = False) -> Picture:
+    panel = {"title": "", "rows": [{"label": name, "cells": cells} for name, cells in rows]}
     return {"kind": "strips", "panels": [panel], "note": note, "grid": grid}
 
 
-def _bars(bars: Sequence[tuple[str, list[tuple[str, float]]]], note: str) -> Picture:
+def _bars(bars: Mapping[str, Mapping[str, float]], note: str) -> Picture:
     return {
         "kind": "bars",
         "bars": [
-            {"label": name, "parts": [{"name": part, "share": share} for part, share in parts]} for name, parts in bars
+            {"label": label, "parts": [{"name": name, "share": share} for name, share in parts.items()]}
+            for label, parts in bars.items()
         ],
         "note": note,
     }
@@ -250,7 +216,7 @@ def _heat(
     maps: Sequence[tuple[str, list[list[float]]]], *, rows: Sequence[str], columns: Sequence[str], note: str
 ) -> Picture:
     panels = [
-        {"title": title, "cells": [[_shaded(value) for value in line] for line in values]} for title, values in maps
+        {"title": title, "cells": [[_shaded(value) for value in row] for row in values]} for title, values in maps
     ]
     return {"kind": "heat", "panels": panels, "rows": list(rows), "columns": list(columns), "note": note}
 
@@ -258,23 +224,23 @@ def _heat(
 def _shaded(value: float) -> Cell:
     """Return a number and its shade from 0 to 1, by its power of ten."""
     if value <= 10**FAINTEST:
-        return {"text": "0" if value == 0 else plain(value), "shade": 0.0}
+        return {"text": plain(value), "shade": 0.0}
     shade = 1 - min(0.0, math.log10(value)) / FAINTEST
     return {"text": plain(value), "shade": round(shade, 3)}
 
 
 _PICTURES: dict[str, Callable[[Case, Notebook, Numbers], Picture | None]] = {
     "words dropped": _words_dropped,
-    "no start, no stop": _no_start_no_stop,
-    "letters destroyed": _letters_destroyed,
+    "no boundary tokens": _no_boundary_tokens,
+    "letters lost": _letters_lost,
     "positions by batch row": _positions_by_batch_row,
-    "future visible": _future_visible,
-    "deaf decoder": _deaf_decoder,
+    "future not masked": _future_not_masked,
+    "source ignored": _source_ignored,
     "mask on embeddings": _mask_on_embeddings,
     "fixed padding": _fixed_padding,
     "one table, two vocabularies": _one_table,
-    "answer given": _answer_given,
-    "parts untrained": _parts_untrained,
-    "not autoregressive": _one_pass_over_zeros,
-    "reference given": _reference_given,
+    "targets not shifted": _targets_not_shifted,
+    "parameters frozen": _parameters_frozen,
+    "not autoregressive": _not_autoregressive,
+    "reference as input": _reference_as_input,
 }

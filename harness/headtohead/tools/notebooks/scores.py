@@ -1,4 +1,4 @@
-"""What the notebooks scored, in lines for their rows: on their own data, and on the same data."""
+"""Scores of the notebooks, as lines of text: on their own data, and on the same data for all."""
 
 from __future__ import annotations
 
@@ -9,36 +9,35 @@ from dataclasses import dataclass
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.metrics import readable, show
-from headtohead.storage.records import RunRecord, VariantRecord
 from headtohead.storage.run_directory import RunDirectory
 from headtohead.storage.translations import read_translations
-from headtohead.tools.notebooks.choices import word
-from headtohead.tools.pitfalls.fact import counted
+from headtohead.tools.notebooks.descriptions import label
+from headtohead.tools.pitfalls.facts import counted
 
 EXACT = "test/exact_match"
-FUTURE = "future visible"
-"""The fault after which a score on given translations says nothing."""
-ASIDE = ("evaluate_every", "valid", "test")
-"""Changes that make no other model: they only say how much is evaluated."""
-LONGEST = 60
-"""Letters that are shown of a translation."""
+FUTURE = "future not masked"
+"""The pitfall that makes scores with the reference as input meaningless."""
+EVALUATION_FIELDS = ("evaluate_every", "valid", "test")
+"""Changed fields that do not change the model, only the amount of evaluation."""
+MAX_LETTERS = 60
+"""Letters shown of a translation."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """A variant's mean with its interval, for a small picture beside others.
+class VariantScore:
+    """The mean score of a variant with its interval.
 
     Attributes:
-        name: What the variant is, in words.
-        summary: Of its seeds.
-        metric: What was scored.
-        faults: Names of its choices that are faults.
+        name: Description of the variant.
+        summary: Mean and interval over seeds.
+        metric: The scored metric.
+        pitfalls: Names of the variant's pitfalls.
     """
 
     name: str
     summary: Summary
     metric: str
-    faults: tuple[str, ...] = ()
+    pitfalls: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -46,113 +45,104 @@ class Score:
         return _mean(self.summary, self.metric)
 
 
-def recipe_variants(analysis: Analysis, recipe: str) -> list[tuple[str, str]]:
-    """Return slug and what was changed, of the variants that a recipe lies beneath."""
-    found = []
-    for slug, variant in analysis.frames.by_slug.items():
-        name, _, changed = str(variant.axes.get("recipe", "")).partition("(")
-        if name == recipe:
-            found.append((slug, changed.rstrip(")")))
-    return sorted(found, key=lambda one: one[1])
-
-
-def refusal(analysis: Analysis, recipe: str) -> str | None:
-    """Return why a recipe has no variant, where the experiment says so."""
-    for excluded in analysis.frames.record.excluded:
-        if str(excluded.axes.get("recipe", "")).partition("(")[0] == recipe:
-            return excluded.reason
-    return None
-
-
-def as_printed(analysis: Analysis, recipe: str) -> Iterator[str]:
-    """Yield what a notebook scored on its own data."""
-    for slug, changed in recipe_variants(analysis, recipe):
-        frames = analysis.frames
-        done = frames.rows(slug)
-        seeds = int((done["state"] == "DONE").sum())
+def own_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
+    """Yield the results of a notebook on its own data: loss, correct translations, number of seeds."""
+    for slug, changed in _recipe_variants(analysis, recipe):
+        seeds = int((analysis.frames.rows(slug)["state"] == "DONE").sum())
         if not seeds:
             yield "not finished"
             return
         yield from _loss(analysis, slug)
         yield from _translations(analysis, slug)
-        sizes = [one for one in changed.split(", ") if one.partition("=")[0] not in ASIDE]
-        cut = f", cut down here to {', '.join(sizes)}".replace("=", " ") if changed else ""
-        yield f"{seeds} seed{'s' * (seeds != 1)}{cut}"
+        changes = [change for change in changed.split(", ") if change.partition("=")[0] not in EVALUATION_FIELDS]
+        reduced = f", reduced here to {', '.join(changes)}".replace("=", " ") if changed else ""
+        yield f"{counted(seeds, 'seed')}{reduced}"
 
 
-def same_data(analysis: Analysis, names: Mapping[str, str]) -> list[Score]:
-    """Return the scores of all variants, best first, under the names of their recipes."""
+def same_data_scores(analysis: Analysis, recipe: str) -> Iterator[str]:
+    """Yield the results of a notebook's choices on the data that is the same for all."""
+    frames = analysis.frames
+    variants = _recipe_variants(analysis, recipe)
+    for slug, changed in variants:
+        scores = []
+        for metric in (analysis.metric, EXACT):
+            summary = frames.summary(slug, metric)
+            if summary.n:
+                scores.append(f"{readable(metric)} {_mean(summary, metric)}")
+        variant = f"{label('changed', changed)}: " if len(variants) > 1 else ""
+        has_label = any(pitfall.name == FUTURE for pitfall in frames.by_slug[slug].pitfalls)
+        note = "; its decoder input contains the label" if has_label else ""
+        yield f"{variant}{', '.join(scores) or 'not finished'}{note}"
+    for excluded in frames.record.excluded:
+        if str(excluded.axes.get("recipe", "")).partition("(")[0] == recipe:
+            yield f"excluded: {excluded.reason}"
+            return
+
+
+def ranked_scores(analysis: Analysis, names: Mapping[str, str]) -> list[VariantScore]:
+    """Return the scores of all variants, best first.
+
+    Args:
+        analysis: The experiment on the same data.
+        names: Display names by recipe.
+    """
     scores = []
     for slug, variant in analysis.frames.by_slug.items():
         recipe, _, changed = str(variant.axes.get("recipe", "")).partition("(")
         name = names.get(recipe, recipe)
         if changed:
-            name += f", {word('changed', changed.rstrip(')'))}"
+            name += f", {label('changed', changed.rstrip(')'))}"
         summary = analysis.frames.summary(slug, analysis.metric)
-        faults = tuple(fault.name for fault in variant.faults)
-        scores.append(Score(name, summary, analysis.metric, faults))
-    return sorted(scores, key=lambda one: -one.summary.mean if one.summary.n else math.inf)
+        pitfalls = tuple(pitfall.name for pitfall in variant.pitfalls)
+        scores.append(VariantScore(name, summary, analysis.metric, pitfalls))
+    return sorted(scores, key=lambda score: -score.summary.mean if score.summary.n else math.inf)
 
 
-def on_same_data(analysis: Analysis, recipe: str) -> Iterator[str]:
-    """Yield what a notebook's choices scored on data that is the same for all."""
-    frames = analysis.frames
-    found = recipe_variants(analysis, recipe)
-    for slug, changed in found:
-        parts = []
-        for metric in (analysis.metric, EXACT):
-            summary = frames.summary(slug, metric)
-            if summary.n:
-                parts.append(f"{readable(metric)} {_mean(summary, metric)}")
-        which = f"{word('changed', changed)}: " if len(found) > 1 else ""
-        seen = "; the answer is visible to it" if _sees_answer(frames.by_slug[slug]) else ""
-        yield f"{which}{', '.join(parts) or 'not finished'}{seen}"
-    reason = refusal(analysis, recipe)
-    if reason:
-        yield f"refused: {reason}"
-
-
-def _sees_answer(variant: VariantRecord) -> bool:
-    return any(fault.name == FUTURE for fault in variant.faults)
+def _recipe_variants(analysis: Analysis, recipe: str) -> list[tuple[str, str]]:
+    """Return slug and changed fields of the variants of a recipe."""
+    variants = []
+    for slug, variant in analysis.frames.by_slug.items():
+        name, _, changed = str(variant.axes.get("recipe", "")).partition("(")
+        if name == recipe:
+            variants.append((slug, changed.rstrip(")")))
+    return sorted(variants, key=lambda variant: variant[1])
 
 
 def _loss(analysis: Analysis, slug: str) -> Iterator[str]:
+    """Yield the loss beside the loss of guessing."""
     frames = analysis.frames
     summary = frames.summary(slug, analysis.metric)
-    run = frames.path(str(frames.rows(slug).index[0]))
-    words = _rows(RunDirectory(run).record)
+    record = RunDirectory(frames.path(str(frames.rows(slug).index[0]))).record
+    vocab_size = (record.data.get("vocabulary") or {}).get("target")
+    min_vocab_size = record.config["quirks"].get("min_vocab_size")
+    words = max([int(size) for size in (vocab_size, min_vocab_size) if size], default=0)
     guess = f"; guessing among {words:,} words gives {math.log(words):.2f}" if words else ""
     if summary.n:
         yield f"loss {_mean(summary, analysis.metric)}{guess}"
 
 
-def _rows(record: RunRecord) -> int | None:
-    """Return the number of words among which a model of the run chooses."""
-    words = (record.data.get("vocabulary") or {}).get("target")
-    rows = record.config["model"].get("min_vocab_size")
-    known = [int(one) for one in (words, rows) if one]
-    return max(known) if known else None
-
-
 def _translations(analysis: Analysis, slug: str) -> Iterator[str]:
-    """Yield how many translations are right, and how many are nothing, over all seeds."""
+    """Yield the number of correct and empty translations over all seeds, and an example."""
     frames = analysis.frames
-    written = [
-        one for run in frames.rows(slug).index for one in read_translations(frames.path(str(run)) / "translations.tsv")
+    translations = [
+        translation
+        for run in frames.rows(slug).index
+        for translation in read_translations(frames.path(str(run)) / "translations.tsv")
     ]
-    if not written:
-        yield "no translations: the notebook defines none"
+    if not translations:
+        yield "no translations: the notebook has no decoding"
         return
-    exact = sum(one.exact for one in written)
-    said = [one for one in written if one.hypothesis.strip()]
-    empty = f"; {len(written) - len(said):,} empty" if len(said) < len(written) else ""
-    yield f"{exact:,} of {counted(len(written), 'translation')} right{empty}"
-    if said:
-        yield f"“{_cut(said[0].source)}” → “{_cut(said[0].hypothesis)}”"
+    exact = sum(translation.exact for translation in translations)
+    nonempty = [translation for translation in translations if translation.hypothesis.strip()]
+    num_empty = len(translations) - len(nonempty)
+    empty = f"; {num_empty:,} empty" if num_empty else ""
+    yield f"{exact:,} of {counted(len(translations), 'translation')} correct{empty}"
+    if nonempty:
+        yield f"“{_shortened(nonempty[0].source)}” → “{_shortened(nonempty[0].hypothesis)}”"
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
 
 
 def _mean(summary: Summary, metric: str) -> str:

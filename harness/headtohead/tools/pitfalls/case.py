@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,6 @@ from torch import Tensor
 from headtohead import data
 from headtohead.data import PreparedData
 from headtohead.data.corpus import dataset_options, loaded_split, split_name
-from headtohead.data.prepared import Ids
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registry
@@ -21,26 +21,26 @@ from headtohead.training.loop import split_tensors
 from headtohead.training.tensors import SplitTensors
 
 SEED = 1
-WORDS = 1_000
-"""Vocabulary size of each side where the data is not available."""
+DEFAULT_VOCAB_SIZE = 1_000
+"""Vocabulary size of each side if the data is not available."""
 
-MOST_TOKENS = 12
-"""Maximum tokens of the sentence used, boundary tokens included."""
+MAX_TOKENS = 12
+"""Maximum length of the example sentence, boundary tokens included."""
 
 
 class NotMeasuredError(Exception):
-    """The data is not available; the message names what is missing."""
+    """The data is not available; the message names the missing file."""
 
 
 class Case:
     """The data and the model that pitfalls are measured on.
 
-    The model has the configuration's own sizes and the initial weights of seed 1, in float64, so that
-    differences of logits are not rounding errors.
+    The model has the configuration's own sizes and the initial weights of seed 1. It computes in
+    float64, so that differences of logits are not rounding errors.
 
     Args:
         config: A resolved configuration.
-        registry: Where entries are looked up.
+        registry: The registry that defines its entries.
         cache: Folder of downloads and prepared data; nothing is downloaded.
     """
 
@@ -81,62 +81,82 @@ class Case:
         return True
 
     @cached_property
-    def training(self) -> SplitTensors:
-        """The training pairs as the training loop holds them."""
+    def training_tensors(self) -> SplitTensors:
+        """The training pairs as tensors of the training loop."""
         return split_tensors(self.config, self.data, torch.device("cpu"))["train"]
 
     @cached_property
-    def words(self) -> tuple[int, int]:
-        """Sizes of the source and target vocabulary."""
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Sizes of the source and target vocabularies."""
         if not self.has_data:
-            return WORDS, WORDS
+            return DEFAULT_VOCAB_SIZE, DEFAULT_VOCAB_SIZE
         return len(self.data.source_vocabulary), len(self.data.target_vocabulary)
 
     @cached_property
     def model(self) -> Transformer:
         """The model at initialisation, in evaluation mode."""
         with torch.random.fork_rng(devices=[]):
-            return Transformer(self.config, (SEED,), *self.words).double().eval()
+            return Transformer(self.config, (SEED,), *self.vocab_sizes).double().eval()
 
     @cached_property
     def source(self) -> list[int]:
-        """Ids of one training sentence; made-up ids where the data is not available."""
+        """Ids of one training sentence; invented ids if the data is not available."""
         if not self.has_data:
             return list(range(4, 10))
-        return _ids(self.data.splits["train"].source[self._row])
+        return list(map(int, self.data.splits["train"].source[self._example_index]))
 
     @cached_property
     def target(self) -> list[int]:
-        """The decoder input of its translation."""
+        """The decoder input for the translation of `source`."""
         if not self.has_data:
             return list(range(2, 8))
-        target = _ids(self.data.splits["train"].target[self._row])
-        return target if not self.config.quirks.shift_targets else target[:-1]
+        return self.teacher_forcing(self.data.splits["train"].target[self._example_index].tolist())[0]
+
+    def teacher_forcing(self, target: list[int]) -> tuple[list[int], list[int]]:
+        """Return the decoder input and the labels of a target sentence."""
+        return (target[:-1], target[1:]) if self.config.quirks.shift_targets else (target, target)
 
     @cached_property
-    def _row(self) -> int:
-        """The training pair with the longest source among the pairs of at most `MOST_TOKENS` tokens."""
+    def _example_index(self) -> int:
+        """The index of the training pair with the longest source of at most `MAX_TOKENS` tokens."""
         train = self.data.splits["train"]
-        tokens = [max(len(train.source[row]), len(train.target[row])) for row in range(len(train))]
-        fitting = [row for row, most in enumerate(tokens) if most <= MOST_TOKENS]
-        return max(fitting or [0], key=lambda row: len(train.source[row]))
+        lengths = [max(map(len, pair)) for pair in zip(train.source, train.target, strict=True)]
+        candidates = [index for index, length in enumerate(lengths) if length <= MAX_TOKENS]
+        return max(candidates or [0], key=lambda index: len(train.source[index]))
 
     @torch.no_grad()
     def logits(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> Tensor:
         """Return logits ``[batch, time, vocab]`` of sentences in one batch, padded with id 0."""
         source, source_lengths = _padded(sources)
         target, target_lengths = _padded(targets)
-        found: Tensor = self.model(source, source_lengths, target, target_lengths)
-        return found[0]
+        logits: Tensor = self.model(source, source_lengths, target, target_lengths)
+        return logits[0]
+
+    def changes_by_token(self, side: str) -> list[list[float]]:
+        """Return the largest change of a logit, ``[replaced token, decoder position]``.
+
+        Args:
+            side: ``"source"`` or ``"target"``: where one token after the other is replaced.
+        """
+        before = self.logits([self.source], [self.target])[0]
+        changes = []
+        # One sentence per pass: in a batch, equal rows may be rounded differently.
+        for index in range(len(getattr(self, side))):
+            sentences = {"source": [*self.source], "target": [*self.target]}
+            sentences[side][index] = other_token(sentences[side][index], self.vocab_sizes[side == "target"])
+            after = self.logits([sentences["source"]], [sentences["target"]])[0]
+            changes.append((after - before).abs().amax(-1).tolist())
+        return changes
 
 
-def other_word(index: int, words: int) -> int:
-    """Return another id of a vocabulary, and id 0 only if there is no other: it may be padding."""
-    return index + 1 if index + 1 < words else max(index - 1, 0)
+def with_quirks(config: RunConfig, **quirks: Any) -> RunConfig:
+    """Return the configuration with other values of ``quirks``."""
+    return config.model_copy(update={"quirks": config.quirks.model_copy(update=quirks)})
 
 
-def _ids(sentence: Ids) -> list[int]:
-    return [int(index) for index in sentence]
+def other_token(token: int, vocab_size: int) -> int:
+    """Return another id; id 0, which may be padding, only if there is no other."""
+    return token + 1 if token + 1 < vocab_size else max(token - 1, 0)
 
 
 def _padded(sentences: Sequence[list[int]]) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Examine one entry: the verdict of every invariant, and measurements of its pitfalls."""
+"""Examine one entry: evaluate every invariant and measure the pitfalls of a recipe."""
 
 from __future__ import annotations
 
@@ -8,42 +8,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from headtohead.data import PreparedData
 from headtohead.errors import HeadToHeadError
 from headtohead.model.operations import one_thread
-from headtohead.planning.pitfalls import Fault, faults_of
+from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registered, Registry, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
 from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
 from headtohead.testing.smallest import smallest
 from headtohead.tools.pitfalls.case import Case
-from headtohead.tools.pitfalls.every import EVIDENCE
-from headtohead.tools.pitfalls.fact import Fact
-from headtohead.tools.pitfalls.small import small
-from headtohead.tools.pitfalls.surroundings import PLAIN, is_by_role, surroundings
-from headtohead.tools.pitfalls.targets import label, recipe_config
+from headtohead.tools.pitfalls.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
+from headtohead.tools.pitfalls.entries import entry_label, recipe_config
+from headtohead.tools.pitfalls.facts import Fact
+from headtohead.tools.pitfalls.measurements import measure_pitfall
 
-FEW = 100
+MAX_PAIRS = 100
+"""Maximum size of a recipe's training set that its invariants use; larger data is replaced by generated words."""
 
 RAISED = "raised "
-"""Start of the reason of a finding where the entry raised an error."""
+"""Start of the reason of a result if the entry raised an error."""
 
-Outcome = Literal["holds", "broken", "broken as named", "does not apply"]
+Outcome = Literal["holds", "broken", "known violation", "does not apply"]
+
+Verdicts = dict[tuple[str, str], Verdict]
+"""Verdicts by configuration and invariant, shared by entries of several families."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The verdict of one invariant on one entry.
+class InvariantResult:
+    """The result of one invariant for one entry.
 
     Attributes:
-        invariant: Its name.
+        invariant: Name of the invariant.
         promise: What the invariant requires, in one sentence.
-        outcome: ``broken as named`` marks a known violation.
-        number: The measured number behind the outcome, if any.
+        outcome: ``known violation`` marks a violation that the entry or an option declares.
+        number: The measured number that decides the outcome, if any.
         reason: Meaning of the number, or why the invariant does not apply.
-        because: The setting with the known violation.
-        example: The smallest example of the violation: which change moved which number by how much.
+        because: The setting that declares the violation.
+        example: The smallest example of the violation: which change moves which number by how much.
         error: The error raised by the entry, with its location, if any.
     """
 
@@ -64,103 +66,57 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """All findings about one entry."""
+    """The invariants and pitfalls of one entry."""
 
     name: str
-    findings: tuple[Finding, ...]
-    faults: tuple[Fault, ...] = ()
+    results: tuple[InvariantResult, ...]
+    pitfalls: tuple[Pitfall, ...] = ()
     facts: tuple[Fact, ...] = ()
 
     @property
     def is_sound(self) -> bool:
         """Whether there are no unexpected violations."""
-        return all(one.outcome != "broken" for one in self.findings)
-
-    def count(self, outcome: Outcome) -> int:
-        """Return the number of invariants with an outcome."""
-        return sum(one.outcome == outcome for one in self.findings)
+        return all(result.outcome != "broken" for result in self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
             "name": self.name,
             "sound": self.is_sound,
-            "invariants": [one.to_json() for one in self.findings],
-            "faults": [dict(vars(one)) for one in self.faults],
-            "evidence": [{**vars(one), "numbers": dict(one.numbers)} for one in self.facts],
+            "invariants": [result.to_json() for result in self.results],
+            "pitfalls": [dict(vars(pitfall)) for pitfall in self.pitfalls],
+            "evidence": [{**vars(fact), "numbers": dict(fact.numbers)} for fact in self.facts],
         }
 
 
-Known = dict[tuple[str, str], Verdict]
-"""Verdicts by configuration and invariant, shared between entries of several families."""
-
-
 def examine(
-    one: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), known: Known | None = None
+    entry: Registered, registry: Registry, cache: Path, overrides: Sequence[str] = (), verdicts: Verdicts | None = None
 ) -> Examination:
     """Evaluate every invariant for an entry; for a recipe, also measure its pitfalls.
 
     Args:
-        one: The entry.
-        registry: Of this process.
-        cache: Of data; nothing is downloaded.
-        overrides: Override fields of a recipe, for example ``"data.file=spa.txt"``.
-        known: Verdicts of other entries of this registry; new verdicts are added.
+        entry: The entry.
+        registry: The registry of this process.
+        cache: Folder of prepared data; nothing is downloaded.
+        overrides: Fields of a recipe to override, such as ``"data.file=spa.txt"``.
+        verdicts: Verdicts of other entries of this registry; new verdicts are added.
 
     Raises:
         HeadToHeadError: If the entry is incompatible with every small configuration.
     """
     with one_thread():
-        return _examine(one, registry, cache, overrides, {} if known is None else known)
+        if entry.family == "recipe":
+            config = recipe_config(entry.name, registry, overrides)
+            return _examine_recipe(entry_label(entry), config, registry, cache)
+        subjects = [(description, Subject(config)) for description, config in check_configurations(entry, registry)]
+        if not subjects:
+            raise HeadToHeadError(f"{entry_label(entry)} is incompatible with every small configuration")
+        verdicts = {} if verdicts is None else verdicts
+        results = [_worst_result(invariant, subjects, verdicts) for invariant in INVARIANTS]
+    return Examination(entry_label(entry), tuple(results))
 
 
-def _examine(one: Registered, registry: Registry, cache: Path, overrides: Sequence[str], known: Known) -> Examination:
-    if one.family == "recipe":
-        return _recipe(label(one), recipe_config(one.name, registry, overrides), registry, cache)
-    subjects = [(beside, Subject(config)) for beside, config in surroundings(one, registry)]
-    if not subjects:
-        raise HeadToHeadError(f"{label(one)} is defined in none of the small configurations")
-    findings = [_worst(invariant, subjects, known) for invariant in INVARIANTS]
-    return Examination(label(one), tuple(findings))
-
-
-def _recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:
-    faults = faults_of(config, registry)
-    case = Case(config, registry, cache)
-    subject = Subject(small(config), data=_few_pairs(case))
-    findings = [finding(invariant, _example(invariant, subject, ask(invariant, subject))) for invariant in INVARIANTS]
-    known = [EVIDENCE[fault.name] for fault in faults if fault.name in EVIDENCE]
-    facts = [fact for evidence in known for fact in evidence.of(case)]
-    return Examination(name, tuple(findings), faults, tuple(facts))
-
-
-def _few_pairs(case: Case) -> PreparedData | None:
-    """Return the recipe's own pairs for the steps of the check, unless there are many or none available."""
-    few = case.has_data and len(case.data.splits["train"]) <= FEW
-    return case.data if few else None
-
-
-def _worst(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], known: Known) -> Finding:
-    """Return the first unexpected violation and its surroundings, else the first verdict.
-
-    A known violation of another entry is no finding about this entry. Invariants of a single entry are
-    evaluated per role only, and invariants that train stacks once.
-    """
-    first: Verdict | None = None
-    asked = [one for one in subjects if invariant.name not in OF_ONE_ENTRY or is_by_role(one[0])]
-    for beside, subject in (asked or subjects)[: 1 if invariant.name in TRAINING else None]:
-        key = subject.config.model_dump_json(), invariant.name
-        verdict = known[key] if key in known else ask(invariant, subject)
-        known[key] = verdict
-        if verdict.state == "broken" and verdict.because is None:
-            shown = _example(invariant, subject, verdict)
-            return finding(invariant, shown, "" if beside == PLAIN else beside)
-        first = first or verdict
-    assert first is not None
-    return finding(invariant, first)
-
-
-def ask(invariant: Invariant, subject: Subject) -> Verdict:
+def evaluate(invariant: Invariant, subject: Subject) -> Verdict:
     """Return the verdict of an invariant; an error raised by a plugin is a violation."""
     try:
         return invariant(subject)
@@ -168,23 +124,64 @@ def ask(invariant: Invariant, subject: Subject) -> Verdict:
         return Verdict("broken", None, f"{RAISED}{current().describe(error)}")
 
 
-def _example(invariant: Invariant, subject: Subject, verdict: Verdict) -> Verdict:
-    """Return an unexpected violation at the smallest sizes that show it."""
-    if verdict.state != "broken" or verdict.because is not None:
-        return verdict
-    return smallest(invariant, subject, verdict)
+def is_unexpected(verdict: Verdict) -> bool:
+    """Return whether a verdict is a violation that no entry or option declares."""
+    return verdict.state == "broken" and verdict.because is None
 
 
-def finding(invariant: Invariant, verdict: Verdict, beside: str = "") -> Finding:
-    """Return the finding of a report for a verdict."""
-    named = verdict.state == "broken" and verdict.because is not None
-    return Finding(
+def invariant_result(invariant: Invariant, verdict: Verdict, described: str = "") -> InvariantResult:
+    """Return the result for a verdict.
+
+    Args:
+        invariant: The invariant.
+        verdict: Its verdict.
+        described: The other entries of the configuration, if they are not the defaults.
+    """
+    known = verdict.state == "broken" and verdict.because is not None
+    return InvariantResult(
         invariant.name,
         invariant.promise,
-        "broken as named" if named else verdict.state,
+        "known violation" if known else verdict.state,
         verdict.number,
-        f"{verdict.reason} (beside {beside})" if beside else verdict.reason,
+        f"{verdict.reason} (with {described})" if described else verdict.reason,
         verdict.because,
         verdict.shown,
         verdict.reason.removeprefix(RAISED) if verdict.reason.startswith(RAISED) else None,
     )
+
+
+def _examine_recipe(name: str, config: RunConfig, registry: Registry, cache: Path) -> Examination:
+    case = Case(config, registry, cache)
+    own_pairs = case.has_data and len(case.data.splits["train"]) <= MAX_PAIRS
+    subject = Subject(reduced(config), data=case.data if own_pairs else None)
+    results = []
+    for invariant in INVARIANTS:
+        verdict = evaluate(invariant, subject)
+        if is_unexpected(verdict):
+            verdict = smallest(invariant, subject, verdict)
+        results.append(invariant_result(invariant, verdict))
+    pitfalls = find_pitfalls(config, registry)
+    facts = tuple(fact for pitfall in pitfalls for fact in measure_pitfall(pitfall.name, case))
+    return Examination(name, tuple(results), pitfalls, facts)
+
+
+def _worst_result(invariant: Invariant, subjects: Sequence[tuple[str, Subject]], verdicts: Verdicts) -> InvariantResult:
+    """Return the first unexpected violation with its configuration, else the first verdict.
+
+    A known violation of another entry does not count for this entry. Invariants of a single entry are
+    evaluated per role only, and invariants that train stacks once.
+    """
+    if invariant.name in OF_ONE_ENTRY:
+        subjects = [subject for subject in subjects if varies_one_entry(subject[0])] or subjects
+    first: Verdict | None = None
+    for description, subject in subjects[: 1 if invariant.name in TRAINING else None]:
+        key = subject.config.model_dump_json(), invariant.name
+        if key not in verdicts:
+            verdicts[key] = evaluate(invariant, subject)
+        verdict = verdicts[key]
+        if is_unexpected(verdict):
+            example = smallest(invariant, subject, verdict)
+            return invariant_result(invariant, example, "" if description == DEFAULTS else description)
+        first = first or verdict
+    assert first is not None
+    return invariant_result(invariant, first)

@@ -1,9 +1,9 @@
 """Evaluate every invariant for every compatible combination of the registry (``h2h check --all``).
 
-All of attention × positional × masking, the three fills taking turns; each entry in every role by
-itself, and in all of them. A positional encoding that has no meaning in an encoder is asked in the
-decoder alone. Only what trains stacks is asked of fewer: of each attention with each
-positional once.
+The combinations are all of attention × positional × masking, with one of three mask values in turn, and
+each entry in every role and in each role alone. A positional encoding that is incompatible with the
+encoder is used in the decoder only. Invariants that train stacks are evaluated once for each pair of
+attention and positional.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import cycle, product
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
@@ -23,148 +24,163 @@ from headtohead.testing.invariants import TRAINING
 from headtohead.testing.invariants.parity import FILLS
 from headtohead.testing.smallest import smallest
 from headtohead.testing.subject import chosen_names
-from headtohead.tools.pitfalls.examination import Finding, ask, finding
-from headtohead.tools.pitfalls.surroundings import by_role, defined, refusal_of
+from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
+from headtohead.tools.pitfalls.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
+from headtohead.tools.rendering import environment, tidy_markdown
 
 FAMILIES = ("attention", "positional", "masking")
+DEFAULTS = {"attention": "split-heads", "positional": "sinusoidal", "masking": "padding-causal"}
+OUTCOMES: tuple[Outcome, ...] = ("holds", "does not apply", "known violation", "broken")
 
-
-@dataclass(frozen=True)
-class Combination:
-    """Names by family, and the fill; ``where`` says which role is meant, if not those of a name."""
-
-    attention: str
-    positional: str
-    masking: str
-    fill: str
-    where: str = ""
-    choices: dict[str, Any] = field(default_factory=dict)
+PairNames = tuple[str, str]
+"""An attention and a positional encoding."""
 
 
 @dataclass
 class Survey:
-    """The findings over all combinations."""
+    """The results of all combinations."""
 
-    outcomes: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
-    """By attention and positional: number of combinations that are sound, broken, or broken as named."""
-    refused: dict[tuple[str, str], str] = field(default_factory=dict)
-    """By attention and positional, why no combination of them is compatible."""
-    invariants: dict[str, Counter[str]] = field(default_factory=lambda: {one.name: Counter() for one in INVARIANTS})
-    """Outcomes by invariant."""
-    breaches: list[tuple[str, Finding]] = field(default_factory=list)
-    """Unexpected violations, with the variant in words."""
-    named: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of known violations by invariant and choice."""
-    asked: int = 0
+    outcomes: dict[PairNames, Counter[str]] = field(default_factory=dict)
+    """Number of combinations by pair, and by their worst outcome."""
+    incompatible: dict[PairNames, str] = field(default_factory=dict)
+    """The first reason why a combination of a pair is incompatible."""
+    invariants: dict[str, Counter[str]] = field(
+        default_factory=lambda: {invariant.name: Counter() for invariant in INVARIANTS}
+    )
+    """Number of combinations by invariant and outcome."""
+    violations: list[tuple[str, InvariantResult]] = field(default_factory=list)
+    """Unexpected violations, each after the description of its variant."""
+    known_violations: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of known violations by invariant and by the setting that declares them."""
+    combinations: int = 0
     """Number of compatible combinations."""
 
     @property
     def is_sound(self) -> bool:
         """Whether there are no unexpected violations."""
-        return not self.breaches
+        return not self.violations
+
+    @property
+    def incompatible_pairs(self) -> dict[PairNames, str]:
+        """The reason of every pair without a compatible combination."""
+        return {pair: reason for pair, reason in self.incompatible.items() if pair not in self.outcomes}
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        pairs = sorted({*self.outcomes, *self.refused})
         return {
             "sound": self.is_sound,
-            "combinations": self.asked,
+            "combinations": self.combinations,
             "invariants": {name: dict(counts) for name, counts in self.invariants.items()},
             "pairs": [
                 {
-                    "attention": attention,
-                    "positional": positional,
-                    "outcomes": dict(self.outcomes.get((attention, positional), {})),
-                    "refused": self.refused.get((attention, positional)),
+                    "attention": pair[0],
+                    "positional": pair[1],
+                    "outcomes": dict(self.outcomes.get(pair, {})),
+                    "incompatible": self.incompatible.get(pair),
                 }
-                for attention, positional in pairs
+                for pair in sorted({*self.outcomes, *self.incompatible})
             ],
-            "broken": [{"variant": what, **one.to_json()} for what, one in self.breaches],
-            "broken_as_named": [
-                {"invariant": name, "because": choice, "combinations": count}
-                for (name, choice), count in sorted(self.named.items())
+            "violations": [{"variant": variant, **result.to_json()} for variant, result in self.violations],
+            "known_violations": [
+                {"invariant": name, "because": setting, "combinations": count}
+                for (name, setting), count in sorted(self.known_violations.items())
             ],
         }
 
 
-def combinations(registry: Registry) -> Iterator[Combination]:
-    """Yield every combination, compatible or not, in a fixed order."""
-    names = [sorted(registry.entries[family]) for family in FAMILIES]
-    turn = 0
-    for attention in names[0]:
-        for positional in names[1]:
-            for masking in names[2]:
-                chosen = dict(zip(FAMILIES, (attention, positional, masking), strict=True))
-                fill = FILLS[turn % len(FILLS)]
-                turn += 1
-                yield Combination(attention, positional, masking, fill, "", chosen | {"fill": fill})
-    plain = {"attention": "split-heads", "positional": "sinusoidal", "masking": "padding-causal"}
-    for family, entries in zip(FAMILIES, names, strict=True):
-        for name in entries:
-            for where, roles in by_role(family, name, registry):
-                fill = FILLS[turn % len(FILLS)]
-                turn += 1
-                chosen = {**plain, family: name}
-                yield Combination(
-                    chosen["attention"],
-                    chosen["positional"],
-                    chosen["masking"],
-                    fill,
-                    f"{family} in {where}",
-                    {family: roles, "fill": fill},
-                )
-
-
-def survey(registry: Registry, progress: Callable[[int], None] = lambda asked: None) -> Survey:
+def survey(registry: Registry, progress: Callable[[int], None] = lambda combinations: None) -> Survey:
     """Evaluate every invariant for every compatible combination.
 
     Args:
-        registry: Whose entries are combined.
-        progress: Called with the number of combinations that were asked so far.
+        registry: The registry that defines the entries.
+        progress: Called with the number of combinations evaluated so far.
     """
-    found = Survey()
-    trained: set[tuple[str, str]] = set()
+    result = Survey()
+    trained: set[PairNames] = set()
     with one_thread():
-        for one in combinations(registry):
-            _survey(found, one, registry, trained)
-            progress(found.asked)
-    return found
+        for pair, names, by_role in _combinations(registry):
+            _evaluate_combination(result, pair, names, by_role, registry, trained)
+            progress(result.combinations)
+    return result
 
 
-def _survey(found: Survey, one: Combination, registry: Registry, trained: set[tuple[str, str]]) -> None:
-    pair = (one.attention, one.positional)
-    config, reason = _config(one.choices, registry)
-    if config is None and not one.where:
-        alone = dict.fromkeys(ROLES, "none") | {"decoder": one.positional}
-        config, _ = _config(one.choices | {"positional": alone}, registry)
+def survey_page(result: Survey, registry: Registry) -> str:
+    """Return the survey as Markdown without times or machine, the same for the same registry."""
+    styles, encodings = (sorted(registry.entries[family]) for family in FAMILIES[:2])
+
+    def cell(pair: PairNames) -> str:
+        counts = result.outcomes.get(pair)
+        if not counts:
+            return "–"
+        if counts["broken"]:
+            return f"**{counts['broken']} of {counts.total()} broken**"
+        return f"{counts.total()}{'*' if counts['known violation'] else ''}"
+
+    page = environment("pitfalls").get_template("survey.md.j2")
+    text = page.render(
+        survey=result,
+        invariants=INVARIANTS,
+        training=" and ".join(f"`{name}`" for name in sorted(TRAINING)),
+        outcomes=OUTCOMES,
+        counts=lambda name: [str(result.invariants[name][outcome]) for outcome in OUTCOMES],
+        num_maskings=len(registry.entries["masking"]),
+        styles=styles,
+        encodings=encodings,
+        grid_row=lambda style: [cell((style, encoding)) for encoding in encodings],
+    )
+    return tidy_markdown(text)
+
+
+def _combinations(registry: Registry) -> Iterator[tuple[PairNames, dict[str, Any], bool]]:
+    """Yield pair and entries of every combination in a fixed order, and whether an entry is set by role."""
+    names = [sorted(registry.entries[family]) for family in FAMILIES]
+    mask_values = cycle(FILLS)
+    for attention, positional, masking in product(*names):
+        chosen = {"attention": attention, "positional": positional, "masking": masking}
+        yield (attention, positional), chosen | {"mask_value": next(mask_values)}, False
+    for family, entries in zip(FAMILIES, names, strict=True):
+        for name in entries:
+            chosen = DEFAULTS | {family: name}
+            for _, roles in role_variants(family, name, registry):
+                pair = chosen["attention"], chosen["positional"]
+                yield pair, {family: roles, "mask_value": next(mask_values)}, True
+
+
+def _evaluate_combination(
+    result: Survey, pair: PairNames, names: dict[str, Any], by_role: bool, registry: Registry, trained: set[PairNames]
+) -> None:
+    config, reason = _small_config(names, registry)
+    if config is None and not by_role:
+        decoder_only = dict.fromkeys(ROLES, "none") | {"decoder": names["positional"]}
+        config, _ = _small_config(names | {"positional": decoder_only}, registry)
     if config is None:
-        if not one.where:
-            found.refused.setdefault(pair, reason or "")
+        if not by_role:
+            result.incompatible.setdefault(pair, reason)
         return
-    found.asked += 1
+    result.combinations += 1
     subject = Subject(config)
-    asked = [each for each in INVARIANTS if each.name not in TRAINING or pair not in trained]
-    trained.add(pair)
-    worst = "holds"
-    for invariant in asked:
-        verdict = ask(invariant, subject)
-        if verdict.state == "broken" and verdict.because is None:
+    worst: Outcome = "holds"
+    for invariant in INVARIANTS:
+        if invariant.name in TRAINING and pair in trained:
+            continue
+        verdict = evaluate(invariant, subject)
+        if is_unexpected(verdict):
             verdict = smallest(invariant, subject, verdict)
-            what = f"{chosen_names(config)} · fill {one.fill}"
-            found.breaches.append((what, finding(invariant, verdict)))
+            variant = f"{chosen_names(config)} · mask value {names['mask_value']}"
+            result.violations.append((variant, invariant_result(invariant, verdict)))
             worst = "broken"
-        told = finding(invariant, verdict)
-        found.invariants[invariant.name][told.outcome] += 1
-        if told.outcome == "broken as named":
-            found.named[invariant.name, told.because or ""] += 1
-            worst = worst if worst == "broken" else "broken as named"
-    found.outcomes.setdefault(pair, Counter())[worst] += 1
+        outcome = invariant_result(invariant, verdict).outcome
+        result.invariants[invariant.name][outcome] += 1
+        if outcome == "known violation":
+            result.known_violations[invariant.name, verdict.because or ""] += 1
+            worst = worst if worst == "broken" else outcome
+    trained.add(pair)
+    result.outcomes.setdefault(pair, Counter())[worst] += 1
 
 
-def _config(choices: dict[str, Any], registry: Registry) -> tuple[RunConfig | None, str | None]:
-    """Return the small configuration of some choices, or why it is incompatible."""
+def _small_config(names: dict[str, Any], registry: Registry) -> tuple[RunConfig | None, str]:
+    """Return the small configuration of a combination, or None with the reason of its incompatibility."""
     try:
-        config = defined(choices, registry)
-        return config, refusal_of(choices, registry) if config is None else None
+        return compatible_config(names, registry)
     except HeadToHeadError as error:
         return None, str(error)

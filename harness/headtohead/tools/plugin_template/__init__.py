@@ -1,8 +1,8 @@
-"""``h2h new-plugin``: a package that registers one variant, with its test, ready to be changed."""
+"""``h2h new-plugin``: write an installable package with a working plugin and its test."""
 
 from __future__ import annotations
 
-from headtohead.tools.plugin_template.names import Names
+from headtohead.tools.plugin_template.names import PluginNames
 from headtohead.tools.plugin_template.package import FAMILIES, write_package
 
-__all__ = ["FAMILIES", "Names", "write_package"]
+__all__ = ["FAMILIES", "PluginNames", "write_package"]

@@ -1,4 +1,4 @@
-"""The spellings of one name: in experiment files, of the module, of the class, for pip."""
+"""The names derived from the name of a plugin: module, class and distribution."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ KEBAB = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
-class Names:
-    """A name in kebab-case and what follows from it.
+class PluginNames:
+    """The name of a plugin in kebab-case, and the names derived from it.
 
     Args:
-        entry: What experiment files say, such as ``my-idea``.
-        family: Where it is registered.
-        used: Words that the module of the plugin uses for something else.
+        entry: The name in experiment files, such as ``my-idea``.
+        family: The family of the plugin.
+        reserved: Names that the module of the plugin uses for other objects.
 
     Raises:
-        HeadToHeadError: If the name is not in kebab-case, with the nearest one that is.
+        HeadToHeadError: If the name is not in kebab-case; the message suggests a name.
     """
 
     entry: str
     family: str
-    used: frozenset[str] = frozenset()
+    reserved: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not KEBAB.fullmatch(self.entry):
             raise HeadToHeadError(
-                f"'{' '.join(self.entry.split())}' is no name for a plugin; use small letters, "
-                f"digits and single hyphens, such as '{suggested(self.entry)}'"
+                f"'{' '.join(self.entry.split())}' is not a valid plugin name; use lower-case letters, "
+                f"digits and single hyphens, such as '{suggest_name(self.entry)}'"
             )
 
     @property
     def module(self) -> str:
-        """Name of the module; its beginning keeps it apart from packages such as torch."""
+        """Name of the module; the prefix avoids clashes with packages such as torch."""
         return f"h2h_{self.entry.replace('-', '_')}"
 
     @property
     def distribution(self) -> str:
-        """Name for pip."""
+        """Name of the package for pip."""
         return f"h2h-{self.entry}"
 
     @property
     def class_name(self) -> str:
-        """Name of the class: in capitals, the family behind it where it would be taken."""
+        """Name of the class in CamelCase; the family is appended to a reserved name."""
         plain = "".join(part.capitalize() for part in self.entry.split("-"))
-        taken = plain in self.used or keyword.iskeyword(plain)
-        return plain + self.family.capitalize() if taken else plain
+        is_reserved = plain in self.reserved or keyword.iskeyword(plain)
+        return plain + self.family.capitalize() if is_reserved else plain
 
 
-def suggested(name: str) -> str:
-    """Return the nearest name in kebab-case.
+def suggest_name(name: str) -> str:
+    """Return a similar name in kebab-case.
 
-    >>> suggested("MyIdea"), suggested("my_idea"), suggested("2 Ideas!"), suggested("€")
+    >>> suggest_name("MyIdea"), suggest_name("my_idea"), suggest_name("2 Ideas!"), suggest_name("€")
     ('my-idea', 'my-idea', 'ideas', 'my-idea')
     """
-    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
-    words = re.findall(r"[a-z0-9]+", apart)
+    separated = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+    words = re.findall(r"[a-z0-9]+", separated)
     while words and not words[0][0].isalpha():
         words.pop(0)
     return "-".join(words) or "my-idea"

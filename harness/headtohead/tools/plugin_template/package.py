@@ -1,9 +1,8 @@
-"""Writing the package: a plugin that works, its test, a README and a small experiment."""
+"""Write a plugin package: a working plugin, its test, a README and a small experiment."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -11,7 +10,7 @@ from string import Template
 import headtohead
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.plugins.registry import Registry
-from headtohead.tools.plugin_template.names import Names
+from headtohead.tools.plugin_template.names import PluginNames
 
 FAMILIES = ("positional", "attention", "masking", "dataset")
 
@@ -21,65 +20,57 @@ CONTRACTS = {
     "masking": ("contracts", "MaskingContract"),
     "dataset": ("datasets", "DatasetContract"),
 }
+"""Module in ``headtohead.testing`` and class of the contract suite of each family."""
 
 QUESTIONS = {
     "positional": "Does {} translate better than sinusoids?",
-    "attention": "Does {} translate better than plain attention?",
-    "masking": "Does {} translate better than showing every earlier word?",
-    "dataset": "Which encoding finds its way in {}, on rows longer than it was trained on?",
+    "attention": "Does {} translate better than split heads?",
+    "masking": "Does {} translate better than a causal mask?",
+    "dataset": "Which positional encoding generalises to longer sentences of {} than those in training?",
 }
 
 
 def write_package(family: str, name: str, folder: Path, registry: Registry) -> list[Path]:
-    """Write an installable package into a new folder and return its files.
+    """Write an installable package into a new folder and return the paths of its files.
 
     Args:
         family: One of ``FAMILIES``.
-        name: In kebab-case: what experiment files will say.
-        folder: Must not exist yet.
-        registry: Whose names are taken.
+        name: Name of the plugin in experiment files, in kebab-case.
+        folder: The folder to create.
+        registry: The registry; its names are not available.
 
     Raises:
-        HeadToHeadError: For an unknown family, a name that is bad or taken, a folder that exists
-            or cannot be written.
+        HeadToHeadError: For an unknown family, an invalid or registered name, or a folder that exists or
+            cannot be written.
     """
     if family not in FAMILIES:
         raise HeadToHeadError(f"unknown family '{family}'{nearest(family, FAMILIES)}")
     code = _template(f"{family}.py")
-    names = Names(name, family, used=frozenset([*headtohead.__all__, *_used(code)]))
-    taken = registry.entries[family].get(name)
-    if taken is not None:
+    capitalised = {word for word in re.findall(r"\b[A-Z]\w*", code) if not word.startswith("MyIdea")}
+    names = PluginNames(name, family, reserved=frozenset(headtohead.__all__) | capitalised)
+    registered = registry.entries[family].get(name)
+    if registered is not None:
         raise HeadToHeadError(
-            f"{family} '{name}' is registered already, by {taken.module} ({taken.distribution}); choose another name"
+            f"{family} '{name}' is already registered by {registered.module} ({registered.distribution}); "
+            "choose another name"
         )
     if folder.exists():
-        raise HeadToHeadError(f"'{folder}' exists already; choose another name or --folder")
-    content = dict(_files(family, names, code))
+        raise HeadToHeadError(f"'{folder}' already exists; choose another name or --folder")
+    texts = _package_files(family, names, code)
     try:
         folder.mkdir(parents=True)
-        for file, text in content.items():
+        for file, text in texts.items():
             (folder / file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise HeadToHeadError(f"cannot write '{folder}': {error.strerror}") from error
-    return [folder / file for file in content]
+    return [folder / file for file in texts]
 
 
-def _files(family: str, names: Names, code: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every file."""
-    words = _words(family, names)
-    test = "test_dataset.txt" if family == "dataset" else "test.txt"
-    yield f"{names.module}.py", _renamed(code, names)
-    yield f"test_{names.module}.py", _filled(test, words)
-    yield "pyproject.toml", _filled("pyproject.txt", words)
-    yield "README.md", _filled("readme.txt", words)
-    yield "experiment.yaml", _filled("experiment.txt", words)
-
-
-def _words(family: str, names: Names) -> Mapping[str, str]:
-    module, contract = CONTRACTS[family]
+def _package_files(family: str, names: PluginNames, code: str) -> dict[str, str]:
+    """Return the text of every file by its name."""
     is_dataset = family == "dataset"
-    check = f"h2h check {family}/{names.entry}"
-    return {
+    module, contract = CONTRACTS[family]
+    fields = {
         "entry": names.entry,
         "family": family,
         "module": names.module,
@@ -90,22 +81,20 @@ def _words(family: str, names: Names) -> Mapping[str, str]:
         "question": QUESTIONS[family].format(names.entry),
         "data": f"dataset: {names.entry}, split: length" if is_dataset else "dataset: toy-grammar",
         "axis": "positional: [rotary, none]" if is_dataset else f"{family}: [{names.entry}]",
-        "check_line": f"h2h data stats {names.entry}" if is_dataset else check,
+        "check_command": f"h2h data stats {names.entry}" if is_dataset else f"h2h check {family}/{names.entry}",
     }
 
+    def filled(template: str) -> str:
+        return Template(_template(template)).substitute(fields)
 
-def _used(code: str) -> Iterator[str]:
-    """Yield the capitalised names of a template that are not made from the plugin's name."""
-    yield from (word for word in re.findall(r"\b[A-Z]\w*", code) if not word.startswith("MyIdea"))
-
-
-def _renamed(code: str, names: Names) -> str:
-    return code.replace("my-idea", names.entry).replace("MyIdea", names.class_name)
+    return {
+        f"{names.module}.py": code.replace("my-idea", names.entry).replace("MyIdea", names.class_name),
+        f"test_{names.module}.py": filled("test_dataset.txt" if is_dataset else "test.txt"),
+        "pyproject.toml": filled("pyproject.txt"),
+        "README.md": filled("readme.txt"),
+        "experiment.yaml": filled("experiment.txt"),
+    }
 
 
 def _template(name: str) -> str:
     return files("headtohead.tools.plugin_template.templates").joinpath(name).read_text(encoding="utf-8")
-
-
-def _filled(template: str, words: Mapping[str, str]) -> str:
-    return Template(_template(template)).substitute(words)

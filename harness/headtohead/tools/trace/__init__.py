@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headtohead.tools.trace.collect import collect
-from headtohead.tools.trace.sentences import Sentences, read_sentences
-from headtohead.tools.trace.steps import Step, Trace
+from headtohead.tools.trace.inputs import TraceInputs
+from headtohead.tools.trace.steps import Trace, TraceStep
 
-__all__ = ["Sentences", "Step", "Trace", "collect", "read_sentences"]
+__all__ = ["Trace", "TraceInputs", "TraceStep", "collect"]

@@ -1,6 +1,6 @@
-"""One cell of a matrix computed by hand, with the numbers as they are shown.
+"""The calculation of one cell of a matrix, with numbers rounded for display.
 
-Each function returns a cell, or None where its formula does not give the cell, as for a variant that
+Each function returns a cell, or None if its formula does not give the value of the cell, as for a variant that
 computes it differently.
 """
 
@@ -14,25 +14,29 @@ import numpy as np
 
 from headtohead.tools.trace.steps import Array
 
-TERMS = 3
-CLOSE = 1e-3
+MAX_TERMS = 3
+"""Terms of a sum that are shown before the last one."""
+
+TOLERANCE = 1e-3
+
 LARGE = 1e6
+"""Absolute values from which a number is a masked score."""
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One cell of a matrix, and the calculation that gives it."""
+class CellExample:
+    """One cell of a matrix and its calculation."""
 
     row: int
     column: int
     text: str
 
     def line(self, rows: Sequence[str], columns: Sequence[str]) -> str:
-        """Return the calculation after the row and column of the cell.
+        """Return row and column of the cell, followed by the calculation.
 
         Args:
             rows: The token of each row.
-            columns: The name of each column; empty where columns are coordinates.
+            columns: The label of each column; empty if columns are coordinates.
         """
         column = f"column “{columns[self.column]}”" if columns else f"column {self.column}"
         return f"row “{rows[self.row]}”, {column}: {self.text}"
@@ -56,66 +60,66 @@ def number(value: float) -> str:
     return shown.replace("-", "−") if float(shown) else shown.lstrip("-")
 
 
-def scaled(before: Array, factor: float, after: Array) -> Cell | None:
-    """Return the multiplication of the first cell."""
+def scaled(before: Array, factor: float, after: Array) -> CellExample | None:
+    """Return the product for the first cell."""
     first = float(before[0, 0])
     return _cell(0, 0, f"{number(first)} · {number(factor)}", first * factor, after[0, 0])
 
 
-def added(first: Array, second: Array, after: Array, row: int = 0) -> Cell | None:
-    """Return the addition for a cell of the first column."""
+def added(first: Array, second: Array, after: Array, row: int = 0) -> CellExample | None:
+    """Return the sum for a cell of the first column."""
     left, right = float(first[row, 0]), float(second[row, 0])
     return _cell(row, 0, f"{number(left)} {_signed(right)}", left + right, after[row, 0])
 
 
-def product(queries: Array, keys: Array, scale: float, scores: Array) -> Cell | None:
-    """Return the score of the last query and the first key."""
+def product(queries: Array, keys: Array, scale: float, scores: Array) -> CellExample | None:
+    """Return the scaled dot product of the last query and the first key."""
     row = len(queries) - 1
     terms = [f"{_bracket(q)}·{_bracket(k)}" for q, k in zip(queries[row], keys[0], strict=True)]
     value = float(queries[row] @ keys[0]) * scale
     return _cell(row, 0, f"({_sum(terms)}) · {number(scale)}", value, scores[row, 0])
 
 
-def share(scores: Array, weights: Array) -> Cell | None:
+def softmax_weight(scores: Array, weights: Array) -> CellExample | None:
     """Return the softmax for the first weight of the last row."""
     row = len(scores) - 1
-    live = [float(value) for value in scores[row] if _usual(value)]
-    if not live or not _usual(scores[row, 0]):
+    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
+    if not unmasked or not _is_unmasked(scores[row, 0]):
         return None
-    powers = [f"e^{{{number(value)}}}" for value in live]
-    value = 1 / sum(math.exp(score - live[0]) for score in live)
+    powers = [f"e^{{{number(value)}}}" for value in unmasked]
+    value = 1 / sum(math.exp(score - unmasked[0]) for score in unmasked)
     return _cell(row, 0, f"{powers[0]} / ({_sum(powers)})", value, weights[row, 0])
 
 
-def ratio(scores: Array, weights: Array) -> Cell | None:
-    """Return the normalisation of the first weight of the last row by the sum of scores."""
+def normalised_weight(scores: Array, weights: Array) -> CellExample | None:
+    """Return the first score of the last row divided by the sum of scores."""
     row = len(scores) - 1
-    live = [float(value) for value in scores[row] if _usual(value)]
-    if not live or not _usual(scores[row, 0]) or not sum(live):
+    unmasked = [float(value) for value in scores[row] if _is_unmasked(value)]
+    if not unmasked or not _is_unmasked(scores[row, 0]) or not sum(unmasked):
         return None
-    text = f"{number(live[0])} / ({_sum([number(value) for value in live])})"
-    return _cell(row, 0, text, live[0] / sum(live), weights[row, 0])
+    text = f"{number(unmasked[0])} / ({_sum([number(value) for value in unmasked])})"
+    return _cell(row, 0, text, unmasked[0] / sum(unmasked), weights[row, 0])
 
 
-def logistic(scores: Array, weights: Array) -> Cell | None:
+def sigmoid_weight(scores: Array, weights: Array) -> CellExample | None:
     """Return the sigmoid of the score minus log n for the first weight of the last row."""
     row = len(scores) - 1
-    count = sum(_usual(value) for value in scores[row])
-    if not _usual(scores[row, 0]):
+    count = sum(_is_unmasked(value) for value in scores[row])
+    if not _is_unmasked(scores[row, 0]):
         return None
     score = float(scores[row, 0])
     text = f"1 / (1 + {count} e^{{{number(-score)}}})"
     return _cell(row, 0, text, 1 / (1 + count * math.exp(-score)), weights[row, 0])
 
 
-def mixture(weights: Array, values: Array, out: Array) -> Cell | None:
+def weighted_sum(weights: Array, values: Array, out: Array) -> CellExample | None:
     """Return the weighted sum for the first coordinate of the last row."""
     row = len(weights) - 1
     terms = [f"{number(weight)}·{_bracket(value)}" for weight, value in zip(weights[row], values[:, 0], strict=True)]
     return _cell(row, 0, _sum(terms), float(weights[row] @ values[:, 0]), out[row, 0])
 
 
-def normalised(before: Array, eps: float, after: Array) -> Cell | None:
+def layer_norm(before: Array, eps: float, after: Array) -> CellExample | None:
     """Return the normalisation of the first cell to mean 0 and variance 1, before gain and bias."""
     cells = before[0].astype(np.float64)
     mean, variance = float(cells.mean()), float(cells.var())
@@ -124,11 +128,11 @@ def normalised(before: Array, eps: float, after: Array) -> Cell | None:
     text = f"({top}) / √({number(variance)} + {eps:g})".replace("e-0", "e−").replace("e-", "e−")
     if _agree(value, float(after[0, 0])):
         return _cell(0, 0, text, value, after[0, 0])
-    return Cell(0, 0, f"{text} = {number(value)}, then · γ_0 + β_0 = {number(float(after[0, 0]))}")
+    return CellExample(0, 0, f"{text} = {number(value)}, then · γ_0 + β_0 = {number(float(after[0, 0]))}")
 
 
-def activated(before: Array, after: Array) -> Cell | None:
-    """Return max(0, x) of a negative number."""
+def relu(before: Array, after: Array) -> CellExample | None:
+    """Return max(0, x) for the first negative number."""
     cells = np.argwhere(before < 0)
     if not len(cells) or bool((after < 0).any()):
         return None
@@ -137,25 +141,25 @@ def activated(before: Array, after: Array) -> Cell | None:
     return _cell(row, column, text, 0.0, after[row, column])
 
 
-def _cell(row: int, column: int, text: str, value: float, cell: float) -> Cell | None:
+def _cell(row: int, column: int, text: str, value: float, cell: float) -> CellExample | None:
     if not _agree(value, float(cell)):
         return None
-    return Cell(row, column, f"{text} = {number(float(cell))}")
+    return CellExample(row, column, f"{text} = {number(float(cell))}")
 
 
-def _usual(score: float) -> bool:
-    """Return whether a score belongs to a key that is not masked."""
+def _is_unmasked(score: float) -> bool:
+    """Return whether the key of a score is not masked."""
     return bool(np.isfinite(score)) and score > -LARGE
 
 
 def _agree(first: float, second: float) -> bool:
-    return math.isclose(first, second, rel_tol=CLOSE, abs_tol=CLOSE)
+    return math.isclose(first, second, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
 
 
 def _sum(terms: Sequence[str]) -> str:
-    """Join terms with plus signs, omitting the middle of many terms."""
-    if len(terms) > TERMS + 1:
-        terms = [*terms[:TERMS], "…", terms[-1]]
+    """Join terms with plus signs; the middle of many terms is omitted."""
+    if len(terms) > MAX_TERMS + 1:
+        terms = [*terms[:MAX_TERMS], "…", terms[-1]]
     return " + ".join(terms)
 
 

@@ -1,4 +1,4 @@
-"""The formula of each step, and a description in words."""
+"""The formula of each step and its meaning in words."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from headtohead.plugins.positional import Positional
 from headtohead.tools.trace.examples import number
 
 Description = tuple[str, str]
-"""A formula and a sentence; either may be empty."""
+"""A formula and its meaning; either may be empty."""
 
 EMBEDDING: dict[str, Description] = {
     "ids": ("", "the number of each token in the vocabulary"),
     "embeddings": ("E[id]", "each token's row of the embedding table"),
-    "scaled": ("E · √d_{model}", "embeddings scaled up relative to the added positions"),
+    "scaled": ("E · √d_{model}", "embeddings scaled up relative to the position vectors"),
     "positions": ("", "the vector of each position"),
-    "sum": ("X = E + P", "token and position in one vector, the input of the first layer"),
+    "sum": ("X = E + P", "the sum of token and position vectors, the input of the first layer"),
 }
 
 FEED_FORWARD: dict[str, Description] = {
-    "inner": ("", "before the activation: each token alone, projected to a larger width"),
+    "inner": ("", "before the activation: each token projected to the inner width"),
     "activated": ("", "after the activation"),
     "output": ("F = f(H) W_2 + b_2", "projected back to the model width"),
     "residual": ("X + F", "the input plus the output of the block"),
@@ -40,9 +40,9 @@ OUTPUT: dict[str, Description] = {
 }
 
 
-def incoming(normed: bool) -> str:
+def block_input(pre_norm: bool) -> str:
     """Return the input of a residual block: LN(X) with pre-norm, else X."""
-    return "LN(X)" if normed else "X"
+    return "LN(X)" if pre_norm else "X"
 
 
 @dataclass(frozen=True)
@@ -51,29 +51,29 @@ class AttentionFormulas:
 
     Args:
         part: The attention.
-        masking: Name of its masking scheme; None where nothing is masked.
-        fill: The mask value.
-        normed: Whether the input is normalised first (pre-norm).
+        masking: Name of its masking scheme; None if nothing is masked.
+        mask_value: How masked scores are computed.
+        pre_norm: Whether the input is normalised first.
     """
 
     part: MultiHeadAttention
     masking: str | None
-    fill: str
-    normed: bool
+    mask_value: str
+    pre_norm: bool
 
-    def of(self, step: str) -> Description:
-        """Return the description of a step of one head, or of all heads together."""
-        queries = self._projected("Q", incoming(self.normed))
-        keys = self._projected("K", self._read)
+    def describe(self, step: str) -> Description:
+        """Return formula and meaning of a step of one head or of all heads."""
+        queries = self._projected("Q", block_input(self.pre_norm))
+        keys = self._projected("K", self._memory)
         memory = "" if self.part.self_attention else "; Y is the output of the encoder"
-        found: dict[str, Description] = {
+        descriptions: dict[str, Description] = {
             "plain-queries": (queries, "the query of each token, before transformation"),
             "plain-keys": (keys, f"the key of each token, before transformation{memory}"),
             "queries": (self._transformed(queries), "the query of each token"),
             "keys": (self._transformed(keys), f"the key of each token{memory}"),
             "values": (self._values, f"the value of each token{memory}"),
             "products": (self._products, "scaled dot product of each query and each key"),
-            "bias": (self._encoding, "the values that the encoding adds, which depend on positions"),
+            "bias": (self._encoding, "the values added by the positional encoding"),
             "unmixed": (self._scores, "the scores before heads are mixed"),
             "scores": (self._mixed_scores, "score of each query (row) and each key (column)"),
             "mask": (f"M: masking '{self.masking}'", "1 where a key may be attended to, 0 where it is masked"),
@@ -87,7 +87,7 @@ class AttentionFormulas:
             "residual": ("X + O", "the input plus the output of the block"),
             "norm": FEED_FORWARD["norm"],
         }
-        return found[step]
+        return descriptions[step]
 
     @property
     def _style(self) -> Attention:
@@ -98,12 +98,12 @@ class AttentionFormulas:
         return self.part.positional.formula()
 
     @property
-    def _read(self) -> str:
-        return incoming(self.normed) if self.part.self_attention else "Y"
+    def _memory(self) -> str:
+        return block_input(self.pre_norm) if self.part.self_attention else "Y"
 
     @staticmethod
-    def _projected(letter: str, read: str) -> str:
-        return f"{letter} = {read} W_{letter} + b_{letter}"
+    def _projected(letter: str, x: str) -> str:
+        return f"{letter} = {x} W_{letter} + b_{letter}"
 
     def _transformed(self, plain: str) -> str:
         parts = []
@@ -115,7 +115,7 @@ class AttentionFormulas:
 
     @property
     def _values(self) -> str:
-        return self._projected("V", self._read) if self._style.projects else self._style.formula()
+        return self._projected("V", self._memory) if self._style.projects else self._style.formula()
 
     @property
     def _scale(self) -> str:
@@ -150,8 +150,8 @@ class AttentionFormulas:
     def _filled(self) -> str:
         if not self._style.projects:
             return self._style.formula()
-        put = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[self.fill]
-        return f"S' = S where M = 1, {put} where M = 0"
+        masked = {"-inf": "−∞", "-1e9": "−10^9", "additive": "S − 10^9"}[self.mask_value]
+        return f"S' = S where M = 1, {masked} where M = 0"
 
     @property
     def _weights(self) -> str:

@@ -1,41 +1,54 @@
-"""A trace as one HTML page that works without a network and without JavaScript."""
+"""A trace as one HTML page that works offline and without JavaScript."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from html import escape
 from importlib.resources import files
 
-from jinja2 import Environment
+import numpy as np
 from markupsafe import Markup
 
-from headtohead.tools.trace.matrix import LEVELS, table_of
-from headtohead.tools.trace.steps import Step, Trace
-from headtohead.tools.trace.tree import Part, as_tree
+from headtohead.tools.rendering import environment
+from headtohead.tools.trace.examples import LARGE, number
+from headtohead.tools.trace.steps import Array, Trace, TraceStep
+from headtohead.tools.trace.tree import as_tree
 
 MAX_OPEN_STEPS = 60
 """Traces with more steps start with most parts closed."""
 
+MAX_ROWS, MAX_TOKENS, MAX_COORDINATES = 24, 24, 9
+
+LEVELS = 9
+"""Number of shades besides white; a darker shade is a larger number."""
+
 INKS = {"p": (31, 99, 158), "n": (196, 98, 16), "s": (31, 99, 158)}
-"""Red, green and blue of positive and negative numbers and of probabilities."""
+"""Red, green and blue of positive numbers, negative numbers and probabilities."""
+
+PROBABILITIES = ("weights", "unmixed weights", "probabilities")
+"""Steps coloured from 0 to 1, or from -1 if some numbers are negative."""
 
 
 def as_html(trace: Trace) -> str:
     """Return the whole page."""
-    folder = files("headtohead.tools.trace")
-    environment = Environment(autoescape=True, keep_trailing_newline=True)
-    return environment.from_string(folder.joinpath("page.html.j2").read_text(encoding="utf-8")).render(
-        trace=trace,
-        parts=as_tree(trace),
-        open_all=len(trace.steps) <= MAX_OPEN_STEPS,
-        css=Markup(folder.joinpath("page.css").read_text(encoding="utf-8")),
-        inks=INKS,
-        levels=LEVELS,
-        shade=_shade,
-        formula=lambda text: Markup(formula_html(text)),
-        table_of=table_of,
-        first_name=_first_name,
-        starts_open=_starts_open,
+    css = files("headtohead.tools.trace").joinpath("templates", "page.css").read_text(encoding="utf-8")
+    return (
+        environment("trace", html=True)
+        .get_template("page.html.j2")
+        .render(
+            trace=trace,
+            parts=as_tree(trace),
+            open_all=len(trace.steps) <= MAX_OPEN_STEPS,
+            css=Markup(css),
+            inks=INKS,
+            levels=LEVELS,
+            max_rows=MAX_ROWS,
+            shade=_shade,
+            formula=lambda text: Markup(formula_html(text)),
+            shown_columns=lambda step: step.shown_columns(MAX_TOKENS if step.columns else MAX_COORDINATES),
+            cell_of=_cell_function,
+        )
     )
 
 
@@ -51,16 +64,29 @@ def formula_html(formula: str) -> str:
     return text
 
 
-def _first_name(side: Part) -> str:
-    """Return the name of the first step of a side, or the side's path if it starts with a part."""
-    first = side.items[0]
-    return first.name if isinstance(first, Step) else side.path
+def _cell_function(step: TraceStep) -> Callable[[int, int], tuple[str, str]]:
+    """Return the function from row and column of a step to CSS class and text of the cell."""
+    probabilities = step.title in PROBABILITIES
+    largest = 1.0 if probabilities else _largest(step.values)
+    positive = "s" if probabilities and not bool((step.values < 0).any()) else "p"
+
+    def cell(row: int, column: int) -> tuple[str, str]:
+        value = step.values[row, column]
+        if step.values.dtype == bool:
+            return f"m{int(value)}", str(int(value))
+        if not abs(value) < LARGE:
+            return "x", number(float(value))
+        level = min(LEVELS, round(LEVELS * abs(float(value)) / largest))
+        return f"{'n' if value < 0 else positive}{level}", number(float(value))
+
+    return cell
 
 
-def _starts_open(part: Part) -> bool:
-    """Return whether a part is open at first: sides, and the first of layers and heads."""
-    names = part.path.split(".")
-    return len(names) == 1 or all(name == "0" for name in names if name.isdigit())
+def _largest(values: Array) -> float:
+    """Return the largest absolute value, ignoring infinite and masked numbers; at least 1 if all are 0."""
+    sizes = np.abs(values[np.isfinite(values)].astype(np.float64))
+    usual = sizes[sizes < LARGE]
+    return float(usual.max()) if usual.size and usual.max() > 0 else 1.0
 
 
 def _shade(ink: tuple[int, int, int], amount: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,24 @@ from headtohead.errors import HeadToHeadError, nearest
 
 Array = NDArray[Any]
 
+Indices = list[int | None]
+"""Rows or columns in order; None stands for omitted ones."""
+
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """One matrix, or one list of ids.
 
     Args:
         name: Path in the model, such as ``encoder.0.self.head.1.weights``.
         values: ``[row, column]``, or ``[row]`` for ids.
         rows: The token of each row.
-        columns: What each column is; empty where columns are coordinates.
-        formula: Its formula, with ``_`` before subscripts and ``^`` before superscripts.
-        says: The formula in words.
-        example: One cell computed by hand, or empty.
+        columns: The label of each column; empty if columns are coordinates.
+        formula: The formula, with ``_`` before subscripts and ``^`` before superscripts.
+        meaning: The formula in words.
+        example: The calculation of one cell, or empty.
         remarks: A remark about each id.
-        prominent: The columns shown where there is no room for all.
+        prominent: Indices of the columns that are shown if there is no space for all.
     """
 
     name: str
@@ -36,49 +40,55 @@ class Step:
     rows: tuple[str, ...]
     columns: tuple[str, ...] = ()
     formula: str = ""
-    says: str = ""
+    meaning: str = ""
     example: str = ""
     remarks: tuple[str, ...] = ()
     prominent: tuple[int, ...] = ()
 
     @property
     def part(self) -> str:
-        """Path of the part with the step, such as ``encoder.0.self.head.1``; empty for the last steps."""
+        """Path of the enclosing part, such as ``encoder.0.self.head.1``; empty for the last steps."""
         return self.name.rpartition(".")[0]
 
     @property
     def title(self) -> str:
-        """The name of the step itself, in words."""
+        """Last component of the name, in words."""
         return self.name.rpartition(".")[2].replace("-", " ")
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Numbers of rows and columns."""
-        return tuple(self.values.shape)
+    def shown_rows(self, limit: int) -> Indices:
+        """Return the first and the last rows, at most ``limit`` of them."""
+        return _first_and_last(len(self.values), limit)
+
+    def shown_columns(self, limit: int) -> Indices:
+        """Return the prominent columns, or the first and the last ones, at most ``limit`` of them."""
+        count = self.values.shape[1]
+        if count <= limit or not self.prominent:
+            return _first_and_last(count, limit)
+        return [*self.prominent, None]
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A whole forward pass of one sentence pair.
+    """The forward pass of one sentence pair.
 
     Args:
         title: The model: a recipe with a seed, or a run.
         source: The source sentence.
-        target: The decoder input, and where it comes from, in words.
-        steps: In order of computation.
+        target: The decoder input and its origin, in words.
+        steps: The steps in order of computation.
         notes: Remarks, one sentence each.
-        cross_reads_encoder: Whether cross-attention reads the encoder.
+        attends_to_source: Whether cross-attention attends to the encoder.
     """
 
     title: str
     source: str
     target: str
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     notes: tuple[str, ...] = ()
-    cross_reads_encoder: bool = True
+    attends_to_source: bool = True
 
     def __getitem__(self, name: str) -> Array:
-        """Return the numbers of a step.
+        """Return the values of a step.
 
         Raises:
             HeadToHeadError: If no step has this name.
@@ -88,36 +98,49 @@ class Trace:
                 return step.values
         raise self._unknown(name)
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[TraceStep]:
         return iter(self.steps)
 
     def only(self, part: str) -> Trace:
         """Return the steps of one part, such as ``encoder.0.self``, or one step.
 
         Raises:
-            HeadToHeadError: If there is none.
+            HeadToHeadError: If there is no such part or step.
         """
-        kept = tuple(step for step in self.steps if f"{step.name}.".startswith(f"{part}."))
-        if kept:
-            return replace(self, steps=kept)
+        steps = tuple(step for step in self.steps if f"{step.name}.".startswith(f"{part}."))
+        if steps:
+            return replace(self, steps=steps)
         raise self._unknown(part)
 
+    def write_arrays(self, path: Path) -> None:
+        """Write the values of every step; ``numpy.load(path)[name]`` returns them."""
+        arrays = {step.name: step.values for step in self}
+        with path.open("wb") as handle:
+            np.savez_compressed(handle, **arrays)  # type: ignore[arg-type]
+
     def _unknown(self, name: str) -> HeadToHeadError:
-        """Return the error that suggests the nearest name, or lists the large parts."""
-        paths = [path for step in self.steps for path in _paths(step.name)]
+        """Return an error with the nearest name, or with the names of the large parts."""
+        paths = [path for step in self.steps for path in enclosing_paths(step.name)]
         large = [path for path in paths if path.count(".") < 2]
         close = get_close_matches(name, paths, n=1, cutoff=0.6)
         return HeadToHeadError(f"no step '{name}'{nearest(name, close or large)}")
 
 
-def _paths(name: str) -> list[str]:
-    """Return a name and the names of all enclosing parts."""
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+def enclosing_paths(name: str) -> list[str]:
+    """Return the paths of all enclosing parts, the largest first, and the name itself."""
+    components = name.split(".")
+    return [".".join(components[:length]) for length in range(1, len(components) + 1)]
 
 
-def as_share(values: Array) -> Array:
-    """Return the softmax of the last axis, in double precision."""
-    raised: Array = np.exp(values - values.max(axis=-1, keepdims=True))
-    shares: Array = raised / raised.sum(axis=-1, keepdims=True)
-    return shares
+def softmax(values: Array) -> Array:
+    """Return the softmax over the last axis, in double precision."""
+    exponentials: Array = np.exp(values - values.max(axis=-1, keepdims=True))
+    probabilities: Array = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+def _first_and_last(count: int, limit: int) -> Indices:
+    if count <= limit:
+        return list(range(count))
+    last = limit // 3
+    return [*range(limit - last), None, *range(count - last, count)]

@@ -1,4 +1,4 @@
-"""A trace as plain text: a line per step, followed by its numbers."""
+"""A trace as plain text: a line for each step, followed by its values."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from headtohead.tools.trace.abbreviation import shown_columns, shown_rows
 from headtohead.tools.trace.examples import number
-from headtohead.tools.trace.steps import Step, Trace
+from headtohead.tools.trace.steps import Trace, TraceStep
 
-MOST_ROWS, MOST_COLUMNS = 12, 9
+MAX_ROWS, MAX_COLUMNS = 12, 9
 
 
 def as_text(trace: Trace) -> str:
-    """Return the whole trace."""
+    """Return the whole trace, with a title, the sentences and the notes first."""
     head = [trace.title, f"source: {trace.source}", f"target: {trace.target}", *trace.notes]
     return "\n".join([*head, "", *(_step(step) for step in trace)])
 
@@ -28,9 +27,9 @@ def plain_formula(formula: str) -> str:
     return re.sub(r"([_^])\{([^}]*)\}", r"\1\2", formula)
 
 
-def _step(step: Step) -> str:
-    shape = "×".join(str(size) for size in step.shape)
-    description = "; ".join(part for part in (plain_formula(step.formula), step.says) if part)
+def _step(step: TraceStep) -> str:
+    shape = "×".join(str(size) for size in step.values.shape)
+    description = "; ".join(part for part in (plain_formula(step.formula), step.meaning) if part)
     lines = [f"{step.name}  [{shape}]  {description}"]
     lines += [f"  {line}" for line in _table(step)]
     if step.example:
@@ -38,10 +37,10 @@ def _step(step: Step) -> str:
     return "\n".join([*lines, ""])
 
 
-def _table(step: Step) -> list[str]:
-    rows = shown_rows(step, MOST_ROWS)
+def _table(step: TraceStep) -> list[str]:
+    rows = step.shown_rows(MAX_ROWS)
     cells: list[list[str]] = []
-    columns = [] if step.values.ndim == 1 else shown_columns(step, MOST_COLUMNS)
+    columns = [] if step.values.ndim == 1 else step.shown_columns(MAX_COLUMNS)
     if step.columns:
         cells.append(["", *("…" if column is None else step.columns[column] for column in columns)])
     for row in rows:
@@ -49,7 +48,7 @@ def _table(step: Step) -> list[str]:
     return _aligned(cells)
 
 
-def _row(step: Step, row: int, columns: Sequence[int | None]) -> list[str]:
+def _row(step: TraceStep, row: int, columns: Sequence[int | None]) -> list[str]:
     if step.values.ndim == 1:
         remark = step.remarks[row] if step.remarks else ""
         return [step.rows[row], str(step.values[row]), remark]
@@ -57,7 +56,7 @@ def _row(step: Step, row: int, columns: Sequence[int | None]) -> list[str]:
     return [step.rows[row], *shown]
 
 
-def _cell(step: Step, row: int, column: int) -> str:
+def _cell(step: TraceStep, row: int, column: int) -> str:
     value = step.values[row, column]
     return str(int(value)) if step.values.dtype == bool else number(float(value))
 
@@ -65,10 +64,11 @@ def _cell(step: Step, row: int, column: int) -> str:
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
     """Pad columns to equal widths, labels to the left and numbers to the right."""
     count = max(len(row) for row in cells)
-    widths = [max(_width(row[at]) for row in cells if at < len(row)) for at in range(count)]
+    widths = [max(_width(row[column]) for row in cells if column < len(row)) for column in range(count)]
     lines = []
     for row in cells:
-        padded = [_padded(text, widths[at], at > 0) for at, text in enumerate(row)]
+        spaces = [" " * (width - _width(text)) for text, width in zip(row, widths, strict=False)]
+        padded = [text + spaces[0] if not column else spaces[column] + text for column, text in enumerate(row)]
         lines.append("  ".join(padded).rstrip())
     return lines
 
@@ -76,10 +76,6 @@ def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
 def _width(text: str) -> int:
     """Return the width of a text in terminal columns."""
     return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
     )
-
-
-def _padded(text: str, width: int, right: bool) -> str:
-    room = " " * (width - _width(text))
-    return room + text if right else text + room

@@ -1,14 +1,14 @@
-"""The steps of a trace as a tree of parts: sides, layers, attentions, heads."""
+"""The steps of a trace as a tree of model parts: sides, layers, attentions, heads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from headtohead.tools.trace.steps import Step, Trace
+from headtohead.tools.trace.steps import Trace, TraceStep, enclosing_paths
 
 OUTPUT = "output"
-"""The part of the last steps, whose names have no part."""
+"""The part of the last steps, which have no part in their names."""
 
 HEADINGS = {
     "encoder": "Encoder",
@@ -19,21 +19,25 @@ HEADINGS = {
     "between": "feed-forward between the attentions",
     "feed-forward": "feed-forward",
 }
+SELF_CROSS = "second attention, to the decoder itself"
+
+NUMBERED = ("head", "map")
+"""Numbered parts of an attention: heads, and the maps that are mixed into a head."""
 
 
 @dataclass
-class Part:
-    """A part of the model, its steps and smaller parts in their order."""
+class TracePart:
+    """A part of the model with its steps and smaller parts, in order."""
 
     path: str
-    cross_reads_encoder: bool = True
-    items: list[Step | Part] = field(default_factory=list)
+    attends_to_source: bool = True
+    items: list[TraceStep | TracePart] = field(default_factory=list)
 
     @property
     def heading(self) -> str:
-        """The name of the part alone."""
+        """The title of the part without its enclosing parts."""
         names = self.path.split(".")
-        if names[-1] == "cross" and not self.cross_reads_encoder:
+        if names[-1] == "cross" and not self.attends_to_source:
             return SELF_CROSS
         if names[-1] in HEADINGS:
             return HEADINGS[names[-1]]
@@ -46,49 +50,44 @@ class Part:
         return min(len(self.path.split(".")), 4)
 
     @property
-    def parts(self) -> list[Part]:
-        """The smaller parts alone."""
-        return [item for item in self.items if isinstance(item, Part)]
+    def parts(self) -> list[TracePart]:
+        """The smaller parts without the steps."""
+        return [item for item in self.items if isinstance(item, TracePart)]
 
-    def runs(self) -> Iterator[Part | list[Step]]:
-        """Yield smaller parts, and the steps between them together."""
-        steps: list[Step] = []
-        for item in self.items:
-            if isinstance(item, Step):
-                steps.append(item)
-                continue
-            if steps:
-                yield steps
-                steps = []
-            yield item
-        if steps:
-            yield steps
+    @property
+    def anchor(self) -> str:
+        """Id of the first step, or of the part if it starts with a smaller part."""
+        first = self.items[0]
+        return first.name if isinstance(first, TraceStep) else self.path
+
+    @property
+    def starts_open(self) -> bool:
+        """Whether the page shows the part at first: sides, and the first of layers and heads."""
+        names = self.path.split(".")
+        return len(names) == 1 or all(name == "0" for name in names if name.isdigit())
+
+    @property
+    def groups(self) -> list[tuple[bool, list[TraceStep | TracePart]]]:
+        """The items in order, consecutive steps together; True marks a group of steps."""
+
+        def is_step(item: TraceStep | TracePart) -> bool:
+            return isinstance(item, TraceStep)
+
+        return [(steps, list(items)) for steps, items in groupby(self.items, is_step)]
 
 
-NUMBERED = ("head", "map")
-"""Numbered parts of an attention: heads, and the maps that are mixed into a head."""
-
-SELF_CROSS = "second attention, to the decoder itself"
-
-
-def as_tree(trace: Trace) -> list[Part]:
-    """Return the parts at the top: encoder, decoder and output."""
-    known: dict[str, Part] = {}
-    top: list[Part] = []
+def as_tree(trace: Trace) -> list[TracePart]:
+    """Return the top-level parts: encoder, decoder and output."""
+    root = TracePart("")
+    known: dict[str, TracePart] = {}
     for step in trace:
-        above: Part | None = None
-        for path in _paths(step.part or OUTPUT):
+        parent = root
+        for path in enclosing_paths(step.part or OUTPUT):
+            if path.rpartition(".")[2] in NUMBERED:
+                continue  # "head" without a number is no part
             if path not in known:
-                known[path] = Part(path, trace.cross_reads_encoder)
-                (top if above is None else above.items).append(known[path])
-            above = known[path]
-        assert above is not None
-        above.items.append(step)
-    return top
-
-
-def _paths(part: str) -> list[str]:
-    """Return the paths from the largest part down; ``head`` without a number is no part."""
-    names = part.split(".")
-    paths = [".".join(names[: end + 1]) for end in range(len(names))]
-    return [path for path in paths if path.rpartition(".")[2] not in NUMBERED]
+                known[path] = TracePart(path, trace.attends_to_source)
+                parent.items.append(known[path])
+            parent = known[path]
+        parent.items.append(step)
+    return root.parts

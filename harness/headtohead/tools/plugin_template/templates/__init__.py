@@ -1,1 +1,1 @@
-"""What a new package is made from: plugins that work, and the files around them."""
+"""Templates of a plugin package: a working plugin for each family, and the other files of the package."""

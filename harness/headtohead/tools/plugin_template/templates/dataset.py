@@ -1,4 +1,4 @@
-"""my-idea: letters of which each is to be said twice; the right answer can be computed.
+"""my-idea: sequences of letters, translated by repeating each letter.
 
 Source: where the pairs come from, and under which licence.
 """
@@ -17,15 +17,15 @@ LETTERS = "abcdefgh"
 
 
 class MyIdeaOptions(BaseOptions):
-    """How many pairs are drawn, and where the split ``length`` cuts."""
+    """Options of ``my-idea``."""
 
-    size: int = Field(2000, ge=50, le=50_000, description="distinct pairs")
-    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is that of the split")
-    longest_train: int = Field(6, ge=4, le=12, description="split length: letters of the longest training source")
+    size: int = Field(2000, ge=50, le=50_000, description="number of distinct pairs")
+    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is the seed of the split")
+    longest_train: int = Field(6, ge=4, le=12, description="maximum length of a training source in the split `length`")
 
 
 class MyIdea(Dataset):
-    """Seeded rows of letters, each said twice."""
+    """Random sequences of letters; the target repeats each letter."""
 
     Options = MyIdeaOptions
     splits = ("grouped", "length", "row")
@@ -33,43 +33,43 @@ class MyIdea(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw the pairs; the split ``length`` tests on rows up to twice as long."""
+        """Generate the pairs; the split ``length`` tests on sources up to twice as long as in training."""
         assert isinstance(options, MyIdeaOptions)
-        pairs = list(drawn(options, split))
+        pairs = list(generate_pairs(options, split))
         return Corpus(
             pairs=pairs,
             data_hash=hash_pairs(pairs),
             licence="public domain",
             citation="my-idea: generated",
-            languages=("letters", "letters, each twice"),
+            languages=("letters", "repeated letters"),
         )
 
 
-def answer(source: str) -> str:
-    """Return the one right target.
+def translate(source: str) -> str:
+    """Return the only correct target.
 
-    >>> answer("c a b")
+    >>> translate("c a b")
     'c c a a b b'
     """
     return " ".join(f"{letter} {letter}" for letter in source.split())
 
 
-def drawn(options: MyIdeaOptions, split: str) -> Iterator[Pair]:
-    """Yield distinct pairs, each a group of its own."""
-    generator = random.Random(options.seed)
-    longest = options.longest_train * (2 if split == "length" else 1)
-    seen: set[str] = set()
+def generate_pairs(options: MyIdeaOptions, split: str) -> Iterator[Pair]:
+    """Yield distinct pairs, each in its own group."""
+    rng = random.Random(options.seed)
+    max_length = options.longest_train * (2 if split == "length" else 1)
+    sources: set[str] = set()
     for _ in range(100 * options.size):
-        if len(seen) == options.size:
+        if len(sources) == options.size:
             return
-        letters = generator.choices(LETTERS, k=generator.randint(1, longest))
+        letters = rng.choices(LETTERS, k=rng.randint(1, max_length))
         source = " ".join(letters)
-        if source not in seen:
-            seen.add(source)
-            beyond = split == "length" and len(letters) > options.longest_train
-            yield Pair(source, answer(source), source, "test" if beyond else None)
-    if len(seen) < options.size:
-        raise HeadToHeadError(f"my-idea cannot draw {options.size} distinct pairs; lower size")
+        if source not in sources:
+            sources.add(source)
+            is_longer = split == "length" and len(letters) > options.longest_train
+            yield Pair(source, translate(source), group=source, split="test" if is_longer else None)
+    if len(sources) < options.size:
+        raise HeadToHeadError(f"my-idea cannot generate {options.size} distinct pairs; reduce size")
 
 
 @hookimpl

@@ -1,6 +1,6 @@
-"""Dilated attention: a query sees only every n-th key, counted from itself.
+"""Dilated attention: a query attends only to keys at multiples of a stride from itself.
 
-Paper: authors, "title", venue, arXiv number, section: keep j where stride divides i - j.
+Paper: authors, "title", venue, arXiv number, section: attend to j if stride divides i - j.
 Departs from the paper: nothing.
 """
 
@@ -15,37 +15,37 @@ from headtohead import Options as BaseOptions
 
 
 class MyIdeaOptions(BaseOptions):
-    """How far apart the keys are."""
+    """Options of ``my-idea``."""
 
-    stride: int = Field(2, ge=1, description="a query sees every stride-th key; 1 shows all")
+    stride: int = Field(2, ge=1, description="distance between the keys of a query; 1 attends to all keys")
 
 
 class MyIdea(Masking):
-    """Keeps key j < length for query i where the stride divides i - j, in the decoder j <= i."""
+    """Query i attends to key j < length if stride divides i - j; in the decoder also j <= i."""
 
     Options = MyIdeaOptions
     options: MyIdeaOptions
     role_defaults: ClassVar[Mapping[str, str]] = {"cross": "padding"}
 
     def role_properties(self, role: str) -> frozenset[str]:
-        """Return that padding is hidden, in the decoder the future too."""
-        hidden = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
-        return frozenset(hidden)
+        """Return the declared properties of a role, which the invariants test."""
+        properties = {"hides-padding", "hides-future"} if role == "decoder" else {"hides-padding"}
+        return frozenset(properties)
 
     @classmethod
     def incompatible_with(cls, options: BaseOptions, setting: Setting) -> str | None:
-        """Refuse cross-attention, whose queries and keys are places of two sentences."""
+        """Return a reason in cross-attention, where queries and keys are positions of two sentences."""
         if setting.role != "cross":
             return None
-        return "my-idea counts places within one sentence, and cross-attention has two; set masking.cross: padding"
+        return "my-idea requires positions of one sentence, and cross-attention has two; set masking.cross: padding"
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor:
-        """Return every stride-th key that is no padding, ``[batch, query, key]``."""
-        behind = query_positions[:, None] - key_positions[None, :]
-        kept = behind % self.options.stride == 0
+        """Return True for keys that a query may attend to, ``[batch, query, key]``."""
+        distance = query_positions[:, None] - key_positions[None, :]
+        mask = distance % self.options.stride == 0
         if role == "decoder":
-            kept = kept & (behind >= 0)
-        return kept.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+            mask = mask & (distance >= 0)
+        return mask.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""A penalty that grows with a root of the distance, as strong as each head of each layer learns.
+"""A bias on attention scores that falls with a power of the distance.
 
 Paper: authors, "title", venue, arXiv number, section: -s · |i - j|^exponent, s > 0.
 Departs from the paper: nothing.
@@ -14,13 +14,13 @@ from headtohead import Options as BaseOptions
 
 
 class MyIdeaOptions(BaseOptions):
-    """The shape of the penalty."""
+    """Options of ``my-idea``."""
 
-    exponent: float = Field(0.5, gt=0, le=1, description="power of the distance; 1 is a line")
+    exponent: float = Field(0.5, gt=0, le=1, description="power of the distance; 1 is linear")
 
 
 class MyIdea(Positional):
-    """A root of the distance, subtracted from the scores."""
+    """A bias -s · |i - j|^exponent with a learned slope s for each head of each layer."""
 
     Options = MyIdeaOptions
     options: MyIdeaOptions
@@ -28,23 +28,23 @@ class MyIdea(Positional):
     properties = frozenset({"relative", "mirror-invariant", "falls-with-distance"})
 
     def build(self) -> None:
-        """Draw one number per layer and head, ``[member, layer, head]``."""
-        self.raw = self.parameter(self.context.layers, self.context.geometry.heads)
+        """Create the slopes before softplus, ``[member, layer, head]``."""
+        self.raw_slope = self.parameter(self.context.layers, self.context.geometry.heads)
 
     @classmethod
     def parameter_count(cls, options: BaseOptions, context: BuildContext) -> int:
-        """Return layers · heads."""
+        """Return the number of parameters of all layers: one per layer and head."""
         return context.layers * context.geometry.heads
 
     def formula(self) -> str:
-        """Return the penalty."""
+        """Return the formula of the bias."""
         return f"B[i, j] = −s_h · |i − j|^{{{self.options.exponent:g}}}, s_h > 0 learned"
 
     def bias(self, query_positions: Tensor, key_positions: Tensor, role: str, layer: int) -> Tensor:
-        """Return what is added to the scores, ``[member, batch or 1, head, query, key]``."""
-        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().to(self.raw)
-        strength = softplus(self.raw[:, None, layer, :, None, None])
-        return -strength * torch.pow(distance, self.options.exponent)[:, None]
+        """Return the values added to the scores, ``[member, batch or 1, head, query, key]``."""
+        distance = (query_positions[:, :, None] - key_positions[:, None, :]).abs().to(self.raw_slope)
+        slope = softplus(self.raw_slope[:, None, layer, :, None, None])
+        return -slope * torch.pow(distance, self.options.exponent)[:, None]
 
 
 @hookimpl

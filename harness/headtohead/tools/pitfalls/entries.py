@@ -1,0 +1,92 @@
+"""The entries that ``h2h check`` can check, by the names that users type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headtohead.config.builder import ConfigBuilder
+from headtohead.config.loading import read_override
+from headtohead.config.resolve import build_consistent_config, merge_base
+from headtohead.config.source_location import Source, SourceLocation
+from headtohead.errors import HeadToHeadError, nearest
+from headtohead.plugins.registry import Registered, Registry
+from headtohead.schema.run_config import RunConfig
+
+FAMILIES = ("positional", "attention", "masking", "recipe")
+"""The families with invariants."""
+
+LISTED_FAMILIES = f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
+
+
+def find_entries(names: Sequence[str], registry: Registry) -> list[Registered]:
+    """Return the entries of the given names without duplicates, or every entry if there are no names.
+
+    Args:
+        names: ``family/name``, or a bare name, which selects the entry of that name in every family.
+        registry: The registry to search.
+
+    Raises:
+        HeadToHeadError: For an unknown name, or an entry of a family without invariants.
+    """
+    entries = [entry for entry in registry.all() if entry.family in FAMILIES]
+    if not names:
+        return entries
+    selected = {entry_label(entry): entry for name in names for entry in _entries_named(name, entries, registry)}
+    return list(selected.values())
+
+
+def entries_of_files(files: Sequence[Path], registry: Registry) -> list[Registered]:
+    """Return the entries with invariants that plugin files register.
+
+    Args:
+        files: Paths of the loaded plugin files.
+        registry: The registry into which they were loaded.
+
+    Raises:
+        HeadToHeadError: If the files register no such entry.
+    """
+    modules = {str(path) for path in files}
+    entries = [entry for entry in registry.all() if entry.module in modules and entry.family in FAMILIES]
+    if not entries:
+        raise HeadToHeadError(
+            f"{', '.join(modules)} registers nothing to check; h2h check takes {LISTED_FAMILIES} entries"
+        )
+    return entries
+
+
+def entry_label(entry: Registered) -> str:
+    """Return ``family/name``, which identifies an entry."""
+    return f"{entry.family}/{entry.name}"
+
+
+def recipe_config(name: str, registry: Registry, overrides: Sequence[str] = ()) -> RunConfig:
+    """Return a recipe as a complete configuration.
+
+    Args:
+        name: Name of the recipe.
+        registry: The registry that defines it.
+        overrides: Fields that override the recipe's, such as ``"data.file=spa.txt"``.
+
+    Raises:
+        HeadToHeadError: For an unknown field or an invalid value.
+    """
+    builder = ConfigBuilder(registry, SourceLocation(Source(f"recipe '{name}'")))
+    merge_base(builder, {"recipe": name}, builder.root)
+    for override in map(read_override, overrides):
+        builder.assign(override.path, override.value, override.location)
+    return build_consistent_config(builder)
+
+
+def _entries_named(name: str, entries: Sequence[Registered], registry: Registry) -> list[Registered]:
+    matching = [entry for entry in entries if name in (entry.name, entry_label(entry))]
+    if matching:
+        return matching
+    other = next((entry for entry in registry.all() if name in (entry.name, entry_label(entry))), None)
+    if other is not None:
+        raise HeadToHeadError(
+            f"{entry_label(other)} has no invariants; h2h check takes {LISTED_FAMILIES} entries, for example "
+            f"{entry_label(entries[0])}"
+        )
+    names = [entry_label(entry) if "/" in name else entry.name for entry in entries]
+    raise HeadToHeadError(f"unknown name '{name}'{nearest(name, names)}")

@@ -1,0 +1,58 @@
+"""Faults are named from the configuration alone, each by the choice that makes it."""
+
+import pytest
+
+from headtohead.config.resolve import resolve
+from headtohead.planning.pitfalls import find_pitfalls
+from headtohead.plugins.registry import current
+
+SOUND = {"train": {"epochs": 1}}
+
+
+def names(raw):
+    config = resolve(SOUND | raw, current())
+    return [pitfall.name for pitfall in find_pitfalls(config, current())]
+
+
+def test_a_sound_configuration_has_none():
+    assert names({}) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "name"),
+    [
+        ({"data": {"split": "nothing-held-out"}}, "nothing held out"),
+        ({"data": {"dataset": "notebook-en-de", "split": "row"}}, "split by rows"),
+        ({"data": {"normalise": "ascii-fold"}}, "letters lost"),
+        ({"data": {"vocabulary": {"unknown": "drop"}}}, "words dropped"),
+        ({"data": {"target_boundaries": "none"}, "evaluate": {"decode": "none"}}, "no boundary tokens"),
+        ({"quirks": {"cross_attention_memory": "decoder"}, "masking": {"cross": "padding-causal"}}, "source ignored"),
+        ({"model": {"tie_embeddings": "embeddings"}}, "one table, two vocabularies"),
+        ({"masking": {"decoder": "padding"}}, "future not masked"),
+        ({"masking": {"encoder": "none"}}, "padding not masked"),
+        ({"masking": {"cross": "none"}}, "padding not masked"),
+        ({"train": {"epochs": 0}}, "never trained"),
+        ({"quirks": {"shift_targets": False}}, "targets not shifted"),
+        ({"quirks": {"trainable": ["lm-head"]}}, "parameters frozen"),
+        ({"train": {"epochs": 1, "batch_size": 4}, "quirks": {"pad_to": 100}}, "fixed padding"),
+        ({"evaluate": {"decode": "non-autoregressive"}}, "not autoregressive"),
+        ({"evaluate": {"decode": "teacher-forced"}}, "reference as input"),
+        ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
+    ],
+)
+def test_each_faulty_choice_is_named_and_no_other(raw, name):
+    assert names(raw) == [name]
+
+
+def test_a_second_attention_that_reads_the_decoder_unmasked_sees_the_future():
+    assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future not masked", "source ignored"]
+
+
+def test_a_fault_says_which_field_makes_it():
+    config = resolve(
+        SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},
+        current(),
+    )
+    (pitfall,) = find_pitfalls(config, current())
+    assert pitfall.field == "positional.encoder.index, positional.decoder.index"
+    assert "word order is not heard" in pitfall.consequence

@@ -193,7 +193,7 @@ REFUSED = {
     "no translation of its own": (
         ["by-hand-en-fr", "a cat"],
         r"the run has no translation \(evaluate\.decode: teacher-forced\); "
-        r"give a target",
+        r"pass a target",
     ),
     "an incompatible recipe": (
         ["by-hand-en-fr", "this is a fat cat", "--set", "model.d_model=8"],

@@ -413,7 +413,7 @@ def test_a_probe_reads_what_training_reads() -> None:
 def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> None:
     assert read_by()(None) == ["<pad>"] * 4
     for decode in ("none", "teacher-forced"):
-        with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); give a target$"):
+        with pytest.raises(HeadToHeadError, match=rf"\(evaluate\.decode: {decode}\); pass a target$"):
             read_by(evaluate={"decode": decode})(None)
     stack, data, _ = outcome("tatoeba-en-es")
     tokens = probe_maps(stack.model, 0, data, "good night", None, 5).record["target_tokens"]

@@ -48,7 +48,7 @@ def _measure(run: LoadedRun, decode: bool) -> dict[str, Any]:
     evaluate = run.config.evaluate
     translate = None
     if decode and evaluate.decode != "none":
-        translate = writer(evaluate.decode, run.data.target_vocabulary, run.decoding_limit, evaluate.beam)
+        translate = translator(evaluate.decode, run.data.target_vocabulary, run.decoding_limit, evaluate.beam)
     effects = head_effects(run.model, run.data, translate)
     map_statistics = _map_statistics(run.path)
     return {

@@ -300,7 +300,7 @@ def test_attention_of_an_imported_run_is_shown(notebooks, saved, h2h):
 def test_attention_of_a_run_that_does_not_translate_asks_for_a_target(notebooks, saved, h2h):
     file = saved(notebooks.Architecture())
     assert h2h("import", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
-    assert "give a target" in refused(h2h, "attention", "two", "hello world")
+    assert "pass a target" in refused(h2h, "attention", "two", "hello world")
     code, out, _ = h2h("attention", "two", "hello world", "--target", "hallo welt")
     assert code == 0
     assert "hallo" in out

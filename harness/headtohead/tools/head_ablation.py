@@ -10,6 +10,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.storage.leases import Busy
 from headtohead.storage.run_directory import leased
+from headtohead.training.evaluate import translator
 from headtohead.training.heads import head_effects
 
 FILE = "heads.json"

@@ -1,9 +1,9 @@
-"""What a run costs in stacks of one variant and of several: where a variant's runs fill a stack.
+"""Cost of a run in stacks of one variant and of several variants.
 
     python benchmarks/cuts.py [--rounds 14]
 
-Every stack trains beside the others in one process of one thread, in turn; the table has the median
-of processor time, in milliseconds of a step per member.
+The stacks alternate in one process with one thread. The table shows the median processor time per
+step and member, in milliseconds.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ SIZES = [
     (48, 4, 1, 96, 512, 2000),
     (64, 4, 2, 256, 512, 2000),
 ]
-"""Width, heads, layers, feed-forward, tokens of a batch, sentences of the corpus."""
+"""Width, heads, layers, feed-forward width, tokens per batch, sentences of the corpus."""
 
 VARIANTS = list(itertools.product(("none", "sinusoidal", "alibi"), ("padding-causal", "causal")))
 CUTS = [(1, 2), (1, 6), (1, 12), (6, 2), (6, 6)]
-"""Variants and seeds of a stack."""
+"""Numbers of variants and of seeds of a stack."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=14)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     keep_freed_memory()
     torch.set_num_threads(1)
     heads = [f"{variants} × {seeds}" for variants, seeds in CUTS]
-    print(f"| size | numbers a member | {' | '.join(heads)} |")
+    print(f"| size | activations per member | {' | '.join(heads)} |")
     print(f"|---|---:|{'---:|' * len(CUTS)}")
     for size in SIZES:
-        numbers, costs = measure(size, asked.rounds)
-        shown = " | ".join(f"{cost:.2f}" for cost in costs)
+        numbers, costs = measure(size, options.rounds)
+        cells = " | ".join(f"{cost:.2f}" for cost in costs)
         name = "/".join(map(str, size[:4]))
-        print(f"| {name}, {size[4]} tokens | {numbers:,} | {shown} |", flush=True)
+        print(f"| {name}, {size[4]} tokens | {numbers:,} | {cells} |", flush=True)
 
 
 def measure(size: tuple[int, ...], rounds: int) -> tuple[int, list[float]]:
-    """Return the numbers that a member holds, and its milliseconds of a step in every stack."""
+    """Return the activations of a member, and the milliseconds per step and member in every stack."""
     width, heads, layers, d_ff, tokens, sentences = size
     model: dict[str, Any] = {"d_model": width, "heads": heads, "layers": layers, "d_ff": d_ff, "dropout": 0.0}
     train = {"steps": 10_000, "batch_tokens": tokens, "lr": 0.001}

@@ -1,8 +1,8 @@
-"""What dropout costs a training step: drawn for each member, by torch for all, and none, in turn.
+"""Cost of dropout in a training step: per-member masks, torch's dropout, and no dropout.
 
     python benchmarks/dropout.py [--rounds 40] [--threads 1]
 
-One process trains the same stack three times beside each other; the table has medians.
+Three trainings of the same stack alternate in one process; the table shows medians.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 SIZES = [(10, 1, 1, 40, 64, 300), (32, 2, 1, 64, 256, 600), (128, 4, 2, 512, 1024, 3000)]
-"""Width, heads, layers, feed-forward, tokens of a batch, sentences of the corpus."""
+"""Width, heads, layers, feed-forward width, tokens per batch, sentences of the corpus."""
 
 
 def by_torch(self: Dropout, x: Tensor) -> Tensor:
-    """Drop as torch does, whose draws are those of the stack as a whole."""
+    """Apply torch's dropout, with random numbers that depend on the stack."""
     assert isinstance(self.rate, float)
     return functional.dropout(x, self.rate) if self.is_active else x
 
@@ -37,22 +37,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
-    asked = parser.parse_args()
-    torch.set_num_threads(asked.threads)
-    print(f"{platform.machine()}, {asked.threads} threads, torch {torch.__version__}, float32;")
-    print(f"rate 0.1 at every place, {asked.rounds} rounds\n")
-    print("| size | members | none, ms | each member's own | torch's |")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    print(f"{platform.machine()}, {options.threads} threads, torch {torch.__version__}, float32;")
+    print(f"rate 0.1 at every site, {options.rounds} rounds\n")
+    print("| size | members | none, ms | per member, relative | torch, relative |")
     print("|---|---:|---:|---:|---:|")
     for size in SIZES:
         for members in (1, 16) if size[0] < 100 else (1, 4):
-            none, own, whole = measure(size, members, asked.rounds)
+            none, own, whole = measure(size, members, options.rounds)
             name = "/".join(map(str, size[:4]))
             shares = f"{own / none:.2f} | {whole / none:.2f}"
             print(f"| {name} | {members} | {none * 1e3:.1f} | {shares} |", flush=True)
 
 
 def measure(size: tuple[int, ...], members: int, rounds: int) -> list[float]:
-    """Return the seconds of a step without dropout, with ours and with torch's."""
+    """Return the seconds of a step without dropout, with per-member dropout and with torch's dropout."""
     own = Dropout.forward
     sides = [
         (training(size, members, 0.0), own),

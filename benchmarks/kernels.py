@@ -1,11 +1,11 @@
-"""Why two choices of the training path are what they are, on a CPU.
+"""Measurements behind two decisions of the training path on a CPU.
 
     python benchmarks/kernels.py
 
-1. Attention of short sequences, forward and backward: torch's fused kernel against two batched
-   products with the scores held as [key, query] (model/attention.py).
-2. A training step whose logits are larger than 32 MiB, with the C library's defaults and with freed
-   memory kept (training/memory.py), each in a process of its own.
+1. Attention on short sequences, forward and backward: torch's fused kernel against two batched
+   products with scores stored as [key, query] (model/attention.py).
+2. A training step with logits larger than 32 MiB, with the C library's default allocation and with
+   freed memory kept (training/memory.py), in separate processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 
 import torch
-from stacks import SIZES, batch_of, machine, stack_step
+from stacks import SIZES, machine, stack_step
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -49,8 +49,8 @@ def main() -> None:
         name = " × ".join(map(str, shape))
         print(f"| {name} | {fused:.2f} | {short:.2f} | {fused / short:.2f} |", flush=True)
     default, kept = (
-        float(subprocess.run([sys.executable, __file__, way], check=True, capture_output=True, text=True).stdout)
-        for way in ("default", "kept")
+        float(subprocess.run([sys.executable, __file__, memory], check=True, capture_output=True, text=True).stdout)
+        for memory in ("default", "kept")
     )
     print(f"\nA step of six members at {SIZES[2].name}'s size: {default:.0f} ms with the C library's")
     print(f"defaults, {kept:.0f} ms with freed memory kept: {default / kept:.2f} times.")
@@ -59,17 +59,17 @@ def main() -> None:
 def attention(rows: int, heads: int, length: int, width: int) -> tuple[float, float]:
     q, k, v = (torch.randn(rows, heads, length, width, requires_grad=True) for _ in range(3))
     lengths = torch.randint(1, length + 1, (rows, 1))
-    keep = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
-    places = torch.arange(length).unsqueeze(0)
-    view = AttentionContext(places, places, keep)
+    mask = (torch.arange(length) < lengths)[None, :, None, None].expand(1, rows, 1, length, length)
+    positions = torch.arange(length).unsqueeze(0)
+    context = AttentionContext(positions, positions, mask)
     gradient = torch.randn(rows, heads, length, width)
 
     def fused() -> Tensor:
-        return scaled_dot_product_attention(q, k, v, attn_mask=keep[0])
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask[0])
 
     def short() -> Tensor:
-        additive_mask = view.additive(q.dtype, "-inf")
-        return _two_products(q, k, v, additive_mask, lambda weights: weights, width**-0.5, view)
+        additive_mask = context.additive(q.dtype, "-inf")
+        return _two_products(q, k, v, additive_mask, lambda weights: weights, width**-0.5, context)
 
     def both(kernel: Callable[[], Tensor]) -> Callable[[], None]:
         def run() -> None:
@@ -92,11 +92,11 @@ def alternate(works: list[Callable[[], None]], rounds: int = 40) -> list[float]:
     return [statistics.median(values) for values in seconds]
 
 
-def large_step(way: str) -> None:
+def large_step(memory: str) -> None:
     torch.set_num_threads(1)
-    if way == "kept":
+    if memory == "kept":
         keep_freed_memory()
-    step = stack_step(SIZES[2], 6, *batch_of(SIZES[2]), torch.device("cpu"))
+    step = stack_step(SIZES[2], 6, torch.device("cpu"))
     step()
     print(alternate([step], 6)[0])
 

@@ -1,12 +1,12 @@
-"""What the commands cost on studies of up to 10,000 runs, and how that grows with the runs.
+"""Cost of the commands on studies of up to 10,000 runs, and its growth with the number of runs.
 
     python benchmarks/large_study.py [--runs 100 1000 10000] [--folder FOLDER] [--sync-runs 200]
 
-Every command is a fresh process on a study that `many_runs.py` made: its wall time, its processor
-time and its largest memory. `sync` ships to a new SQLite store with --sync, then once more with
-nothing to ship. Apart from that, its cost is compared with MLflow's own: every call that shipping a
-few runs makes to MLflow's client is made again, bare, on a store of its own, in turns of ten runs.
-Last comes the memory of the parent of ``h2h run`` while stacks end, one after the other.
+The script runs every command as a new process on a study that `many_runs.py` generated and prints
+wall time, processor time and peak memory. With --sync, `sync` ships to a new SQLite store, then
+again with nothing to ship. The cost of shipping is also compared with MLflow's own cost: the calls
+to MLflow's client are recorded and repeated without headtohead on a second store, in turns of ten
+runs. Last, the script measures the memory of the parent of ``h2h run`` while stacks end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 import psutil
 import yaml
-from many_runs import Quiet, Shape, make_study
+from many_runs import Quiet, StudySize, make_study
 
 from headtohead.config.loading import load_file
 from headtohead.data import cache_root
@@ -45,12 +45,12 @@ from headtohead.tracking.store import Store
 from headtohead.tracking.study import describe, open_study
 
 TURN = 10
-"""Runs that either side ships before it is the other's turn."""
+"""Number of runs per turn of either side."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds on the clock, seconds of a processor, and the largest memory in MiB."""
+    """Wall seconds, processor seconds, and peak memory in MiB."""
 
     wall: float
     processor: float
@@ -63,19 +63,19 @@ class Cost:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, nargs="+", default=[100, 1000, 10_000])
-    parser.add_argument("--folder", type=Path, help="where studies are kept; default: nowhere")
-    parser.add_argument("--rounds", type=int, default=3, help="of each command; the best counts")
+    parser.add_argument("--folder", type=Path, help="keep the studies here; default: a temporary folder")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each command; the best counts")
     parser.add_argument("--crossed", action="store_true", help="two axes instead of three")
-    parser.add_argument("--sync", type=int, nargs="*", default=[], metavar="RUNS", help="sizes that are shipped whole")
-    parser.add_argument("--sync-runs", type=int, default=200, help="shipped beside bare calls")
-    parser.add_argument("--stacks", type=int, default=200, help="for the memory of the parent")
+    parser.add_argument("--sync", type=int, nargs="*", default=[], metavar="RUNS", help="sizes of studies to ship")
+    parser.add_argument("--sync-runs", type=int, default=200, help="runs to compare with MLflow's own cost; 0: none")
+    parser.add_argument("--stacks", type=int, default=200, help="stacks for the parent's memory; 0: none")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="h2h-large-") as scratch:
         folder = options.folder or Path(scratch)
         print(machine() + "\n")
         costs = {}
         for runs in options.runs:
-            shape = (Shape.crossed if options.crossed else Shape.of)(runs)
+            shape = (StudySize.crossed if options.crossed else StudySize.product)(runs)
             home = folder / f"{'crossed' if options.crossed else 'runs'}-{runs}"
             if not (home / "runs" / "large" / "experiment.json").exists():
                 shutil.rmtree(home, ignore_errors=True)
@@ -90,8 +90,8 @@ def main() -> None:
 
 
 def commands(home: Path, rounds: int, sync: bool) -> dict[str, Cost]:
-    """Measure every command on one study."""
-    found = {
+    """Return the cost of every command on a study."""
+    costs = {
         "plan": best(home, rounds, "plan", "large.yaml"),
         "plan, nothing run yet": best(home, rounds, "plan", "large.yaml", "--runs", "none"),
         "status": best(home, rounds, "status", "large.yaml"),
@@ -99,26 +99,26 @@ def commands(home: Path, rounds: int, sync: bool) -> dict[str, Cost]:
     }
     if sync:
         with tempfile.TemporaryDirectory(dir=home, prefix="store-") as store:
-            words = ("sync", "large", "--uri", f"sqlite:///{store}/mlflow.db")
-            found["sync"] = best(home, 1, *words)
-            found["sync, nothing new"] = best(home, 1, *words)
-    return found
+            arguments = ("sync", "large", "--uri", f"sqlite:///{store}/mlflow.db")
+            costs["sync"] = best(home, 1, *arguments)
+            costs["sync, nothing new"] = best(home, 1, *arguments)
+    return costs
 
 
-def best(home: Path, rounds: int, *words: str) -> Cost:
-    """Return the least of each cost over some rounds: what else the machine did only adds."""
-    found = [process(home, *words) for _ in range(rounds)]
-    return Cost(*(min(getattr(one, name) for one in found) for name in ("wall", "processor", "memory")))
+def best(home: Path, rounds: int, *arguments: str) -> Cost:
+    """Return the minimum of each cost over some rounds, since other processes can only add to it."""
+    costs = [process(home, *arguments) for _ in range(rounds)]
+    return Cost(*(min(getattr(cost, name) for cost in costs) for name in ("wall", "processor", "memory")))
 
 
-def process(home: Path, *words: str) -> Cost:
-    """Run a command as a process of its own."""
+def process(home: Path, *arguments: str) -> Cost:
+    """Run a command as a new process and return its cost."""
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_") and k != "PYTHONDONTWRITEBYTECODE"
     }
-    # A process begins with the memory of the one it was forked from: that must be a small one.
+    # The peak memory of a forked process includes that of its parent, which must therefore be small.
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, sys.executable, "-m", "headtohead.cli", *words],
+        [sys.executable, "-c", MEASURED, sys.executable, "-m", "headtohead.cli", *arguments],
         cwd=home,
         env=environment,
         capture_output=True,
@@ -126,7 +126,7 @@ def process(home: Path, *words: str) -> Cost:
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"h2h {' '.join(words)} failed: {done.stderr}")
+        raise SystemExit(f"h2h {' '.join(arguments)} failed: {done.stderr}")
     return Cost(*json.loads(done.stdout))
 
 
@@ -141,7 +141,7 @@ sys.exit(code)
 
 
 def table(costs: Mapping[int, Mapping[str, Cost]]) -> None:
-    """Print what was measured, and how processor time grows from the last size but one."""
+    """Print the costs, and the growth of processor time from the previous size."""
     sizes = sorted(costs)
     print("| command | runs | wall, s | processor, s | memory, MiB | growth |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -164,7 +164,7 @@ def growth(before: tuple[int, Cost] | None, after: tuple[int, Cost]) -> str:
 
 
 def beside_bare_calls(folder: Path, sizes: Sequence[int], runs: int) -> str:
-    """Ship runs, and make the same calls bare; return both costs and their ratio."""
+    """Ship runs, repeat the same MLflow calls alone, and return both costs and their ratio."""
     home = next(home for size in sorted(sizes) if size >= runs for home in folder.glob(f"*-{size}"))
     study = read_study(home / "runs" / "large")
     with tempfile.TemporaryDirectory(dir=home, prefix="stores-") as scratch:
@@ -186,8 +186,8 @@ def beside_bare_calls(folder: Path, sizes: Sequence[int], runs: int) -> str:
     whole_ms, bare_ms = (1000 * sum(spent[side]) / runs for side in ("ship", "bare"))
     ratios = [a / b for a, b in zip(spent["ship"], spent["bare"], strict=True)]
     return (
-        f"sync: {runs} runs at {whole_ms:.0f} ms of processor time each; MLflow's calls alone, "
-        f"made bare, {bare_ms:.0f} ms; ratio {whole_ms / bare_ms:.2f} "
+        f"sync: {runs} runs at {whole_ms:.0f} ms of processor time each; MLflow's calls alone: "
+        f"{bare_ms:.0f} ms; ratio {whole_ms / bare_ms:.2f} "
         f"({min(ratios):.2f} to {max(ratios):.2f} over turns of {TURN} runs)"
     )
 
@@ -200,7 +200,7 @@ def timed(action: Any) -> float:
 
 
 class Recorder:
-    """MLflow's client, that remembers every call and what it returned."""
+    """MLflow's client, with a record of every call and its result."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -210,15 +210,15 @@ class Recorder:
         method = getattr(self.client, name)
 
         def call(*arguments: Any, **options: Any) -> Any:
-            found = method(*arguments, **options)
-            self.calls.append((name, arguments, options, found))
-            return found
+            result = method(*arguments, **options)
+            self.calls.append((name, arguments, options, result))
+            return result
 
         return call
 
 
 class Bare:
-    """Makes recorded calls on another store, the ids of the first one exchanged for its own."""
+    """Repeats recorded calls on a second store, with the ids of the second store."""
 
     def __init__(self, store: Store, experiment: str, parent: str) -> None:
         self.client = store.client
@@ -227,21 +227,22 @@ class Bare:
 
     def make(self, calls: Sequence[tuple[str, tuple[Any, ...], dict[str, Any], Any]]) -> None:
         for name, arguments, options, result in calls:
-            found = getattr(self.client, name)(
-                *(self._own(one) for one in arguments), **{key: self._own(one) for key, one in options.items()}
+            repeated = getattr(self.client, name)(
+                *(self._with_own_ids(value) for value in arguments),
+                **{key: self._with_own_ids(value) for key, value in options.items()},
             )
             if name == "create_run":
-                self.ids[result.info.run_id] = found.info.run_id
+                self.ids[result.info.run_id] = repeated.info.run_id
             elif name == "create_logged_model":
-                self.ids[result.model_id] = found.model_id
+                self.ids[result.model_id] = repeated.model_id
 
-    def _own(self, value: Any) -> Any:
+    def _with_own_ids(self, value: Any) -> Any:
         from mlflow.entities import LoggedModelOutput, Metric
 
         if isinstance(value, str):
             return self.ids.get(value, value)
         if isinstance(value, list):
-            return [self._own(one) for one in value]
+            return [self._with_own_ids(item) for item in value]
         if isinstance(value, Metric) and value.model_id:
             return Metric(value.key, value.value, value.timestamp, value.step, model_id=self.ids[value.model_id])
         if isinstance(value, LoggedModelOutput):
@@ -250,7 +251,7 @@ class Bare:
 
 
 def parents_memory(folder: Path, stacks: int) -> str:
-    """Train many stacks of one step each and watch what the parent keeps of those that ended."""
+    """Train many stacks of one step each and return the parent's memory as stacks end."""
     file = folder / "parent.yaml"
     file.write_text(
         yaml.safe_dump(
@@ -262,7 +263,7 @@ def parents_memory(folder: Path, stacks: int) -> str:
                     "train": {"steps": 1, "lr": 1e-3},
                     "evaluate": {"decode": "none", "unpadded": False, "test_limit": 1},
                 },
-                # Sizes of batches are no part of what members of a stack may differ in.
+                # Members of a stack cannot differ in the batch size, so that every run is a stack.
                 "design": [{"product": {"train.batch_tokens": [64 + n for n in range(stacks)]}}],
                 "metrics": {"primary": "test/loss", "report": []},
                 "seeds": 1,
@@ -282,7 +283,7 @@ def parents_memory(folder: Path, stacks: int) -> str:
 
 
 class Watched(Quiet):
-    """Notes the memory of Python's objects, and of the process, whenever a stack has ended."""
+    """Records the memory of Python's objects and of the process whenever a stack ends."""
 
     def __init__(self) -> None:
         self.after: list[tuple[int, int]] = []
@@ -297,8 +298,8 @@ class Watched(Quiet):
 
 
 def machine() -> str:
-    """Return what it was measured on."""
-    named = [
+    """Return the processor, the package versions and the command."""
+    processors = [
         line.split(":")[1].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if line.startswith("model name")
@@ -306,7 +307,7 @@ def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "pandas", "matplotlib", "mlflow"))
     command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
     return (
-        f"{named[0] if named else platform.machine()}, {os.cpu_count()} cores; Python "
+        f"{processors[0] if processors else platform.machine()}, {os.cpu_count()} cores; Python "
         f"{platform.python_version()}, {packages}; `{command}`"
     )
 

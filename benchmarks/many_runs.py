@@ -1,12 +1,12 @@
-"""Studies of any size on disk, of which only a few runs were trained.
+"""Generate a study of any size on disk by training only a few of its runs.
 
     python benchmarks/many_runs.py FOLDER --runs 1000
 
-The file's plan is made and carried out by the house's own code; only the launcher is another. One
-stack of each model is trained. Every further run gets the files of the trained one of its model:
-attention maps, weights and vocabularies as they are (hard links), its histories, scores, buckets
-and translations moved by what its variant and its seed are worth. Nothing is synced to the disk:
-it would take most of the time, and a benchmark may be repeated.
+headtohead plans and executes the experiment file with a launcher that trains nothing. The script
+trains one stack of each model. Every other run gets the files of the trained run of its model:
+attention maps, weights and vocabularies as hard links; histories, scores, buckets and translations
+shifted by random effects of its variant and its seed. The script does not call fsync, which would
+take most of the time.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ POSITIONALS = ("sinusoidal", "rotary", "learned", "alibi", "t5-relative")
 ATTENTIONS = ("split-heads", "independent-heads", "single-head", "multi-query", "qk-norm")
 LINKED = ("checkpoint.safetensors", "vocabulary.json", "attention/maps.safetensors", "attention/probes.json")
 DIVERGED_IN = 1000
-"""One run in so many diverges."""
+"""One of this many runs diverges."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How large a study is: values of each axis, seeds, and steps of every run."""
+class StudySize:
+    """Size of a study: values of each axis, number of seeds, and steps per run."""
 
     axes: Mapping[str, Sequence[Any]]
     seeds: int
     steps: int = 200
 
     @classmethod
-    def of(cls, runs: int, seeds: int = 20) -> Shape:
-        """Return positional × attention × learning rate of about so many runs."""
+    def product(cls, runs: int, seeds: int = 20) -> StudySize:
+        """Return positional × attention × learning rate with about this number of runs."""
         variants = max(2, runs // seeds)
         first = min(len(POSITIONALS), variants)
         second = min(len(ATTENTIONS), max(1, variants // first))
@@ -65,15 +65,15 @@ class Shape:
         )
 
     @classmethod
-    def crossed(cls, runs: int, seeds: int = 20) -> Shape:
-        """Return two axes, which a report crosses in one table: learning rate × warm-up."""
+    def crossed(cls, runs: int, seeds: int = 20) -> StudySize:
+        """Return learning rate × warm-up, which a report shows as a two-way table."""
         rows = max(2, round(math.sqrt(runs / seeds * 25 / 20)))
         columns = max(2, runs // seeds // rows)
         return cls({"train.lr": _rates(rows), "train.warmup_steps": [5 * n for n in range(columns)]}, seeds)
 
     @property
     def runs(self) -> int:
-        """How many runs the study has."""
+        """Number of runs of the study."""
         return math.prod(len(values) for values in self.axes.values()) * self.seeds
 
     def write(self, path: Path) -> None:
@@ -98,25 +98,34 @@ def _rates(count: int) -> list[float]:
 
 
 def make_study(
-    folder: Path, shape: Shape, trained: Path | None = None, watcher: Watcher | None = None, workers: int | None = None
+    folder: Path,
+    shape: StudySize,
+    trained: Path | None = None,
+    watcher: Watcher | None = None,
+    workers: int | None = None,
 ) -> Path:
-    """Write ``large.yaml`` and ``runs/large`` in a folder; return the file.
+    """Write ``large.yaml`` and ``runs/large`` in a folder and return the file.
 
-    ``trained`` is what `train` returned for the same models; without it they are trained here.
+    Args:
+        folder: Where to write.
+        shape: Size of the study.
+        trained: Result of `train` for the same models; by default they are trained here.
+        watcher: Observes the execution.
+        workers: Number of workers.
     """
     trained = trained or train(folder / "trained", shape)
     file = folder / "large.yaml"
     shape.write(file)
     plan = make_plan(load_file(file), current(), folder / "runs")
-    launcher = Written(trained)
+    launcher = GeneratedLauncher(trained)
     with patch.object(os, "fsync", lambda handle: None):
         machine = Machine(launcher, workers=workers)
         execute(plan, machine, cache_root(), watcher or Quiet(), "h2h run large.yaml")
     return file
 
 
-def train(folder: Path, shape: Shape) -> Path:
-    """Train two seeds of every model of the design; return the folder of their runs."""
+def train(folder: Path, shape: StudySize) -> Path:
+    """Train two seeds of every model of the design and return the folder of their runs."""
     folder.mkdir(parents=True, exist_ok=True)
     few = replace(
         shape, seeds=2, axes={axis: values[:1] if "." in axis else values for axis, values in shape.axes.items()}
@@ -128,12 +137,12 @@ def train(folder: Path, shape: Shape) -> Path:
     local = registry.launcher("local")()
     outcome = execute(plan, Machine(local, threads=1), cache_root(), Quiet(), "h2h run")
     if set(outcome.states) != {states.DONE}:
-        raise SystemExit(f"training the few runs failed: {dict(outcome.states)}, {outcome.stopped}")
+        raise SystemExit(f"training failed: {dict(outcome.states)}, {outcome.stopped}")
     return plan.directory
 
 
 class Quiet(Watcher):
-    """Watches, and says nothing."""
+    """A watcher without output."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
         """Nothing."""
@@ -148,17 +157,17 @@ class Quiet(Watcher):
         """Nothing."""
 
 
-class Written(Launcher):
-    """Leaves in the directories of a stack what a worker would, without training it."""
+class GeneratedLauncher(Launcher):
+    """Writes the files that a worker would write, without training."""
 
     name = "written"
 
     def __init__(self, trained: Path) -> None:
-        found = [Trained.read(path.parent) for path in sorted(trained.glob("*/results.json"))]
-        self.trained = {(one.model, one.seed): one for one in found}
+        runs = [TrainedRun.read(path.parent) for path in sorted(trained.glob("*/results.json"))]
+        self.trained = {(run.model, run.seed): run for run in runs}
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Write every stack, one after the other."""
+        """Write the stacks in sequence."""
         for job in jobs:
             folder = StackFolder(job.stack)
             for run, member in zip(folder.runs(), folder.record.members, strict=True):
@@ -169,8 +178,8 @@ class Written(Launcher):
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The files of a run that was trained."""
+class TrainedRun:
+    """The files of a trained run."""
 
     path: Path
     model: tuple[str, str]
@@ -180,8 +189,8 @@ class Trained:
     sentences: Sequence[Sequence[str]]
 
     @classmethod
-    def read(cls, path: Path) -> Trained:
-        """Read a run's directory."""
+    def read(cls, path: Path) -> TrainedRun:
+        """Read a run directory."""
         record = RunDirectory(path).record
         lines = (path / "translations.tsv").read_text(encoding="utf-8").splitlines()[1:]
         return cls(
@@ -194,15 +203,15 @@ class Trained:
         )
 
     def write(self, run: RunWriter, record: RunRecord) -> None:
-        """Write another run of this model."""
+        """Write the files of another run of this model."""
         run.begin_attempt()
         steps = record.config["train"]["steps"]
         run.set_state(states.RUNNING, steps=steps)
-        draws = _draws("run", record.key)
+        draws = _draws("run", record.run_hash)
         quality = _quality(record)
         right = draws.random(len(self.sentences)) < quality
         factor = (1.6 - quality) * math.exp(draws.normal(0, 0.02))
-        diverged = int(record.key[:8], 16) % DIVERGED_IN == 0
+        diverged = int(record.run_hash[:8], 16) % DIVERGED_IN == 0
         history = self.history[: len(self.history) // 2] if diverged else self.history
         scores = {
             "exact_match": float(right.mean()),
@@ -243,8 +252,8 @@ class Trained:
     def _write_translations(self, path: Path, right: Sequence[bool]) -> None:
         lines = ["source\treferences\thypothesis\texact"]
         for (source, references, hypothesis, _), exact in zip(self.sentences, right, strict=True):
-            shown = references.split(" ||| ")[0] if exact else hypothesis
-            lines.append(f"{source}\t{references}\t{shown}\t{int(exact)}")
+            translation = references.split(" ||| ")[0] if exact else hypothesis
+            lines.append(f"{source}\t{references}\t{translation}\t{int(exact)}")
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -260,15 +269,15 @@ def _moved(name: str, value: float, factor: float, scores: Mapping[str, float], 
 
 
 def _quality(record: RunRecord) -> float:
-    """Return the share of right translations: of each axis value, the seed, and the run."""
-    worth = 0.4 + _draws("seed", record.seed).normal(0, 0.25)
-    worth += sum(_draws(axis, value).normal(0, 0.5) for axis, value in record.axes.items())
-    worth += _draws("variant", record.variant).normal(0, 0.2)
-    return float(1 / (1 + math.exp(-worth - _draws("run", record.key).normal(0, 0.15))))
+    """Return the share of correct translations, from random effects of axis values, seed and run."""
+    effect = 0.4 + _draws("seed", record.seed).normal(0, 0.25)
+    effect += sum(_draws(axis, value).normal(0, 0.5) for axis, value in record.axes.items())
+    effect += _draws("variant", record.variant).normal(0, 0.2)
+    return float(1 / (1 + math.exp(-effect - _draws("run", record.run_hash).normal(0, 0.15))))
 
 
-def _draws(*what: object) -> np.random.Generator:
-    return np.random.default_rng(list(hashlib.sha256(json.dumps(what).encode()).digest()[:16]))
+def _draws(*seed: object) -> np.random.Generator:
+    return np.random.default_rng(list(hashlib.sha256(json.dumps(seed).encode()).digest()[:16]))
 
 
 def _model(record: RunRecord) -> tuple[str, str]:
@@ -278,12 +287,12 @@ def _model(record: RunRecord) -> tuple[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where the file and the runs are written")
+    parser.add_argument("folder", type=Path, help="where to write the file and the runs")
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--crossed", action="store_true", help="two axes instead of three")
     options = parser.parse_args()
-    shape = (Shape.crossed if options.crossed else Shape.of)(options.runs, options.seeds)
+    shape = (StudySize.crossed if options.crossed else StudySize.product)(options.runs, options.seeds)
     print(f"{make_study(options.folder, shape)}: {shape.runs} runs")
 
 

@@ -1,13 +1,13 @@
-"""The first steps of tatoeba-en-es at its own sizes, beside a plain implementation of the notebook.
+"""First training steps of the recipe tatoeba-en-es against a plain implementation of the notebook.
 
-    python benchmarks/notebook3.py --file ../shared/data/eng-spa.manythings-2019-07-21.2col.tsv.xz
+    python benchmarks/notebook3.py --file PAIRS
 
-Both sides train 512/8/6/2048 on the same file for 50 steps, each with its own folding of letters,
-its own vocabulary, its own draw of weights, batches and dropout; ours is ``h2h run``. Compared is
-the mean loss of every few steps over the seeds: equal within seed noise, if no difference is
-beyond what Welch's t test allows at 5 % over all blocks together (Bonferroni). The plain side is
-written as the notebook is: attention by scores and masks, one batch of 64 random pairs at a time,
-padded to its longest. What is finished is kept in ``--folder``, and not trained again.
+Both sides train a model of size 512/8/6/2048 on the same file for 50 steps, with independent
+normalisation, vocabularies, initial weights, batches and dropout; headtohead's side is ``h2h run``.
+The script compares the mean loss of blocks of steps over the seeds. The sides are equal within seed
+noise if no block differs by Welch's t-test at 5 % over all blocks together (Bonferroni). The plain
+side follows the notebook: attention by scores and masks, batches of 64 random pairs padded to their
+longest sentence. Finished trainings are kept in ``--folder`` and reused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional
 
-BATCH, CUT = 64, 128
+BATCH, MAX_TOKENS = 64, 128
 D_MODEL, HEADS, LAYERS, D_FF, DROPOUT = 512, 8, 6, 2048, 0.1
 PAD = 0
 
@@ -38,9 +38,9 @@ def main() -> None:
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--block", type=int, default=5, help="steps that are averaged")
+    parser.add_argument("--block", type=int, default=5, help="steps per average")
     parser.add_argument("--folder", type=Path, default=Path("runs/notebook3"))
-    parser.add_argument("--lr", type=float, default=1e-4, help="of the plain side: plants a fault")
+    parser.add_argument("--lr", type=float, default=1e-4, help="learning rate of the plain side, to plant a fault")
     options = parser.parse_args()
     pairs = read(options.file)
     ids = [numbered([pair[side] for pair in pairs]) for side in (0, 1)]
@@ -52,13 +52,13 @@ def main() -> None:
     print("steps    ours          plain         difference  p")
     smallest = 1.0
     for block in range(plain.shape[1]):
-        one, other = ours[:, block], plain[:, block]
-        p = float(stats.ttest_ind(one, other, equal_var=False).pvalue)
+        left, right = ours[:, block], plain[:, block]
+        p = float(stats.ttest_ind(left, right, equal_var=False).pvalue)
         smallest = min(smallest, p)
         steps = f"{block * options.block + 1}-{(block + 1) * options.block}"
         print(
-            f"{steps:7}  {one.mean():.3f} ±{one.std(ddof=1):.3f}  {other.mean():.3f} "
-            f"±{other.std(ddof=1):.3f}  {one.mean() - other.mean():+.3f}      {p:.3f}"
+            f"{steps:7}  {left.mean():.3f} ±{left.std(ddof=1):.3f}  {right.mean():.3f} "
+            f"±{right.std(ddof=1):.3f}  {left.mean() - right.mean():+.3f}      {p:.3f}"
         )
     equal = smallest >= limit
     print(f"{'equal within' if equal else 'beyond'} seed noise: smallest p {smallest:.4f}, limit {limit:.4f}")
@@ -69,13 +69,13 @@ def blocks(losses: list[float], block: int) -> np.ndarray:
     return np.array(losses).reshape(-1, block).mean(axis=1)
 
 
-# -- ours ----------------------------------------------------------------------------------------
+# -- headtohead ----------------------------------------------------------------------------------
 
 
 def harness_losses(options: argparse.Namespace) -> np.ndarray:
-    """Train the recipe by the command, all seeds in one stack; return ``[seed, block]``."""
+    """Train the recipe with ``h2h run``, all seeds in one stack, and return losses ``[seed, block]``."""
     experiment = {
-        "question": "How do the first steps go?",
+        "question": "Which losses do the first steps have?",
         "base": {
             "recipe": "tatoeba-en-es",
             "data": {"file": str(options.file.resolve()), "valid": 256, "test": 128},
@@ -91,17 +91,17 @@ def harness_losses(options: argparse.Namespace) -> np.ndarray:
         [sys.executable, "-m", "headtohead.cli", "run", path.name, "--no-tracking"], cwd=options.folder, check=True
     )
     plan = json.loads((options.folder / "runs/first-steps/experiment.json").read_text("utf-8"))
-    found = []
+    losses = []
     for run in plan["runs"]:
         own = f"first-steps/{run['directory']}"
         home = options.folder / "runs" / (run["reused_from"] or own)
         lines = (home / "metrics.jsonl").read_text("utf-8")
         values = [json.loads(line)["values"] for line in lines.splitlines()]
-        found.append([one["train/loss"] for one in values if "train/loss" in one])
-    return np.array(found)
+        losses.append([metrics["train/loss"] for metrics in values if "train/loss" in metrics])
+    return np.array(losses)
 
 
-# -- the notebook, plainly -----------------------------------------------------------------------
+# -- plain implementation of the notebook --------------------------------------------------------
 
 
 def read(file: Path) -> list[tuple[list[str], list[str]]]:
@@ -112,15 +112,15 @@ def read(file: Path) -> list[tuple[list[str], list[str]]]:
 
 
 def fold(sentence: str) -> list[str]:
-    """Return the words that are left when every letter outside of a-z becomes a space."""
-    kept = sentence.lower().strip().translate(str.maketrans("áéíóú", "aeiou"))
-    return ["<sos>", *re.sub("[^a-z]+", " ", kept).split(), "<eos>"]
+    """Return the words between boundary tokens, with every character outside of a-z as a space."""
+    lower = sentence.lower().strip().translate(str.maketrans("áéíóú", "aeiou"))
+    return ["<sos>", *re.sub("[^a-z]+", " ", lower).split(), "<eos>"]
 
 
 def numbered(sentences: list[list[str]]) -> tuple[list[list[int]], int]:
     counts = collections.Counter(word for sentence in sentences for word in sentence)
-    known = {word: number for number, (word, _) in enumerate(counts.most_common(), 2)}
-    return [[known[word] for word in one][:CUT] for one in sentences], len(known) + 2
+    ids = {word: number for number, (word, _) in enumerate(counts.most_common(), 2)}
+    return [[ids[word] for word in sentence][:MAX_TOKENS] for sentence in sentences], len(ids) + 2
 
 
 class Attention(nn.Module):
@@ -128,13 +128,13 @@ class Attention(nn.Module):
         super().__init__()
         self.q, self.k, self.v, self.o = (nn.Linear(D_MODEL, D_MODEL) for _ in range(4))
 
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         q, k, v = (
-            map_(one).view(one.shape[0], -1, HEADS, D_MODEL // HEADS).transpose(1, 2)
-            for map_, one in ((self.q, x), (self.k, memory), (self.v, memory))
+            linear(inputs).view(inputs.shape[0], -1, HEADS, D_MODEL // HEADS).transpose(1, 2)
+            for linear, inputs in ((self.q, x), (self.k, memory), (self.v, memory))
         )
         scores = q @ k.transpose(-2, -1) / math.sqrt(D_MODEL // HEADS)
-        weights = scores.masked_fill(~keep, -1e9).softmax(dim=-1)
+        weights = scores.masked_fill(~mask, -1e9).softmax(dim=-1)
         return self.o((weights @ v).transpose(1, 2).reshape(x.shape))
 
 
@@ -145,9 +145,9 @@ class Layer(nn.Module):
         self.feed_forward = nn.Sequential(nn.Linear(D_MODEL, D_FF), nn.ReLU(), nn.Linear(D_FF, D_MODEL))
         self.norms = nn.ModuleList(nn.LayerNorm(D_MODEL) for _ in range(attentions + 1))
 
-    def forward(self, x: Tensor, *reads: tuple[Tensor | None, Tensor]) -> Tensor:
-        for attention, norm, (memory, keep) in zip(self.attentions, self.norms, reads, strict=False):
-            change = attention(x, x if memory is None else memory, keep)
+    def forward(self, x: Tensor, *inputs: tuple[Tensor | None, Tensor]) -> Tensor:
+        for attention, norm, (memory, mask) in zip(self.attentions, self.norms, inputs, strict=False):
+            change = attention(x, x if memory is None else memory, mask)
             x = norm(x + functional.dropout(change, DROPOUT, self.training))
         change = self.feed_forward(x)
         return self.norms[-1](x + functional.dropout(change, DROPOUT, self.training))
@@ -158,7 +158,7 @@ class Model(nn.Module):
         super().__init__()
         self.source = nn.Embedding(source_words, D_MODEL)
         self.target = nn.Embedding(target_words, D_MODEL)
-        angles = torch.arange(CUT)[:, None] * 10000.0 ** (-torch.arange(0, D_MODEL, 2) / D_MODEL)
+        angles = torch.arange(MAX_TOKENS)[:, None] * 10000.0 ** (-torch.arange(0, D_MODEL, 2) / D_MODEL)
         self.table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
         self.encoder = nn.ModuleList(Layer(1) for _ in range(LAYERS))
         self.decoder = nn.ModuleList(Layer(2) for _ in range(LAYERS))
@@ -166,22 +166,22 @@ class Model(nn.Module):
         self.words = nn.Linear(D_MODEL, target_words)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        live = (source != PAD)[:, None, None]
+        nonpad = (source != PAD)[:, None, None]
         causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).tril()
-        # The notebook's table is time-first and its batch is not: every token of row b gets row b.
-        places = self.table[: len(source), None]
-        memory = self.source(source) * math.sqrt(D_MODEL) + places
+        # The notebook's table is time-first and its batch is not: all tokens of row b get position b.
+        positions = self.table[: len(source), None]
+        memory = self.source(source) * math.sqrt(D_MODEL) + positions
         for layer in self.encoder:
-            memory = layer(memory, (None, live))
+            memory = layer(memory, (None, nonpad))
         memory = self.encoder_norm(memory)
-        x = self.target(target) * math.sqrt(D_MODEL) + places
+        x = self.target(target) * math.sqrt(D_MODEL) + positions
         for layer in self.decoder:
-            x = layer(x, (None, causal & (target != PAD)[:, None, None]), (memory, live))
+            x = layer(x, (None, causal & (target != PAD)[:, None, None]), (memory, nonpad))
         return self.words(self.decoder_norm(x))
 
 
 def kept_losses(options: argparse.Namespace, ids: list[tuple[list[list[int]], int]], seed: int) -> list[float]:
-    """Train a seed of the plain side, unless its losses are in the folder."""
+    """Return the losses of a seed of the plain side, from the folder or by training."""
     path = options.folder / f"plain-{seed}-{options.steps}-{options.lr}.json"
     if not path.exists():
         path.write_text(json.dumps(plain_losses(ids, seed, options.steps, options.lr)), "utf-8")
@@ -210,7 +210,7 @@ def plain_losses(ids: list[tuple[list[list[int]], int]], seed: int, steps: int, 
 
 
 def padded(sentences: list[list[int]]) -> Tensor:
-    rows = [torch.tensor(one) for one in sentences]
+    rows = [torch.tensor(ids) for ids in sentences]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 

@@ -1,14 +1,14 @@
-"""What the harness and tracking add to the training time of a run of about a minute.
+"""Time that the harness and tracking add to the training time of a run of about a minute.
 
     python benchmarks/overhead.py [--seconds 60] [--rounds 3] [--no-tracking]
 
-Both sides train the same stack of six for the same steps, each in processes of its own. Bare:
-StackTraining alone, no files. Whole: ``h2h run``, with evaluations logged and synced, resume
-points, status, progress, and the shipper writing to a new MLflow store at the same time.
+Both sides train the same stack of six members for the same number of steps, in separate processes.
+Bare: StackTraining only, without files. Whole: ``h2h run`` with metrics on disk, checkpoints,
+status, progress, and the shipping process, which writes to a new MLflow store at the same time.
 
-The two take turns of half a second, the other side's processes all stopped meanwhile, so that a
-machine that grows slower or faster for a while does so for both. Compared is the time that each
-was let run between its first evaluation and its last: steps, evaluations and whatever is added.
+The sides alternate in turns of half a second, with all processes of the other side stopped, so that
+a temporarily slower machine affects both sides. The script compares the running time of each side
+between its first and its last evaluation.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--no-tracking", action="store_true", help="the harness alone")
-    parser.add_argument("--bare", type=int, metavar="STEPS", help="train so many, for main()")
+    parser.add_argument("--no-tracking", action="store_true", help="measure the harness only")
+    parser.add_argument("--bare", type=int, metavar="STEPS", help="train this number of steps; used by main()")
     options = parser.parse_args()
     if options.bare:
         print(json.dumps(bare(options.bare)))
@@ -58,13 +58,13 @@ def main() -> None:
         alone, whole = one_round(steps, ["--no-tracking"] if options.no_tracking else [])
         ratios.append(whole / alone)
         print(f"bare {alone:.2f} s, whole {whole:.2f} s, ratio {ratios[-1]:.4f}", flush=True)
-    what = "the harness adds" if options.no_tracking else "harness and tracking add"
-    middle = statistics.median(ratios)
-    print(f"{what} {100 * (middle - 1):.1f} % (median of {options.rounds})")
+    subject = "the harness adds" if options.no_tracking else "harness and tracking add"
+    median = statistics.median(ratios)
+    print(f"{subject} {100 * (median - 1):.1f} % (median of {options.rounds})")
 
 
 def one_round(steps: int, more: list[str]) -> tuple[float, float]:
-    """Train both sides in turns; return the seconds that each was let train."""
+    """Train both sides in turns and return the running time of each."""
     folder = Path(tempfile.mkdtemp(prefix="h2h-overhead-"))
     try:
         file = folder / "overhead.yaml"
@@ -72,7 +72,7 @@ def one_round(steps: int, more: list[str]) -> tuple[float, float]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
         commands = [
             [sys.executable, __file__, "--bare", str(steps)],
-            # One process: two would train three runs each, at the same time.
+            # A single worker, since two workers would train three runs each at the same time.
             [sys.executable, "-m", "headtohead.cli", "run", str(file), "--threads", "1", "--workers", "1", *more],
         ]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
@@ -81,14 +81,14 @@ def one_round(steps: int, more: list[str]) -> tuple[float, float]:
         output = sides[0].communicate()[0]
         sides[1].communicate()
         if sides[0].returncode or sides[1].returncode:
-            raise SystemExit("a side failed: run its command alone to see why")
+            raise SystemExit("a side failed; run its command alone for the error message")
         return active(turns[0], *json.loads(output)), active(turns[1], *run_moments(folder))
     finally:
         shutil.rmtree(folder)
 
 
 def take_turns(sides: list[subprocess.Popen[str]]) -> list[list[tuple[float, float]]]:
-    """Let one side run at a time until both have ended; return when each ran."""
+    """Run the sides alternately until both have ended, and return start and end of their turns."""
     turns: list[list[tuple[float, float]]] = [[], []]
     for index in (0, 1):
         send(family(sides[index]), signal.SIGSTOP)
@@ -106,9 +106,9 @@ def take_turns(sides: list[subprocess.Popen[str]]) -> list[list[tuple[float, flo
 
 
 def family(side: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Return a process and its descendants, parents first, so that none is missed as it starts.
+    """Return a process and its descendants, parents first, so that new descendants are included.
 
-    Finding them takes some twenty milliseconds, which must not count in a side's turn.
+    The search takes about twenty milliseconds, which must not count in a side's turn.
     """
     try:
         process = psutil.Process(side.pid)
@@ -117,15 +117,15 @@ def family(side: subprocess.Popen[str]) -> list[psutil.Process]:
         return []
 
 
-def send(processes: list[psutil.Process], what: signal.Signals) -> None:
-    """Signal processes, those aside that have ended."""
+def send(processes: list[psutil.Process], number: signal.Signals) -> None:
+    """Send a signal to the processes that still exist."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
-            process.send_signal(what)
+            process.send_signal(number)
 
 
 def active(turns: list[tuple[float, float]], first: float, last: float) -> float:
-    """Return the seconds of ``turns`` that lie between two moments."""
+    """Return the seconds of ``turns`` between two times."""
     return sum(max(0.0, min(end, last) - max(start, first)) for start, end in turns)
 
 
@@ -145,7 +145,7 @@ def base(steps: int) -> dict[str, object]:
 
 
 def bare(steps: int) -> tuple[float, float]:
-    """Train without the harness; return the moments of the first and the last evaluation."""
+    """Train without the harness and return the times of the first and the last evaluation."""
     torch.set_num_threads(1)
     keep_freed_memory()
     config = resolve(base(steps), current())
@@ -162,7 +162,7 @@ def bare(steps: int) -> tuple[float, float]:
 
 
 def run_moments(folder: Path) -> tuple[float, float]:
-    """Return the moments of the first and the last evaluation of a finished experiment."""
+    """Return the times of the first and the last evaluation of a finished experiment."""
     moments = [
         line["time"]
         for run in (folder / "runs" / "overhead").glob("*-s*")

@@ -1,7 +1,7 @@
-"""The same encoder-decoder in plain torch modules: what a stack is measured against.
+"""The same encoder-decoder in plain torch modules, the reference of a stack's speed.
 
-Written as one would write it for a single run: nn.Linear, nn.LayerNorm, one product for queries,
-keys and values, scaled_dot_product_attention with boolean masks, nn.CrossEntropyLoss.
+An ordinary implementation for a single run: nn.Linear, nn.LayerNorm, one product for queries, keys
+and values, scaled_dot_product_attention with boolean masks, nn.CrossEntropyLoss.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Attention(nn.Module):
         self.keys_values = nn.Linear(size.d_model, 2 * size.d_model)
         self.output = nn.Linear(size.d_model, size.d_model)
 
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         q = self.split(self.queries(x))
         k, v = map(self.split, self.keys_values(memory).chunk(2, dim=-1))
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.output(out.transpose(1, 2).flatten(2))
 
     def split(self, x: Tensor) -> Tensor:
@@ -51,9 +51,9 @@ class SelfAttention(Attention):
         del self.queries, self.keys_values
         self.projection = nn.Linear(size.d_model, 3 * size.d_model)
 
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         q, k, v = map(self.split, self.projection(x).chunk(3, dim=-1))
-        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=keep)
+        out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return self.output(out.transpose(1, 2).flatten(2))
 
 
@@ -66,11 +66,13 @@ class Layer(nn.Module):
         self.outer = nn.Linear(size.d_ff, size.d_model)
         self.norms = nn.ModuleList(nn.LayerNorm(size.d_model) for _ in range(3 if cross else 2))
 
-    def forward(self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, mask: Tensor, memory: Tensor | None = None, source_mask: Tensor | None = None
+    ) -> Tensor:
         h = self.norms[0](x)
-        x = x + self.own(h, h, keep)
+        x = x + self.own(h, h, mask)
         if self.cross is not None:
-            x = x + self.cross(self.norms[1](x), memory, live)
+            x = x + self.cross(self.norms[1](x), memory, source_mask)
         return x + self.outer(functional.relu(self.inner(self.norms[-1](x))))
 
 
@@ -93,22 +95,22 @@ class PlainTransformer(nn.Module):
         self.words = nn.Linear(d, size.target_words)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        live = (source != 0)[:, None, None, :]
+        source_mask = (source != 0)[:, None, None, :]
         time = target.shape[1]
         causal = torch.ones(time, time, dtype=torch.bool, device=target.device).tril()
-        keep = causal & (target != 0)[:, None, None, :]
+        mask = causal & (target != 0)[:, None, None, :]
         memory = self.source(source) * self.scale + self.positions[: source.shape[1]]
         for layer in self.encoder:
-            memory = layer(memory, live)
+            memory = layer(memory, source_mask)
         memory = self.encoder_norm(memory)
         x = self.target(target) * self.scale + self.positions[:time]
         for layer in self.decoder:
-            x = layer(x, keep, memory, live)
+            x = layer(x, mask, memory, source_mask)
         return self.words(self.decoder_norm(x))
 
 
 class PlainTraining:
-    """A good plain loop: fused AdamW, clipped gradients, one batch on the device."""
+    """An efficient plain training loop: fused AdamW, clipped gradients, a batch on the device."""
 
     def __init__(self, size: Size, device: torch.device) -> None:
         torch.manual_seed(1)

@@ -1,20 +1,20 @@
-"""Runs in stacks as headtohead cuts them, against one process for every run: never slower?
+"""Speed of stacked runs against one process per run.
 
     python benchmarks/processes.py [--file PAIRS] [--sizes NAME ...] [--runs 8] [--rounds 9]
 
-Three sides train the same runs (one variant, a number of seeds) with the same cores:
+Three sides train the same runs (one variant, several seeds) on the same cores:
 
-stacked     as many processes as ``h2h run`` starts, each with one of the stacks that it cuts;
-separate    as many processes as there are cores, each with a run of its own;
-in a row    one process with one run at a time and all cores.
+stacked      as many processes as ``h2h run`` starts, each with one of its stacks;
+separate     one process per core, each with a single run;
+in sequence  one process with a single run and all cores.
 
-What is compared is how fast they go once they go: runs × steps a second. Processes are kept alive,
-take their first steps unmeasured, and are then told in turn to take so many steps while all others
-wait. Every side walks through the same shapes of batches. How long processes take to start is no
-part of it; where there are more stacks than processes, those that go first stand for all.
+The script compares steady-state speed, in runs × steps per second. Processes stay alive, take their
+first steps unmeasured, and then train alternately while the other processes wait. All sides train
+on the same batch shapes. The start of processes is not measured. With more stacks than processes,
+only the first stacks are measured.
 
-Stacks are cut twice: by the estimate that short studies are cut by, and as runs of a million steps
-would be, whose sizes ``h2h run`` measures first.
+The script uses two stack sizes: the estimate, which ``h2h run`` uses for short studies, and the
+measured size, which it uses for long ones.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TATOEBA = {
 
 
 def tatoeba(words: int, tokens: int, **model: Any) -> dict[str, Any]:
-    """Return a study of real pairs; what it reads is given by --file."""
+    """Return a study of the pairs of --file."""
     return {
         "data": {**TATOEBA, "vocabulary": {"max_size": words}},
         "model": {"dropout": 0.1, "dropout_attention": 0.0, "dropout_ffn": 0.0, **model},
@@ -87,7 +87,7 @@ WARM = 3
 """Steps of every process that are not measured."""
 
 LONG = 10**6
-"""Steps of runs for which it pays to measure sizes first."""
+"""Steps of runs that are long enough for ``h2h run`` to measure stack sizes."""
 
 
 def main() -> None:
@@ -95,19 +95,19 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), metavar="NAME")
     parser.add_argument("--file", type=Path, help="tab-separated pairs, for the larger sizes")
     parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--cut", type=int, metavar="MEMBERS", help="of every stack, as one likes")
+    parser.add_argument("--members", type=int, help="members of every stack; default: as h2h run")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a turn takes, about")
+    parser.add_argument("--seconds", type=float, default=1.0, help="approximate duration of a turn")
     options = parser.parse_args()
     chosen = [name for name in options.sizes if options.file or "tatoeba" not in str(SIZES[name])]
     for name in set(options.sizes) - set(chosen):
-        print(f"{name} is left out: it reads pairs, name them by --file", file=sys.stderr)
+        print(f"{name} is skipped; it needs --file", file=sys.stderr)
     cores = processors("cpu")
     print(
         f"{machine(torch.device('cpu'))}; torch {torch.__version__}; {options.runs} runs of each "
         f"size on {cores} cores; medians and ranges of {options.rounds} rounds\n"
     )
-    print("| size | cut into | separate, runs·steps/s | stacked / separate | of processor time | stacked / in a row |")
+    print("| size | stacks | separate, runs·steps/s | stacked / separate | in processor time | stacked / in sequence |")
     print("|---|---|---:|---:|---:|---:|")
     for name in chosen:
         for row in rows(name, options, cores):
@@ -115,34 +115,34 @@ def main() -> None:
 
 
 def rows(name: str, options: argparse.Namespace, cores: int) -> Iterator[str]:
-    """Measure one size; yield a row for each way of cutting it."""
+    """Measure a size and yield a row for each choice of stack sizes."""
     with tempfile.TemporaryDirectory(prefix="h2h-processes-") as folder:
-        plan = planned(SIZES[name], options.runs, options.file, Path(folder))
-        cuts = ways(plan, cores, options.cut)
+        plan = make_study_plan(SIZES[name], options.runs, options.file, Path(folder))
+        choices = stack_size_choices(plan, cores, options.members)
         config = plan.by_slug[plan.runs[0].variant].config
-    for cut, how in cuts.items():
-        yield row(f"{name} | {shown(cut)} ({', '.join(how)})", cut, config, cores, options)
+    for sizes, reasons in choices.items():
+        yield row(f"{name} | {format_sizes(sizes)} ({', '.join(reasons)})", sizes, config, cores, options)
 
 
-def ways(plan: Plan, cores: int, members: int | None) -> dict[tuple[int, ...], list[str]]:
-    """Return the ways of cutting a plan's runs, as sizes of stacks, each with who says so."""
+def stack_size_choices(plan: Plan, cores: int, members: int | None) -> dict[tuple[int, ...], list[str]]:
+    """Return the choices of stack sizes of a plan's runs, each with its origins."""
     if members:
-        return {(members,) * (len(plan.runs) // members): ["asked for"]}
-    found: dict[tuple[int, ...], list[str]] = {}
+        return {(members,) * (len(plan.runs) // members): ["--members"]}
+    choices: dict[tuple[int, ...], list[str]] = {}
     measured = stack_sizes(plan, plan.runs, "cpu", cache_root())
-    for how, sizes in (("estimated", {}), ("measured", measured)):
-        found.setdefault(cut_by(plan, cores, sizes), []).append(how)
-    return found
+    for origin, sizes in (("estimated", {}), ("measured", measured)):
+        choices.setdefault(arranged_sizes(plan, cores, sizes), []).append(origin)
+    return choices
 
 
-def cut_by(plan: Plan, cores: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sizes of the stacks that headtohead makes of a plan's runs."""
+def arranged_sizes(plan: Plan, cores: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the sizes of the stacks that ``h2h run`` would train."""
     memory = Launcher().memory("cpu", cores)
     return tuple(len(stack) for stack in arrange(plan, plan.runs, cores, "cpu", sizes, memory))
 
 
-def planned(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path) -> Plan:
-    """Plan a study of one variant and so many seeds."""
+def make_study_plan(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path) -> Plan:
+    """Return the plan of a study with a single variant and ``runs`` seeds."""
     base = {section: dict(own) if isinstance(own, Mapping) else own for section, own in base.items()}
     base["train"] = {**base["train"], "steps": LONG}
     base["train"].pop("epochs", None)
@@ -152,7 +152,7 @@ def planned(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path)
     path.write_text(
         yaml.safe_dump(
             {
-                "question": "Is it never slower than separate processes?",
+                "question": "Are stacks faster than separate processes?",
                 "base": base,
                 "seeds": runs,
                 "metrics": {"primary": "valid/loss", "report": []},
@@ -162,51 +162,50 @@ def planned(base: Mapping[str, Any], runs: int, file: Path | None, folder: Path)
     return make_plan(load_file(path), current(), folder / "runs")
 
 
-def shown(cut: Sequence[int]) -> str:
-    """Write sizes of stacks: ``2 × 4``."""
-    return " + ".join(f"{cut.count(size)} × {size}" for size in dict.fromkeys(cut))
+def format_sizes(sizes: Sequence[int]) -> str:
+    """Return sizes of stacks as text: ``2 × 4``."""
+    return " + ".join(f"{sizes.count(size)} × {size}" for size in dict.fromkeys(sizes))
 
 
-def row(head: str, cut: Sequence[int], config: RunConfig, cores: int, options: argparse.Namespace) -> str:
-    """Let the three sides take turns; return what was measured."""
-    at_once = min(cores, len(cut))
+def row(head: str, sizes: Sequence[int], config: RunConfig, cores: int, options: argparse.Namespace) -> str:
+    """Measure the three sides in alternating turns and return a row of the table."""
+    at_once = min(cores, len(sizes))
     with ExitStack() as running:
-        stacked, separate, in_a_row = (
+        sides = [
             running.enter_context(side(config, members, threads))
-            for members, threads in ((cut[:at_once], max(1, cores // at_once)), ([1] * cores, 1), ([1], cores))
-        )
-        sides = [stacked, separate, in_a_row]
-        step = max(one.turn(1).seconds for one in sides)
+            for members, threads in ((sizes[:at_once], max(1, cores // at_once)), ([1] * cores, 1), ([1], cores))
+        ]
+        step = max(side.turn(1).seconds for side in sides)
         steps = max(1, round(options.seconds / step))
         rounds = [take_turns(sides, steps, number) for number in range(options.rounds)]
     rates = [[turn.rate for turn in turns] for turns in rounds]
-    apart = spread([separate for _, separate, _ in rates], "{:,.4g}")
+    separate_rates = spread([separate for _, separate, _ in rates], "{:,.4g}")
     ratios = [
         [stacked / separate for stacked, separate, _ in rates],
-        [turns[0].of_processor / turns[1].of_processor for turns in rounds],
-        [stacked / in_a_row for stacked, _, in_a_row in rates],
+        [turns[0].processor_rate / turns[1].processor_rate for turns in rounds],
+        [stacked / in_sequence for stacked, _, in_sequence in rates],
     ]
-    return f"| {head} | {apart} | " + " | ".join(spread(one, "{:.2f}") for one in ratios) + " |"
+    return f"| {head} | {separate_rates} | " + " | ".join(spread(values, "{:.2f}") for values in ratios) + " |"
 
 
 def take_turns(sides: Sequence[Side], steps: int, number: int) -> list[Turn]:
-    """Let every side train once, each round another one first; return their turns in order."""
-    found: dict[int, Turn] = {}
-    for place in range(len(sides)):
-        index = (number + place) % len(sides)
-        found[index] = sides[index].turn(steps)
-    return [found[index] for index in range(len(sides))]
+    """Train every side once, starting with another side in each round; return the turns in order."""
+    turns: dict[int, Turn] = {}
+    for offset in range(len(sides)):
+        index = (number + offset) % len(sides)
+        turns[index] = sides[index].turn(steps)
+    return [turns[index] for index in range(len(sides))]
 
 
 def spread(values: Sequence[float], form: str) -> str:
-    """Write the median, and the range."""
-    low, middle, high = (form.format(one) for one in (min(values), statistics.median(values), max(values)))
-    return f"{middle} ({low} to {high})"
+    """Return the median and the range as text."""
+    low, median, high = (form.format(value) for value in (min(values), statistics.median(values), max(values)))
+    return f"{median} ({low} to {high})"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the processes of a side did in a turn: runs × steps, on the clock, of processors."""
+    """A turn of a side: runs × steps and wall seconds of each process, and total processor seconds."""
 
     done: tuple[int, ...]
     walls: tuple[float, ...]
@@ -214,42 +213,41 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        """How long the slowest process took."""
+        """Wall seconds of the slowest process."""
         return max(self.walls)
 
     @property
     def rate(self) -> float:
-        """Runs × steps a second, every process by its own clock."""
         return sum(done / wall for done, wall in zip(self.done, self.walls, strict=True))
 
     @property
-    def of_processor(self) -> float:
-        """Runs × steps a second of a processor: what others on the machine do counts less."""
+    def processor_rate(self) -> float:
+        """Runs × steps per processor second, which depends less on other processes."""
         return sum(self.done) / self.processor
 
 
 @dataclass(frozen=True)
 class Side:
-    """Processes that train when they are told to."""
+    """Processes that train on request."""
 
     members: tuple[int, ...]
     pipes: tuple[Connection, ...]
 
     def turn(self, steps: int) -> Turn:
-        """Let every process take so many steps; wait for all."""
+        """Train every process for a number of steps and wait for all."""
         for pipe in self.pipes:
             pipe.send(steps)
-        found = [pipe.recv() for pipe in self.pipes]
+        times = [pipe.recv() for pipe in self.pipes]
         return Turn(
             tuple(steps * members for members in self.members),
-            tuple(wall for wall, _ in found),
-            sum(used for _, used in found),
+            tuple(wall for wall, _ in times),
+            sum(processor for _, processor in times),
         )
 
 
 @contextmanager
 def side(config: RunConfig, members: Sequence[int], threads: int) -> Iterator[Side]:
-    """Start a process for each stack, and wait until it is warm."""
+    """Start a process for each stack and train its first steps."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     pipes, processes, first = [], [], 1
@@ -265,9 +263,9 @@ def side(config: RunConfig, members: Sequence[int], threads: int) -> Iterator[Si
         processes.append(process)
         first += count
     try:
-        found = Side(tuple(members), tuple(pipes))
-        found.turn(WARM)
-        yield found
+        started = Side(tuple(members), tuple(pipes))
+        started.turn(WARM)
+        yield started
     finally:
         for pipe, process in zip(pipes, processes, strict=True):
             pipe.send(0)
@@ -276,7 +274,7 @@ def side(config: RunConfig, members: Sequence[int], threads: int) -> Iterator[Si
 
 
 def train(pipe: Connection, config: Mapping[str, Any], seeds: Sequence[int], threads: int) -> None:
-    """Entry of a process: train one stack as a worker does, as many steps as it is told."""
+    """Train a stack in a process, for the number of steps that the pipe delivers; 0 ends it."""
     torch.set_num_threads(threads)
     keep_freed_memory()
     chosen = RunConfig.model_validate(config)

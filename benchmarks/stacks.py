@@ -1,15 +1,15 @@
-"""What stacking costs and brings: ratios only, both sides measured in turn in one process.
+"""Cost and gain of stacking, as ratios; both sides alternate in one process.
 
     python benchmarks/stacks.py [--device cuda] [--rounds 30] [--out FILE]
 
-1. A stack of one against the same model in plain torch modules (plain.py): step times.
-2. A stack of n against n runs one after the other, each a stack of one: runs per second.
-3. A stack of unlike runs (3 encodings × 2 masks × 3 rates × 2 seeds) against one of as many that
-   differ in their seeds alone: step times.
+1. A stack of one member against the same model in plain torch modules (plain.py): step times.
+2. A stack of n members against n runs in sequence, each a stack of one member: runs per second.
+3. A stack of unlike runs (3 encodings × 2 masks × 3 learning rates × 2 seeds) against a stack of
+   equal size whose members differ in their seeds only: step times.
 
     python benchmarks/stacks.py --check
 
-measures the first two at notebook 1's size, and ends with 1 where a ratio is beyond its limit.
+measures the first two at notebook 1's size and exits with 1 if a ratio is beyond its limit.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SIZES = [
 ]
 
 
-MOST_OF_ONE = 1.4
-"""Times of a stack of one over plain modules' that are let through: 1.02 to 1.21 was measured, the
-latter on a busy machine."""
+MAX_COST_OF_ONE = 1.4
+"""Limit of the step time of a stack of one over plain modules; measured: 1.02 to 1.21, the latter on
+a busy machine."""
 
-LEAST_OF_SIXTEEN = 3.0
-"""Runs per second of 16 stacked over 16 one by one that are asked for: 4.7 to 6 was measured."""
+MIN_GAIN_OF_SIXTEEN = 3.0
+"""Limit of the runs per second of 16 stacked runs over 16 runs in sequence; measured: 4.7 to 6."""
 
 
 def main() -> None:
@@ -63,11 +63,11 @@ def main() -> None:
         sys.exit(check(device, options.rounds))
     lines = [
         f"{machine(device)}; torch {torch.__version__}, {options.threads} thread(s), float32; "
-        f"median of {options.rounds} rounds, both sides in turn; "
+        f"median of {options.rounds} alternating rounds; "
         f"`python benchmarks/stacks.py --device {options.device}`",
         "",
         "| size | plain modules, ms a step | stack of one / plain | "
-        + " | ".join(f"{n} runs: stacked / one by one" for n in options.members)
+        + " | ".join(f"{n} runs: stacked / in sequence" for n in options.members)
         + f" | {len(UNLIKE)} unlike / alike, step |",
         "|---|---:|---:|" + "---:|" * (len(options.members) + 1),
     ]
@@ -82,21 +82,14 @@ def main() -> None:
 
 
 def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> str:
-    source, target = batch_of(size)
-    plain = PlainTraining(size, device)
-    single = stack_step(size, 1, source, target, device)
-    own = (source.to(device), target.to(device))
-    times = alternate([lambda: plain.step(*own), single], device, rounds)
+    plain, single = plain_step(size, device), stack_step(size, 1, device)
+    times = alternate([plain, single], device, rounds)
     cells = [f"{times[0] * 1000:.2f}", f"{times[1] / times[0]:.2f}"]
     for n in members:
-        stacked = stack_step(size, n, source, target, device)
-        one, many = alternate([single, stacked], device, max(5, rounds // 2))
-        cells.append(f"{n * one / many:.1f} times the runs per second")
+        alone, stacked = alternate([single, stack_step(size, n, device)], device, max(5, rounds // 2))
+        cells.append(f"{n * alone / stacked:.1f} times the runs per second")
     if size.d_model <= LARGEST_UNLIKE:
-        steps = [
-            stack_step(size, len(UNLIKE), source, target, device),
-            stack_step(size, len(UNLIKE), source, target, device, UNLIKE),
-        ]
+        steps = [stack_step(size, len(UNLIKE), device), stack_step(size, len(UNLIKE), device, UNLIKE)]
         alike, unlike = alternate(steps, device, max(5, rounds // 2))
         cells.append(f"{unlike / alike:.2f}")
     else:
@@ -105,37 +98,37 @@ def row(size: Size, device: torch.device, rounds: int, members: list[int]) -> st
 
 
 def check(device: torch.device, rounds: int) -> int:
-    """Print the two ratios that must not get worse; return 1 where one is."""
+    """Print the two ratios and return 1 if a ratio is beyond its limit, else 0."""
     size = SIZES[0]
-    source, target = batch_of(size)
+    steps = [plain_step(size, device), stack_step(size, 1, device), stack_step(size, 16, device)]
+    plain, alone, stacked = alternate(steps, device, rounds)
+    cost, gain = alone / plain, 16 * alone / stacked
+    print(f"stack of one / plain modules: {cost:.2f} (at most {MAX_COST_OF_ONE})")
+    print(f"16 runs, stacked / in sequence: {gain:.1f} (at least {MIN_GAIN_OF_SIXTEEN})")
+    return int(cost > MAX_COST_OF_ONE or gain < MIN_GAIN_OF_SIXTEEN)
+
+
+def plain_step(size: Size, device: torch.device) -> Callable[[], Any]:
+    """Return a training step of plain torch modules."""
     plain = PlainTraining(size, device)
-    own = (source.to(device), target.to(device))
-    steps = [
-        lambda: plain.step(*own),
-        stack_step(size, 1, source, target, device),
-        stack_step(size, 16, source, target, device),
-    ]
-    bare, one, many = alternate(steps, device, rounds)
-    cost, gain = one / bare, 16 * one / many
-    print(f"stack of one / plain modules: {cost:.2f} (at most {MOST_OF_ONE})")
-    print(f"16 runs, stacked / one by one: {gain:.1f} (at least {LEAST_OF_SIXTEEN})")
-    return int(cost > MOST_OF_ONE or gain < LEAST_OF_SIXTEEN)
+    source, target = (ids.to(device) for ids in random_batch(size))
+    return lambda: plain.step(source, target)
 
 
-def batch_of(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
-    """Random ids with lengths as in a bucket: none shorter than half."""
+def random_batch(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return random source and target ids; lengths differ by at most 3, as in a length bucket."""
     generator = torch.Generator().manual_seed(1)
     sides = []
-    for words, time_ in ((size.source_words, size.source_time), (size.target_words, size.target_time + 1)):
-        ids = torch.randint(4, words, (size.rows, time_), generator=generator)
+    for vocab_size, time_ in ((size.source_words, size.source_time), (size.target_words, size.target_time + 1)):
+        ids = torch.randint(4, vocab_size, (size.rows, time_), generator=generator)
         lengths = torch.randint(max(2, time_ - 3), time_ + 1, (size.rows, 1), generator=generator)
         lengths[0] = time_
         sides.append(ids.masked_fill(torch.arange(time_) >= lengths, 0))
     return sides[0], sides[1]
 
 
-class Words:
-    """Stands for a vocabulary where only its size and its padding are asked for."""
+class FakeVocabulary:
+    """A vocabulary with a size and a padding id, and without tokens."""
 
     def __init__(self, size: int) -> None:
         self.size, self.pad = size, 0
@@ -144,11 +137,13 @@ class Words:
         return self.size
 
 
-class Pairs:
-    """Stands for prepared data that holds one batch."""
+class RandomData:
+    """Prepared data that consists of a single random batch."""
 
-    def __init__(self, size: Size, source: torch.Tensor, target: torch.Tensor) -> None:
-        self.source_vocabulary, self.target_vocabulary = (Words(size.source_words), Words(size.target_words))
+    def __init__(self, size: Size) -> None:
+        self.source_vocabulary = FakeVocabulary(size.source_words)
+        self.target_vocabulary = FakeVocabulary(size.target_words)
+        source, target = random_batch(size)
         split = type("Split", (), {})()
         split.source = [row[row != 0].numpy() for row in source]
         split.target = [row[row != 0].numpy() for row in target]
@@ -163,52 +158,72 @@ UNLIKE = [
     for masking in ("padding-causal", "causal")
     for _ in range(2)
 ]
-"""What members of a stack may differ in, twice each: for two seeds."""
+"""Overrides in which members of a stack may differ, each for two seeds."""
 
 LARGEST_UNLIKE = 64
-"""Widths beyond it are not stacked on a CPU, and take long to measure."""
+"""Largest width with unlike members; on a CPU, wider models gain nothing from stacking."""
+
+
+def stack_training(
+    size: Size,
+    members: int,
+    device: torch.device,
+    overrides: Sequence[Mapping[str, Any]] = ({},),
+    *,
+    train: Mapping[str, Any] | None = None,
+    on_fall_back: Callable[[str], None] = lambda reason: None,
+) -> StackTraining:
+    """Return the training of a stack on a single random batch.
+
+    Args:
+        size: Sizes of the model and the batch.
+        members: Number of members; a multiple of the number of overrides.
+        device: Where to train.
+        overrides: Configuration of the members beyond the sizes, repeated as often as necessary.
+        train: Fields of ``train`` of all members.
+        on_fall_back: Called with the reason of a fallback to eager.
+    """
+    model = {"d_model": size.d_model, "heads": size.heads, "layers": size.layers, "d_ff": size.d_ff, "dropout": 0.0}
+    fields = {"steps": 10**6, "schedule": "constant", "lr": 1e-3, **(train or {})}
+    configs = [
+        resolve(
+            {**own, "model": {**model, **own.get("model", {})}, "train": {**fields, **own.get("train", {})}}, current()
+        )
+        for own in overrides
+    ]
+    data: Any = RandomData(size)
+    return StackTraining(
+        configs[0],
+        range(1, members + 1),
+        data,
+        device,
+        configs=configs * (members // len(configs)),
+        on_fall_back=on_fall_back,
+    )
+
+
+def batch_spec(training: StackTraining, size: Size) -> Any:
+    """Return the random batch as the training loop describes a batch."""
+    rows = torch.arange(size.rows).expand(training.model.members, -1)
+    return training._batch_spec(rows, size.source_time, size.target_time)
+
+
+def step_of(training: StackTraining, size: Size) -> Callable[[], Any]:
+    """Return a training step on the random batch."""
+    spec = batch_spec(training, size)
+    return lambda: training._step(spec)
 
 
 def stack_step(
-    size: Size,
-    members: int,
-    source: torch.Tensor,
-    target: torch.Tensor,
-    device: torch.device,
-    unlike: Sequence[Mapping[str, Any]] = ({},),
+    size: Size, members: int, device: torch.device, overrides: Sequence[Mapping[str, Any]] = ({},)
 ) -> Callable[[], Any]:
-    configs = [
-        resolve(
-            {
-                "model": {
-                    "d_model": size.d_model,
-                    "heads": size.heads,
-                    "layers": size.layers,
-                    "d_ff": size.d_ff,
-                    "dropout": 0.0,
-                },
-                **own,
-                "train": {"steps": 10**6, "schedule": "constant", "lr": 1e-3, **own.get("train", {})},
-            },
-            current(),
-        )
-        for own in unlike
-    ]
-    training = StackTraining(
-        configs[0],
-        range(1, members + 1),
-        Pairs(size, source, target),  # type: ignore[arg-type]
-        device,
-        configs=configs * (members // len(configs)),
-    )
-    rows = torch.arange(size.rows).expand(members, -1)
-    cut = training._batch_spec(rows, size.source_time, size.target_time)
-    return lambda: training._step(cut)
+    """Return a training step of a new stack; the arguments are those of `stack_training`."""
+    return step_of(stack_training(size, members, device, overrides), size)
 
 
 def alternate(steps: list[Callable[[], Any]], device: torch.device, rounds: int) -> list[float]:
-    """Return the median seconds of each, measured in turn."""
-    # One CPU thread is timed by the processor time it used: others on the machine do not count.
+    """Return the median seconds of each step, in alternating rounds."""
+    # A single CPU thread is timed in processor time, so that other processes do not count.
     alone = device.type == "cpu" and torch.get_num_threads() == 1
     clock = time.process_time if alone else time.perf_counter
     repeats = []

@@ -1,10 +1,10 @@
-"""How soon training starts: from the command to the first step, and from one stack to the next.
+"""Start-up time: from the command to the first step, and from a stack to the next stack.
 
-    python benchmarks/start.py [--rounds 5] [--file experiments/quickstart.yaml]
+    python benchmarks/start.py [--rounds 5]
 
-``h2h run`` of two stacks, one after the other in one process, with the data prepared before. A
-listener notes the moments: the first evaluation comes right after the first step. Beside it, in
-turn, the time that ``python -c "import torch"`` takes here, which no command can be without.
+The script runs ``h2h run`` with two stacks in sequence in one process, with prepared data. A
+listener records the times of events; the first evaluation follows the first step. In between, the
+script measures ``python -c "import torch"``, the lower limit of every command.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def on_run_end(run, state):
 """
 
 STUDY = """
-question: How soon does it start?
+question: How long does the start take?
 base:
   data: {dataset: toy-grammar}
   model: {d_model: 32, heads: 2, layers: 1, d_ff: 64}
@@ -57,17 +57,17 @@ def main() -> None:
         folder = Path(name)
         (folder / "study.yaml").write_text(STUDY)
         (folder / "listener.py").write_text(LISTENER)
-        rows = [measured(folder, number) for number in range(options.rounds + 1)][1:]
+        rows = [measure(folder, number) for number in range(options.rounds + 1)][1:]
     names = ("import torch", "first step", "first step, untracked", "next stack")
-    print("| " + " | ".join(f"{one}, s" for one in names) + " |")
+    print("| " + " | ".join(f"{name}, s" for name in names) + " |")
     print("|" + "---:|" * len(names))
     for row in rows:
-        print("| " + " | ".join(f"{one:.2f}" for one in row) + " |")
+        print("| " + " | ".join(f"{seconds:.2f}" for seconds in row) + " |")
     medians = [statistics.median(column) for column in zip(*rows, strict=True)]
-    print("| " + " | ".join(f"**{one:.2f}**" for one in medians) + " |")
+    print("| " + " | ".join(f"**{seconds:.2f}**" for seconds in medians) + " |")
 
 
-def measured(folder: Path, number: int) -> tuple[float, float, float, float]:
+def measure(folder: Path, number: int) -> tuple[float, float, float, float]:
     began = time.time()
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
     loading = time.time() - began
@@ -76,8 +76,8 @@ def measured(folder: Path, number: int) -> tuple[float, float, float, float]:
     return loading, first, bare, gap
 
 
-def command(folder: Path, runs: str, words: tuple[str, ...]) -> tuple[float, float]:
-    """Run the study; return seconds to the first step, and from one stack to the next."""
+def command(folder: Path, runs: str, arguments: tuple[str, ...]) -> tuple[float, float]:
+    """Run the study and return the seconds to the first step, and from a stack to the next stack."""
     notes = folder / f"{runs}.jsonl"
     environment = os.environ | {
         "NOTES": str(notes),
@@ -99,7 +99,7 @@ def command(folder: Path, runs: str, words: tuple[str, ...]) -> tuple[float, flo
             "listener.py",
             "--workers",
             "1",
-            *words,
+            *arguments,
         ],
         cwd=folder,
         env=environment,
@@ -107,9 +107,9 @@ def command(folder: Path, runs: str, words: tuple[str, ...]) -> tuple[float, flo
         capture_output=True,
     )
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
-    starts = [moment for what, moment in lines if what == "first step"]
-    ends = [moment for what, moment in lines if what == "end"]
-    # Two runs a stack: their first steps and their ends come together.
+    starts = [moment for event, moment in lines if event == "first step"]
+    ends = [moment for event, moment in lines if event == "end"]
+    # Each stack has two runs, whose events have nearly equal times.
     return starts[0] - began, starts[2] - ends[1]
 
 

@@ -1,13 +1,13 @@
-"""Translating 1,000 sentences at notebook 3's sizes: its own loop, a plain beam, and ours.
+"""Translation of 1,000 sentences at notebook 3's sizes: a plain loop and beam against headtohead.
 
-    python benchmarks/translate.py --file ../shared/data/eng-spa.manythings-2019-07-21.2col.tsv.xz
+    python benchmarks/translate.py --file PAIRS
 
-The notebook translates one sentence at a time and computes the source and all words so far again
-for every new word. Both sides have the same weights, as drawn, and the same sentences, in float32
-on one thread, and take turns; the plain side is timed on a sample of the sentences, spread evenly
-over their lengths, and scaled. With weights as drawn translations hardly ever end, so that there is
-one table row for the notebook's own limit of 128 words, and others for shorter ones. Times are the
-processor's.
+The notebook translates a single sentence at a time and encodes the source and all previous tokens
+again for every new token. Both sides have the same initial weights and the same sentences, in
+float32 on one thread, and alternate. The plain side is timed on a sample of sentences, spread evenly
+over their lengths, and scaled. With initial weights, translations rarely end before the limit, so
+that the table has a row for the notebook's limit of 128 tokens and rows for smaller limits. Times
+are processor times.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from headtohead.model.transformer import Transformer
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import BeamConfig
 
-Words = list[int]
+Ids = list[int]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--file", type=Path, help="tab-separated pairs; default: toy sentences")
     parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--sample", type=int, default=50, help="of them, on the plain side")
-    parser.add_argument("--limits", type=int, nargs="+", default=[8, 32, 128], help="most words")
-    parser.add_argument("--beam-limits", type=int, nargs="*", default=[8], help="with a beam of 4")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[TOGETHER], help="of our batches")
+    parser.add_argument("--sample", type=int, default=50, help="sentences of the plain side")
+    parser.add_argument("--limits", type=int, nargs="+", default=[8, 32, 128], help="largest numbers of tokens")
+    parser.add_argument("--beam-limits", type=int, nargs="*", default=[8], help="the same with a beam of 4")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[TOGETHER], help="batch sizes of headtohead")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -48,14 +48,14 @@ def main() -> None:
     (sources, source_words), (targets, target_words) = (
         notebook3.numbered([pair[side] for pair in pairs]) for side in (0, 1)
     )
-    ends = tuple(targets[0][place] for place in (0, -1))
+    ends = tuple(targets[0][index] for index in (0, -1))
     sides = Sides(source_words, target_words, (ends[0], ends[1]))
     chosen = sorted(random.Random(1).sample(sources, options.sentences), key=len)
     words = sum(map(len, chosen)) / len(chosen) - 2
     print(
         f"{len(chosen):,} sentences of {words:.1f} words on average; {source_words:,} and "
         f"{target_words:,} words; torch {torch.__version__}, {options.threads} thread(s)\n\n"
-        "| decoding | most words | batch | plain, s | ours, s | ratio | the same words |\n"
+        "| decoding | token limit | batch | plain, s | headtohead, s | ratio | equal translations |\n"
         "|---|---:|---:|---:|---:|---:|---:|",
         flush=True,
     )
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def toy() -> list[tuple[list[str], list[str]]]:
-    """Return the pairs of toy-grammar, words between boundary tokens."""
+    """Return the pairs of toy-grammar, with boundary tokens."""
     dataset = current().dataset("toy-grammar")
     corpus = dataset.load(dataset.Options(), "iid", Path())
     return [
@@ -75,7 +75,7 @@ def toy() -> list[tuple[list[str], list[str]]]:
 
 
 class Sides:
-    """The notebook's model and ours with the same weights."""
+    """The notebook's model and headtohead's model with the same weights."""
 
     def __init__(self, source_words: int, target_words: int, ends: tuple[int, int]) -> None:
         self.ends = ends
@@ -85,70 +85,73 @@ class Sides:
         self.ours = Transformer(config, [1], source_words, target_words).eval()
         copy(self.plain, self.ours)
 
-    def row(self, sentences: list[Words], sample: int, limit: int, beam: BeamConfig | None, size: int) -> str:
-        """Translate in turns: some batches of ours, some sentences of the plain side."""
-        lengths = [len(one) for one in sentences]
-        batches = groups(lengths, size)
+    def row(self, sentences: list[Ids], sample: int, limit: int, beam: BeamConfig | None, size: int) -> str:
+        """Translate in alternating turns of both sides and return a row of the table."""
+        batches = groups([len(sentence) for sentence in sentences], size)
         every = len(sentences) / sample
-        asked = [int((place + 0.5) * every) for place in range(sample)]
-        seconds, found, expected = [0.0, 0.0], {}, {}
+        sampled = [int((index + 0.5) * every) for index in range(sample)]
+        plain_seconds, seconds, translations, expected = 0.0, 0.0, {}, {}
         for turn, batch in enumerate(batches):
-            mine = [sentences[place] for place in batch]
-            spent, texts = timed(lambda mine=mine: translate_each(self.ours, mine, limit, beam, *self.ends, size))
-            seconds[1] += spent
-            found |= dict(zip(batch, texts, strict=True))
-            for place in asked[turn * sample // len(batches) : (turn + 1) * sample // len(batches)]:
-                spent, expected[place] = timed(lambda place=place: self.plainly(sentences[place], limit, beam))
-                seconds[0] += spent
-        plain = seconds[0] * len(sentences) / sample
-        same = sum(found[place] == words for place, words in expected.items())
-        how = "greedy" if beam is None else f"beam of {beam.size}"
+            sources = [sentences[index] for index in batch]
+            spent, texts = timed(
+                lambda sources=sources: translate_each(self.ours, sources, limit, beam, *self.ends, size)
+            )
+            seconds += spent
+            translations |= dict(zip(batch, texts, strict=True))
+            for index in sampled[turn * sample // len(batches) : (turn + 1) * sample // len(batches)]:
+                spent, expected[index] = timed(
+                    lambda source=sentences[index]: self.translate_plain(source, limit, beam)
+                )
+                plain_seconds += spent
+        plain = plain_seconds * len(sentences) / sample
+        same = sum(translations[index] == tokens for index, tokens in expected.items())
+        decoding = "greedy" if beam is None else f"beam of {beam.size}"
         return (
-            f"| {how} | {limit} | {size} | {plain:,.0f} | {seconds[1]:,.1f} | "
-            f"{plain / seconds[1]:.1f} | {same} of {sample} |"
+            f"| {decoding} | {limit} | {size} | {plain:,.0f} | {seconds:,.1f} | "
+            f"{plain / seconds:.1f} | {same} of {sample} |"
         )
 
     @torch.no_grad()
-    def plainly(self, source: Words, limit: int, beam: BeamConfig | None) -> Words:
+    def translate_plain(self, source: Ids, limit: int, beam: BeamConfig | None) -> Ids:
         return self.greedy(source, limit) if beam is None else self.beam(source, limit, beam)
 
-    def greedy(self, source: Words, limit: int) -> Words:
-        """Write as the notebook's ``translate_sentence`` does, ids in and out."""
+    def greedy(self, source: Ids, limit: int) -> Ids:
+        """Decode as the notebook's ``translate_sentence``, with ids as input and output."""
         sos, eos = self.ends
-        read, written = torch.tensor([source]), [sos]
+        source_ids, decoded = torch.tensor([source]), [sos]
         for _ in range(limit):
-            output = self.plain(read, torch.tensor([written])).squeeze(0)
-            word = int(output.argmax(dim=-1)[-1])
-            if word == eos:
+            output = self.plain(source_ids, torch.tensor([decoded])).squeeze(0)
+            token = int(output.argmax(dim=-1)[-1])
+            if token == eos:
                 break
-            written.append(word)
-        return written[1:]
+            decoded.append(token)
+        return decoded[1:]
 
-    def beam(self, source: Words, limit: int, beam: BeamConfig) -> Words:
-        """Search in the notebook's manner: every hypothesis a sentence of its own."""
+    def beam(self, source: Ids, limit: int, beam: BeamConfig) -> Ids:
+        """Search in the style of the notebook, with a separate pass for every hypothesis."""
         sos, eos = self.ends
-        read = torch.tensor([source])
-        going: list[tuple[Words, float]] = [([sos], 0.0)]
-        best: tuple[float, Words] = (-math.inf, [])
-        for tokens in range(1, limit + 1):
-            penalty = ((5 + tokens) / 6) ** beam.length_penalty
+        source_ids = torch.tensor([source])
+        open_hypotheses: list[tuple[Ids, float]] = [([sos], 0.0)]
+        best: tuple[float, Ids] = (-math.inf, [])
+        for length in range(1, limit + 1):
+            penalty = ((5 + length) / 6) ** beam.length_penalty
             ranked = []
-            for words, likely in going:
-                output = self.plain(read, torch.tensor([words]))[0, -1].log_softmax(dim=-1)
-                chances, following = output.topk(beam.size + 1)
+            for tokens, score in open_hypotheses:
+                output = self.plain(source_ids, torch.tensor([tokens]))[0, -1].log_softmax(dim=-1)
+                values, following = output.topk(beam.size + 1)
                 ranked += [
-                    (likely + chance, [*words, word])
-                    for chance, word in zip(chances.tolist(), following.tolist(), strict=True)
+                    (score + value, [*tokens, token])
+                    for value, token in zip(values.tolist(), following.tolist(), strict=True)
                 ]
-            ranked.sort(key=lambda one: -one[0])
-            for likely, words in ranked[: beam.size]:
-                if words[-1] == eos and likely / penalty > best[0]:
-                    best = (likely / penalty, words[1:-1])
-            going = [(words, likely) for likely, words in ranked if words[-1] != eos][: beam.size]
-            if best[0] >= going[0][1] / ((5 + limit) / 6) ** beam.length_penalty:
+            ranked.sort(key=lambda hypothesis: -hypothesis[0])
+            for score, tokens in ranked[: beam.size]:
+                if tokens[-1] == eos and score / penalty > best[0]:
+                    best = (score / penalty, tokens[1:-1])
+            open_hypotheses = [(tokens, score) for score, tokens in ranked if tokens[-1] != eos][: beam.size]
+            if best[0] >= open_hypotheses[0][1] / ((5 + limit) / 6) ** beam.length_penalty:
                 return best[1]
-        words, likely = going[0]
-        return max(best, (likely / penalty, words[1:]))[1]
+        tokens, score = open_hypotheses[0]
+        return max(best, (score / penalty, tokens[1:]))[1]
 
 
 def timed(work: Callable[[], list]) -> tuple[float, list]:
@@ -159,14 +162,14 @@ def timed(work: Callable[[], list]) -> tuple[float, list]:
 
 @torch.no_grad()
 def copy(plain: notebook3.Model, ours: Transformer) -> None:
-    """Give ours the weights of the plain model."""
+    """Copy the weights of the plain model to headtohead's model."""
     ours.source_embedding.weight[0] = plain.source.weight
     ours.target_embedding.weight[0] = plain.target.weight
     fill(ours.lm_head, plain.words)
     normalise(ours.encoder_norm, plain.encoder_norm)
     normalise(ours.decoder_norm, plain.decoder_norm)
-    for one, other in ((ours.encoder, plain.encoder), (ours.decoder, plain.decoder)):
-        for layer, theirs in zip(one, other, strict=True):
+    for layers, plain_layers in ((ours.encoder, plain.encoder), (ours.decoder, plain.decoder)):
+        for layer, theirs in zip(layers, plain_layers, strict=True):
             first, *second = theirs.attentions
             fill(layer.attention.queries_keys_values, first.q, first.k, first.v)
             fill(layer.attention.output, first.o)
@@ -183,9 +186,9 @@ def copy(plain: notebook3.Model, ours: Transformer) -> None:
 
 
 def fill(ours: nn.Module, *plain: nn.Linear) -> None:
-    """Copy linear layers that share an input, side by side."""
-    ours.weight[0] = torch.cat([one.weight.T for one in plain], dim=1)
-    ours.bias[0, 0] = torch.cat([one.bias for one in plain])
+    """Copy linear layers with the same input, concatenated."""
+    ours.weight[0] = torch.cat([linear.weight.T for linear in plain], dim=1)
+    ours.bias[0, 0] = torch.cat([linear.bias for linear in plain])
 
 
 def normalise(ours: nn.Module, plain: nn.LayerNorm) -> None:

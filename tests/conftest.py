@@ -109,7 +109,7 @@ def bare_experiment() -> Callable[..., str]:
                 steps=1,
                 evaluate_every=1,
                 decoding_limit=1,
-                blind_to_order=False,
+                order_invariant=False,
                 pitfalls=(),
                 config={},
             )
@@ -131,7 +131,7 @@ def bare_experiment() -> Callable[..., str]:
             notes=(),
             data={},
             runs=tuple(
-                PlannedRunRecord(variant=slug, seed=seed, key=f"{slug}{seed}", directory=directory)
+                PlannedRunRecord(variant=slug, seed=seed, run_hash=f"{slug}{seed}", directory=directory)
                 for slug, seed, directory in runs
             ),
             versions={},

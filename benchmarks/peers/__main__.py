@@ -1,24 +1,24 @@
-"""One run beside its peers: target tokens a second, and that all train the same model.
+"""Speed of a single run compared with other libraries, and equality of the trained model.
 
-    python benchmarks/peers speed --file ../shared/data/eng-spa.manythings-2019-07-21.2col.tsv.xz \
-        [--size 128/4/2/512] [--turns 5] [--steps 8] [--joeynmt PYTHON]
-    python benchmarks/peers losses --file FILE [--steps 300] [--seeds 3]
-    python benchmarks/peers proof --file FILE [--steps 5]
+    python benchmarks/peers speed --file PAIRS [--size 128/4/2/512] [--turns 5] [--steps 8]
+        [--joeynmt PYTHON]
+    python benchmarks/peers losses --file PAIRS [--steps 300] [--seeds 3]
+    python benchmarks/peers proof --file PAIRS [--steps 5]
 
-Every side trains the encoder-decoder of Vaswani et al. 2017 from the weights that headtohead drew,
-on the same pairs and vocabulary, with the same dropout and Adam as torch has it.
+Every side trains the encoder-decoder of Vaswani et al. 2017 from the same initial weights, on the
+same pairs and vocabulary, with the same dropout and torch's Adam.
 
-- headtohead: a stack of one, by its own training loop;
-- notebook: as the teaching notebooks have it: pairs as they come, padded to their longest sentence,
-  attention by scores and masks, logits of every position, ``.item()`` after each step;
-- torch.nn.Transformer, x-transformers: in a good loop, on the very batches of headtohead: sentences
-  of like lengths together, fused Adam, losses read once a turn;
-- transformers: its Trainer with a Marian model, sentences of like lengths together;
-- JoeyNMT: its own loop on headtohead's batches, in a process and an environment of its own.
+- headtohead: a stack of one member in its own training loop;
+- notebook: as in the teaching notebooks: random pairs padded to their longest sentence, attention
+  by scores and masks, logits at every position, ``.item()`` after each step;
+- torch.nn.Transformer, x-transformers: an efficient loop on headtohead's batches: sentences of
+  similar lengths, fused Adam, losses read once per turn;
+- transformers: its Trainer with a Marian model, on sentences of similar lengths;
+- JoeyNMT: its own loop on headtohead's batches, in a separate process and environment.
 
-``speed`` lets them train in turns. ``losses`` gives all of them the same batches, one after the
-other, with dropout, and ``proof`` without dropout in float64. Counted are words that are predicted,
-<eos> among them and padding not.
+In ``speed`` the sides train in alternating turns. In ``losses`` all sides train on the same batches
+with dropout, in ``proof`` without dropout in float64. Speeds count target tokens that are predicted,
+with <eos> and without padding.
 """
 
 from __future__ import annotations
@@ -46,19 +46,16 @@ STEPS = {"speed": 8, "losses": 300, "proof": 5}
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="peers", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=list(STEPS))
+    parser.add_argument("comparison", choices=list(STEPS))
     parser.add_argument("--file", type=Path, required=True, help="tab-separated pairs, .xz or not")
-    parser.add_argument("--size", choices=[one.name for one in SIZES], default=SIZES[0].name)
-    parser.add_argument("--turns", type=count, default=5, help="of each side, after a first one")
-    parser.add_argument("--steps", type=count, help="of a turn, or of a training")
+    parser.add_argument("--size", choices=[size.name for size in SIZES], default=SIZES[0].name)
+    parser.add_argument("--turns", type=count, default=5, help="turns of each side after a first, uncounted turn")
+    parser.add_argument("--steps", type=count, help="steps of a turn, or of a training")
     parser.add_argument("--seeds", type=count, default=3, help="trainings of each side")
-    parser.add_argument("--last", type=count, default=50, help="steps whose losses are averaged")
-    parser.add_argument("--batch-tokens", type=count, help="of a batch, other than the size has")
+    parser.add_argument("--last", type=count, default=50, help="number of last steps in the mean loss")
+    parser.add_argument("--batch-tokens", type=count, help="tokens per batch; default: those of the size")
     parser.add_argument(
-        "--length-buckets",
-        choices=["coarse", "exact"],
-        default="exact",
-        help="pairs that share headtohead's batches, as train.length_buckets has it",
+        "--length-buckets", choices=["coarse", "exact"], default="exact", help="value of train.length_buckets"
     )
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16"])
@@ -67,21 +64,21 @@ def main() -> None:
         "--clock",
         choices=["wall", "processor"],
         default="wall",
-        help="processor: seconds of all cores together, for a machine that others use too",
+        help="processor: total seconds of all cores, for a machine with other processes",
     )
-    parser.add_argument("--joeynmt", type=Path, help="the Python of an environment that has it")
-    parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="beside headtohead")
+    parser.add_argument("--joeynmt", type=Path, help="the Python of an environment with JoeyNMT")
+    parser.add_argument("--only", nargs="*", choices=NAMES[1:], help="sides to compare with headtohead; default: all")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     for path in (options.file, options.joeynmt):
         if path is not None and not path.is_file():
-            parser.error(f"'{path}' is no file")
+            parser.error(f"'{path}' is not a file")
     if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("there is no GPU that torch can use")
+        parser.error("torch finds no GPU; use --device cpu")
     warnings.filterwarnings("ignore")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
-    measure = {"speed": speed, "losses": losses, "proof": proof}[options.what]
+    measure = {"speed": speed, "losses": losses, "proof": proof}[options.comparison]
     try:
         text = measure(options, setting_of(options))
     except HeadToHeadError as error:
@@ -92,21 +89,21 @@ def main() -> None:
 
 
 def count(text: str) -> int:
-    """Return a number from 1 on."""
+    """Return a positive integer."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive integer")
     return int(text)
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
-    size = next(one for one in SIZES if one.name == options.size)
+    size = next(size for size in SIZES if size.name == options.size)
     size = dataclasses.replace(size, length_buckets=options.length_buckets)
     if options.batch_tokens:
         size = dataclasses.replace(size, batch_tokens=options.batch_tokens)
     return Setting(
         size,
         options.file,
-        options.steps or STEPS[options.what],
+        options.steps or STEPS[options.comparison],
         precision=options.precision,
         device=torch.device(options.device),
         threads=options.threads,
@@ -119,7 +116,7 @@ def names_of(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def speed(options: argparse.Namespace, setting: Setting) -> str:
-    """Let the sides train in turns; the first turn of each is not counted."""
+    """Return the speeds of the sides, trained in alternating turns; the first turn does not count."""
     steps = setting.steps
     setting = dataclasses.replace(setting, steps=steps * (options.turns + 1), alike=False)
     with ExitStack() as stack:
@@ -135,13 +132,12 @@ def speed(options: argparse.Namespace, setting: Setting) -> str:
             {name: turns[1:] for name, turns in found.items()},
             options.clock,
             f"{setting.size.name}, {tables.machine(setting)}; {ours.pairs_a_step(sides.training)} "
-            f"pairs a step, {ours.padded(sides.training)}; {options.turns} turns of {steps} steps, "
-            "sides in turn",
+            f"pairs per step, {ours.padded(sides.training)}; {options.turns} alternating turns of {steps} steps",
         )
 
 
 def losses(options: argparse.Namespace, setting: Setting) -> str:
-    """Train every side on the same batches from the same weights, seed by seed."""
+    """Return the losses of the sides, trained on the same batches from the same weights."""
     found: dict[str, list[list[float]]] = {}
     for seed in range(1, options.seeds + 1):
         for name, side in trained(dataclasses.replace(setting, seed=seed), names_of(options)):
@@ -155,7 +151,7 @@ def losses(options: argparse.Namespace, setting: Setting) -> str:
 
 
 def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]]:
-    """Train all sides from one seed, headtohead a second time with other dropout."""
+    """Train all sides from the same seed, and headtohead a second time with other dropout masks."""
     with ExitStack() as stack:
         sides = Sides(setting, stack)
         found = [(name, side(setting.steps)) for name, side in sides.make(names)]
@@ -168,7 +164,7 @@ def trained(setting: Setting, names: tuple[str, ...]) -> list[tuple[str, Turned]
 
 
 def proof(options: argparse.Namespace, setting: Setting) -> str:
-    """Train every side in float64 without dropout: the losses of the same work are the same."""
+    """Return the losses of the sides in float64 without dropout, where all must be equal."""
     setting = dataclasses.replace(setting, precision="float64", dropout=0.0)
     found = {name: side.losses for name, side in trained(setting, names_of(options))}
     return tables.proof(found, f"{setting.size.name}, {tables.machine(setting)}")

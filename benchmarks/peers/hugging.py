@@ -1,4 +1,4 @@
-"""The peer transformers: its Trainer with a Marian model."""
+"""The side transformers: its Trainer with a Marian model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 from ours import Pairs
-from sizes import DROPOUT, EOS, PAD, PLACES, SOS, Size
+from sizes import DROPOUT, EOS, MAX_POSITIONS, PAD, SOS, Size
 from torch import Tensor, nn
-from weights import Names, Weights, give, sinusoids
+from weights import Names, Weights, copy_weights, sinusoids
 
 LAYERS = {
-    **{f"attention.{one}": f"self_attn.{one}_proj" for one in "qkv"},
-    **{f"cross.{one}": f"encoder_attn.{one}_proj" for one in "qkv"},
+    **{f"attention.{letter}": f"self_attn.{letter}_proj" for letter in "qkv"},
+    **{f"cross.{letter}": f"encoder_attn.{letter}_proj" for letter in "qkv"},
     "attention.o": "self_attn.out_proj",
     "attention_norm": "self_attn_layer_norm",
     "cross.o": "encoder_attn.out_proj",
@@ -35,7 +35,7 @@ NAMES = Names(
 
 
 def marian(size: Size, words: tuple[int, int], weights: Weights, dropout: float = DROPOUT) -> Any:
-    """Return a Marian model, its logits with a bias that is trained and sinusoids in our order."""
+    """Return a Marian model with a trained bias of the logits and headtohead's order of sinusoids."""
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
@@ -52,7 +52,7 @@ def marian(size: Size, words: tuple[int, int], weights: Weights, dropout: float 
         dropout=dropout,
         attention_dropout=0.0,
         activation_dropout=0.0,
-        max_position_embeddings=PLACES,
+        max_position_embeddings=MAX_POSITIONS,
         pad_token_id=PAD,
         eos_token_id=EOS,
         forced_eos_token_id=EOS,
@@ -63,20 +63,20 @@ def marian(size: Size, words: tuple[int, int], weights: Weights, dropout: float 
     )
     model = MarianMTModel(config)
     model.lm_head = nn.Linear(size.d_model, words[1])
-    give(model, weights, NAMES.of)
+    copy_weights(model, weights, NAMES.peer_name)
     for side in (model.model.encoder, model.model.decoder):
-        side.embed_positions.weight.data = sinusoids(PLACES, size.d_model)
+        side.embed_positions.weight.data = sinusoids(MAX_POSITIONS, size.d_model)
     return model
 
 
 def of_pairs(pairs: Pairs, size: int) -> dict[str, Any]:
-    """Return what a Trainer is told to draw pairs, those of like lengths together."""
+    """Return the arguments of `StepByStep` for random pairs grouped by length."""
     data = [{"input_ids": s, "labels": t[1:], "length": max(len(s), len(t))} for s, t in pairs]
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Tensor]:
         source, labels = (
-            nn.utils.rnn.pad_sequence([torch.tensor(one[name]) for one in chosen], batch_first=True, padding_value=fill)
-            for name, fill in (("input_ids", PAD), ("labels", -100))
+            nn.utils.rnn.pad_sequence([torch.tensor(row[name]) for row in chosen], batch_first=True, padding_value=pad)
+            for name, pad in (("input_ids", PAD), ("labels", -100))
         )
         return {"input_ids": source, "attention_mask": source != PAD, "labels": labels}
 
@@ -89,7 +89,7 @@ def of_pairs(pairs: Pairs, size: int) -> dict[str, Any]:
 
 
 def of_batches(batches: Iterable[tuple[Tensor, Tensor, int]]) -> dict[str, Any]:
-    """Return what a Trainer is told to take whole batches, one after the other."""
+    """Return the arguments of `StepByStep` for given batches in their order."""
     data = [
         {
             "input_ids": source,
@@ -103,7 +103,7 @@ def of_batches(batches: Iterable[tuple[Tensor, Tensor, int]]) -> dict[str, Any]:
 
 
 class StepByStep:
-    """Runs a Trainer in a thread that goes on by one step whenever it is asked to."""
+    """Runs a Trainer in a thread, one step per call."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class StepByStep:
             def on_step_end(self, *args: Any, **kwargs: Any) -> None:
                 outer.done.release()
 
-        told = TrainingArguments(
+        settings = TrainingArguments(
             output_dir=tempfile.mkdtemp(),
             max_steps=10**6,
             learning_rate=lr,
@@ -153,7 +153,7 @@ class StepByStep:
             bf16=precision == "bfloat16",
             **arguments,
         )
-        whole = Watched(model=model, args=told, train_dataset=data, data_collator=collate, callbacks=[Ended()])
+        whole = Watched(model=model, args=settings, train_dataset=data, data_collator=collate, callbacks=[Ended()])
         threading.Thread(target=whole.train, daemon=True).start()
 
     def __call__(self) -> tuple[Tensor, int]:

@@ -1,6 +1,6 @@
-"""The peer JoeyNMT, in a process of its own: its requirements differ from ours.
+"""The side JoeyNMT, in a separate process, since its requirements differ from headtohead's.
 
-What it trains, and on what, is laid in a folder; then it is asked for turns, one at a time.
+Settings, weights and batches are passed in a folder; then each line on the input requests a turn.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from weights import Names, Weights
 
 WORKER = Path(__file__).with_name("joey_worker.py")
 LAYERS = {
-    **{f"encoder.attention.{one}": f"src_src_att.{one}_layer" for one in "qkv"},
-    **{f"decoder.attention.{one}": f"trg_trg_att.{one}_layer" for one in "qkv"},
-    **{f"cross.{one}": f"src_trg_att.{one}_layer" for one in "qkv"},
+    **{f"encoder.attention.{letter}": f"src_src_att.{letter}_layer" for letter in "qkv"},
+    **{f"decoder.attention.{letter}": f"trg_trg_att.{letter}_layer" for letter in "qkv"},
+    **{f"cross.{letter}": f"src_trg_att.{letter}_layer" for letter in "qkv"},
     "encoder.attention.o": "src_src_att.output_layer",
     "encoder.attention_norm": "layer_norm",
     "decoder.attention.o": "trg_trg_att.output_layer",
@@ -39,20 +39,20 @@ NAMES = Names(
 
 
 class JoeyNMT:
-    """Its own training loop on our weights and batches.
+    """JoeyNMT's training loop on headtohead's weights and batches.
 
     Args:
         python: An interpreter that can import joeynmt.
-        size: Of the model.
-        words: Of source and target.
-        weights: What it begins from.
-        batches: What it trains on, in this order.
+        size: Size of the model.
+        words: Vocabulary sizes of source and target.
+        weights: Initial weights.
+        batches: Training batches in order.
         precision: ``float32`` or ``float64``.
-        dropout: Of sums and embeddings.
-        threads: Of its process.
+        dropout: Dropout rate of residuals and embeddings.
+        threads: Number of threads of the process.
 
     Raises:
-        ImportError: If it does not start.
+        ImportError: The process does not start.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class JoeyNMT:
         threads: int = 1,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
-        told = dataclasses.asdict(size) | {
+        settings = dataclasses.asdict(size) | {
             "words": words,
             "precision": precision,
             "dropout": dropout,
@@ -77,15 +77,15 @@ class JoeyNMT:
             "eos": EOS,
         }
         home = Path(self.folder.name)
-        (home / "told.json").write_text(json.dumps(told), encoding="utf-8")
-        torch.save({NAMES.of(name): one for name, one in weights.items()}, home / "weights.pt")
+        (home / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+        torch.save({NAMES.peer_name(name): value for name, value in weights.items()}, home / "weights.pt")
         torch.save([(source, target) for source, target, _ in batches], home / "batches.pt")
         self.errors = (home / "errors.txt").open("w+", encoding="utf-8")
         self.process = subprocess.Popen(
             [python, WORKER, home], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True
         )
         try:
-            self._answer()
+            self._response()
         except RuntimeError as error:
             raise ImportError(str(error)) from error
 
@@ -93,9 +93,9 @@ class JoeyNMT:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        return Turned(**json.loads(self._answer()))
+        return Turned(**json.loads(self._response()))
 
-    def _answer(self) -> str:
+    def _response(self) -> str:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:

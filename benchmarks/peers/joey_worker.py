@@ -1,6 +1,6 @@
-"""Trains a JoeyNMT model by JoeyNMT's own loop; run by ``joey.py`` in JoeyNMT's environment.
+"""Train a JoeyNMT model in JoeyNMT's own loop; run by ``joey.py`` in JoeyNMT's environment.
 
-Reads how many steps a turn has, a line each, and answers with losses, words and seconds. Its model
+Reads how many steps a turn has, a line each, and responses with losses, words and seconds. Its model
 differs from the paper's in four places, which are made alike: the logits have no bias, the norms
 another epsilon, and weights and the feed-forward have the dropout of the sums.
 """
@@ -20,10 +20,10 @@ import torch
 from torch import nn
 
 home = Path(sys.argv[1])
-told = json.loads((home / "told.json").read_text(encoding="utf-8"))
-torch.set_num_threads(told["threads"])
-answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-os.dup2(2, 1)  # what JoeyNMT prints is no answer
+settings = json.loads((home / "settings.json").read_text(encoding="utf-8"))
+torch.set_num_threads(settings["threads"])
+responses = os.fdopen(os.dup(1), "w", encoding="utf-8")
+os.dup2(2, 1)  # JoeyNMT prints to stdout, which must contain responses only
 
 from joeynmt.batch import Batch  # noqa: E402
 from joeynmt.config import TrainConfig  # noqa: E402
@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 
 
 class Words:
-    """What a model asks of a vocabulary."""
+    """The attributes of a vocabulary that JoeyNMT's model uses."""
 
     specials: tuple[str, ...] = ()
     lang_tags: tuple[str, ...] = ()
@@ -43,14 +43,14 @@ class Words:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        self.pad_index, self.bos_index, self.eos_index = told["pad"], told["sos"], told["eos"]
+        self.pad_index, self.bos_index, self.eos_index = settings["pad"], settings["sos"], settings["eos"]
 
     def __len__(self) -> int:
         return self.count
 
 
 class Given:
-    """A data set whose batches are given; asks for the next turn where one is over."""
+    """A data set of given batches, which waits for a request after each turn."""
 
     def __init__(self, batches: list[tuple[torch.Tensor, torch.Tensor]], manager: Any) -> None:
         self.batches, self.manager = batches, manager
@@ -69,7 +69,7 @@ class Given:
                 batch = joey_batch(*next(waiting))
                 words += batch.ntokens
                 yield batch
-            answer(
+            respond(
                 {
                     "losses": self.manager.losses,
                     "words": words,
@@ -80,7 +80,7 @@ class Given:
 
 
 class Manager(TrainManager):
-    """Keeps the loss of each step."""
+    """Records the loss of each step."""
 
     losses: list[float]
 
@@ -96,35 +96,35 @@ class Manager(TrainManager):
 def joey_batch(source: torch.Tensor, target: torch.Tensor) -> Batch:
     return Batch(
         src=source,
-        src_length=(source != told["pad"]).sum(1),
+        src_length=(source != settings["pad"]).sum(1),
         src_prompt_mask=None,
         trg=target,
         trg_prompt_mask=None,
         indices=torch.arange(len(source)),
         device=CPU,
-        pad_index=told["pad"],
-        eos_index=told["eos"],
+        pad_index=settings["pad"],
+        eos_index=settings["eos"],
     )
 
 
-def answer(found: object) -> None:
-    answers.write(json.dumps(found) + "\n")
-    answers.flush()
+def respond(content: object) -> None:
+    responses.write(json.dumps(content) + "\n")
+    responses.flush()
 
 
 def build() -> Model:
     side = {
         "type": "transformer",
-        "num_layers": told["layers"],
-        "num_heads": told["heads"],
-        "hidden_size": told["d_model"],
-        "ff_size": told["d_ff"],
-        "dropout": told["dropout"],
+        "num_layers": settings["layers"],
+        "num_heads": settings["heads"],
+        "hidden_size": settings["d_model"],
+        "ff_size": settings["d_ff"],
+        "dropout": settings["dropout"],
         "layer_norm": "post",
-        "embeddings": {"embedding_dim": told["d_model"], "scale": True},
+        "embeddings": {"embedding_dim": settings["d_model"], "scale": True},
     }
-    model = build_model({"encoder": side, "decoder": side}, *map(Words, told["words"]))
-    model.decoder.output_layer = nn.Linear(told["d_model"], told["words"][1])
+    model = build_model({"encoder": side, "decoder": side}, *map(Words, settings["words"]))
+    model.decoder.output_layer = nn.Linear(settings["d_model"], settings["words"][1])
     for part in model.modules():
         if isinstance(part, nn.LayerNorm):
             part.eps = 1e-5
@@ -132,7 +132,7 @@ def build() -> Model:
             part.dropout.p = 0.0
     for layer in [*model.encoder.layers, *model.decoder.layers]:
         layer.feed_forward.pwff_layer[2].p = 0.0
-    model = model.to(getattr(torch, told["precision"]))
+    model = model.to(getattr(torch, settings["precision"]))
     left = model.load_state_dict(torch.load(home / "weights.pt"), strict=False)
     assert not left.unexpected_keys, left
     assert all(name.endswith("pe.pe") for name in left.missing_keys), left
@@ -148,7 +148,7 @@ def main() -> None:
         "label_smoothing": 0.0,
         "optimizer": "adam",
         "adam_betas": (0.9, 0.999),
-        "learning_rate": told["lr"],
+        "learning_rate": settings["lr"],
         "learning_rate_min": 0.0,
         "weight_decay": 0.0,
         "logging_freq": 100,
@@ -172,7 +172,7 @@ def main() -> None:
         train_args=TrainConfig(**train),
     )
     data = Given(torch.load(home / "batches.pt"), manager)
-    answer("ready")
+    respond("ready")
     manager.train_and_validate(data, SimpleNamespace())
 
 

@@ -1,4 +1,4 @@
-"""Two ways to train a model on torch alone: as the notebooks do, and as a careful user does."""
+"""Two training loops in plain torch: that of the notebooks, and an efficient one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turns import Step
 
 
 def notebook_loop(model: Notebook, lr: float, batches: Batches) -> Step:
-    """Logits of every position, a plain Adam, the loss read at each step."""
+    """Return a step with logits at every position, plain Adam, and the loss read at each step."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD)
 
@@ -28,19 +28,19 @@ def notebook_loop(model: Notebook, lr: float, batches: Batches) -> Step:
 
 
 def random_batches(pairs: Pairs, size: int, seed: int, device: torch.device) -> Batches:
-    """Yield pairs as they come, padded to the longest of a batch."""
+    """Yield random pairs, padded to the longest of a batch."""
     generator = torch.Generator().manual_seed(seed)
     while True:
         chosen = torch.randint(len(pairs), (size,), generator=generator).tolist()
         source, target = (
-            nn.utils.rnn.pad_sequence([torch.tensor(pairs[one][side]) for one in chosen], batch_first=True).to(device)
+            nn.utils.rnn.pad_sequence([torch.tensor(pairs[row][side]) for row in chosen], batch_first=True).to(device)
             for side in (0, 1)
         )
-        yield source, target, sum(len(pairs[one][1]) - 1 for one in chosen)
+        yield source, target, sum(len(pairs[row][1]) - 1 for row in chosen)
 
 
 def good_loop(model: nn.Module, lr: float, batches: Batches, device: torch.device, precision: str) -> Step:
-    """Take a model that returns its loss; the optimizer is fused, and nothing waits for a loss."""
+    """Return a step of a model that returns its loss, with fused Adam and without reading the loss."""
     optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
 
     def step() -> tuple[Tensor, int]:

@@ -1,14 +1,14 @@
-"""The same encoder-decoder, written on torch's own parts: by hand, and on torch.nn.Transformer."""
+"""The same encoder-decoder in torch: by hand as in the notebooks, and with torch.nn.Transformer."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from sizes import DROPOUT, PAD, PLACES, Size
+from sizes import DROPOUT, MAX_POSITIONS, PAD, Size
 from torch import Tensor, nn
 from torch.nn import functional
-from weights import Names, Weights, give, joined, sinusoids
+from weights import Names, Weights, copy_weights, joined, sinusoids
 
 
 class Embedded(nn.Module):
@@ -17,7 +17,7 @@ class Embedded(nn.Module):
     def __init__(self, words: int, width: int, dropout: float) -> None:
         super().__init__()
         self.table = nn.Embedding(words, width)
-        self.register_buffer("waves", sinusoids(PLACES, width))
+        self.register_buffer("waves", sinusoids(MAX_POSITIONS, width))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -25,23 +25,23 @@ class Embedded(nn.Module):
         return self.dropout(x + self.waves[: ids.shape[1]])
 
 
-# -- as the notebooks write it -------------------------------------------------------------------
+# -- as in the notebooks -------------------------------------------------------------------------
 
 
 class NotebookAttention(nn.Module):
-    """Scores, a mask filled with -1e9, a softmax and a product, one after the other."""
+    """Attention by scores, masking with -1e9, softmax and a product."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.heads, self.width = size.heads, size.d_model // size.heads
         self.q, self.k, self.v, self.o = (nn.Linear(size.d_model, size.d_model) for _ in range(4))
 
-    def forward(self, x: Tensor, memory: Tensor, keep: Tensor) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
         q, k, v = (
-            projection(one).view(one.shape[0], -1, self.heads, self.width).transpose(1, 2)
-            for projection, one in ((self.q, x), (self.k, memory), (self.v, memory))
+            projection(inputs).view(inputs.shape[0], -1, self.heads, self.width).transpose(1, 2)
+            for projection, inputs in ((self.q, x), (self.k, memory), (self.v, memory))
         )
-        scores = (q @ k.transpose(-2, -1) / math.sqrt(self.width)).masked_fill(~keep, -1e9)
+        scores = (q @ k.transpose(-2, -1) / math.sqrt(self.width)).masked_fill(~mask, -1e9)
         return self.o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
 
 
@@ -56,22 +56,24 @@ class NotebookLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(size.d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, keep: Tensor, memory: Tensor | None = None, live: Tensor | None = None) -> Tensor:
-        x = self.attention_norm(x + self.dropout(self.attention(x, x, keep)))
+    def forward(
+        self, x: Tensor, mask: Tensor, memory: Tensor | None = None, source_mask: Tensor | None = None
+    ) -> Tensor:
+        x = self.attention_norm(x + self.dropout(self.attention(x, x, mask)))
         if memory is not None:
-            x = self.cross_norm(x + self.dropout(self.cross(x, memory, live)))
+            x = self.cross_norm(x + self.dropout(self.cross(x, memory, source_mask)))
         hidden = self.outer(functional.relu(self.inner(x)))
         return self.feed_forward_norm(x + self.dropout(hidden))
 
 
 class Notebook(nn.Module):
-    """Returns the logits of every position."""
+    """An encoder-decoder that returns the logits of every position."""
 
     names = Names("source.table", "target.table", "words", "encoder.{}", "decoder.{}", {})
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.source, self.target = (Embedded(one, size.d_model, dropout) for one in words)
+        self.source, self.target = (Embedded(vocab_size, size.d_model, dropout) for vocab_size in words)
         self.encoder, self.decoder = (
             nn.ModuleList(NotebookLayer(size, decodes, dropout) for _ in range(size.layers))
             for decodes in (False, True)
@@ -79,18 +81,18 @@ class Notebook(nn.Module):
         self.words = nn.Linear(size.d_model, words[1])
 
     def load(self, weights: Weights) -> None:
-        give(self, weights, self.names.of)
+        copy_weights(self, weights, self.names.peer_name)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        live = (source != PAD)[:, None, None, :]
+        source_mask = (source != PAD)[:, None, None, :]
         time = target.shape[1]
         future = torch.ones(time, time, device=target.device).tril().bool()
-        keep = (target != PAD)[:, None, None, :] & future
+        mask = (target != PAD)[:, None, None, :] & future
         memory, x = self.source(source), self.target(target)
         for layer in self.encoder:
-            memory = layer(memory, live)
+            memory = layer(memory, source_mask)
         for layer in self.decoder:
-            x = layer(x, keep, memory, live)
+            x = layer(x, mask, memory, source_mask)
         return self.words(x)
 
 
@@ -100,8 +102,8 @@ class Notebook(nn.Module):
 class TorchTransformer(nn.Module):
     """torch.nn.Transformer with embeddings and a projection; returns the mean loss.
 
-    The paper has no norm behind the last layer, and no dropout on weights and in the feed-forward:
-    torch's have neither switch nor rate of their own, so they are taken out.
+    The paper has no norm after the last layer, and no dropout on attention weights and in the
+    feed-forward. torch has no options for them, so that they are removed after construction.
     """
 
     names = Names(
@@ -126,7 +128,7 @@ class TorchTransformer(nn.Module):
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
-        self.source, self.target = (Embedded(one, size.d_model, dropout) for one in words)
+        self.source, self.target = (Embedded(vocab_size, size.d_model, dropout) for vocab_size in words)
         self.body = nn.Transformer(
             size.d_model, size.heads, size.layers, size.layers, size.d_ff, dropout, batch_first=True
         )
@@ -139,24 +141,24 @@ class TorchTransformer(nn.Module):
         self.words = nn.Linear(size.d_model, words[1])
 
     def load(self, weights: Weights) -> None:
-        give(self, joined(weights), self.names.of)
+        copy_weights(self, joined(weights), self.names.peer_name)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        reads, writes = target[:, :-1], target[:, 1:]
+        inputs, labels = target[:, :-1], target[:, 1:]
         pads = source == PAD
-        future = nn.Transformer.generate_square_subsequent_mask(reads.shape[1], device=reads.device, dtype=torch.bool)
+        future = nn.Transformer.generate_square_subsequent_mask(inputs.shape[1], device=inputs.device, dtype=torch.bool)
         hidden = self.body(
             self.source(source),
-            self.target(reads),
+            self.target(inputs),
             tgt_mask=future,
             tgt_is_causal=True,
             src_key_padding_mask=pads,
             memory_key_padding_mask=pads,
         )
-        return mean_loss(self.words(hidden), writes)
+        return mean_loss(self.words(hidden), labels)
 
 
-def mean_loss(logits: Tensor, writes: Tensor) -> Tensor:
-    """Return the mean loss of the words, in no less than single precision."""
+def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean loss per target token, at least in single precision."""
     logits = logits.float() if logits.dtype == torch.bfloat16 else logits
-    return functional.cross_entropy(logits.flatten(0, 1), writes.flatten(), ignore_index=PAD)
+    return functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD)

@@ -1,4 +1,4 @@
-"""headtohead's side: a stack of one, whose weights and batches the other sides are given."""
+"""headtohead's side: a stack of one member; the other sides use its weights and batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headtohead.plugins.registry import current
 from headtohead.training.loop import StackTraining
 
 Batches = Iterator[tuple[Tensor, Tensor, int]]
-"""Source and target ids, ``[row, time]``, padded with 0, and how many words are predicted."""
+"""Source and target ids, ``[row, time]``, padded with 0, and the number of predicted tokens."""
 
 Pairs = list[tuple[list[int], list[int]]]
 
@@ -24,7 +24,7 @@ Pairs = list[tuple[list[int], list[int]]]
 def start(
     size: Size, file: Path, seed: int, device: torch.device, precision: str = "float32", dropout: float = DROPOUT
 ) -> StackTraining:
-    """Return a training of the Transformer as its paper has it, with Adam as torch has it."""
+    """Return a training of the Transformer of the paper, with torch's Adam."""
     config = resolve(
         {
             "data": {"dataset": "tatoeba", "pair": "eng-spa", "file": str(file.resolve()), **size.data},
@@ -58,7 +58,7 @@ def start(
 
 
 def vocabularies(training: StackTraining) -> tuple[int, int]:
-    """Return how many words source and target have."""
+    """Return the vocabulary sizes of source and target."""
     return training.model.vocab_sizes.source, training.model.vocab_sizes.target
 
 
@@ -67,7 +67,7 @@ def pairs_a_step(training: StackTraining) -> int:
 
 
 def padded(training: StackTraining) -> str:
-    """Say how much of an epoch's batches is padding."""
+    """Return the share of padding in the batches of an epoch, as text."""
     padding = training.plan.padding()
     return f"{padding.source:.1%} of the sources and {padding.target:.1%} of the targets padding"
 
@@ -86,7 +86,7 @@ def own_step(training: StackTraining) -> Step:
 
 
 def batches(training: StackTraining) -> Batches:
-    """Yield the batches that headtohead has, from the first, in its order."""
+    """Yield headtohead's batches in order, from the first."""
     split = training.splits["train"]
     seed = training.progress.members[0].seed
     for epoch in range(10**6):

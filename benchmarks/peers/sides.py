@@ -1,4 +1,4 @@
-"""Every side of the comparison, each from the weights that headtohead drew."""
+"""The sides of the comparison, each with headtohead's initial weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models import Notebook, TorchTransformer
 from sizes import DROPOUT, Size
 from torch import nn
 from turns import Side, in_turns
-from weights import drawn
+from weights import initial_weights
 from xtransformer import XTransformer
 
 NAMES = ("headtohead", "notebook", "torch.nn.Transformer", "x-transformers", "transformers", "JoeyNMT")
@@ -26,10 +26,10 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Setting:
-    """What all sides share.
+    """Settings of all sides.
 
-    ``alike`` gives notebook and transformers headtohead's batches too, which otherwise make their
-    own: pairs as they come, and pairs of like lengths.
+    With ``alike``, notebook and transformers train on headtohead's batches; otherwise on random
+    pairs, and on pairs of similar lengths.
     """
 
     size: Size
@@ -48,13 +48,13 @@ class Setting:
 
 
 class Sides:
-    """Makes sides one by one; ``stack`` closes those that have a process."""
+    """Creates the sides; ``stack`` closes those with a process."""
 
     def __init__(self, setting: Setting, stack: ExitStack) -> None:
         self.setting, self.stack = setting, stack
         self.training = setting.training()
         self.words = ours.vocabularies(self.training)
-        self.weights = drawn(self.training)
+        self.weights = initial_weights(self.training)
         self.makers: dict[str, Callable[[], Side]] = {
             "headtohead": self._headtohead,
             "notebook": self._notebook,
@@ -65,12 +65,12 @@ class Sides:
         }
 
     def make(self, names: tuple[str, ...]) -> Iterator[tuple[str, Side]]:
-        """Yield the sides that can be made; those whose package is missing are named."""
+        """Yield the available sides, and print those with a missing package."""
         for name in names:
             try:
                 yield name, self.makers[name]()
             except ImportError as error:
-                print(f"{name} is left out: {error}", flush=True)
+                print(f"{name} is skipped: {error}", flush=True)
 
     def _headtohead(self) -> Side:
         return in_turns(ours.own_step(self.training), self.setting.device)
@@ -84,7 +84,7 @@ class Sides:
             batches = loops.random_batches(ours.pairs(training), rows, 1, setting.device)
         model = Notebook(setting.size, self.words, setting.dropout)
         model.load(self.weights)
-        step = loops.notebook_loop(self._placed(model), setting.size.lr, batches)
+        step = loops.notebook_loop(self._on_device(model), setting.size.lr, batches)
         return in_turns(step, setting.device)
 
     def _good(self, kind: type[TorchTransformer] | type[XTransformer]) -> Side:
@@ -92,26 +92,26 @@ class Sides:
         model = kind(setting.size, self.words, setting.dropout)
         model.load(self.weights)
         step = loops.good_loop(
-            self._placed(model), setting.size.lr, ours.batches(self.training), setting.device, setting.precision
+            self._on_device(model), setting.size.lr, ours.batches(self.training), setting.device, setting.precision
         )
         return in_turns(step, setting.device)
 
     def _transformers(self) -> Side:
         setting, training = self.setting, self.training
         if setting.alike:
-            told = hugging.of_batches(itertools.islice(ours.batches(training), setting.steps + 1))
+            arguments = hugging.of_batches(itertools.islice(ours.batches(training), setting.steps + 1))
         else:
-            told = hugging.of_pairs(ours.pairs(training), ours.pairs_a_step(training))
-        model = self._placed(hugging.marian(setting.size, self.words, self.weights, setting.dropout))
-        step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **told)
+            arguments = hugging.of_pairs(ours.pairs(training), ours.pairs_a_step(training))
+        model = self._on_device(hugging.marian(setting.size, self.words, self.weights, setting.dropout))
+        step = hugging.StepByStep(model, setting.size.lr, setting.device, setting.precision, **arguments)
         return in_turns(step, setting.device)
 
     def _joeynmt(self) -> Side:
         setting = self.setting
         if setting.joeynmt is None:
-            raise ImportError("--joeynmt names the Python of an environment that has it")
+            raise ImportError("it needs --joeynmt PYTHON, the Python of an environment with JoeyNMT")
         if setting.device.type != "cpu":
-            raise ImportError("its process is written for the CPU")
+            raise ImportError("it supports --device cpu only")
         batches = list(itertools.islice(ours.batches(self.training), setting.steps))
         side = JoeyNMT(
             setting.joeynmt,
@@ -126,6 +126,6 @@ class Sides:
         self.stack.callback(side.close)
         return side
 
-    def _placed(self, model: nn.Module) -> nn.Module:
+    def _on_device(self, model: nn.Module) -> nn.Module:
         double = self.setting.precision == "float64"
         return model.to(self.setting.device, torch.float64 if double else torch.float32).train()

@@ -1,4 +1,4 @@
-"""The sizes that are trained, on which pairs, in which batches."""
+"""Sizes of models, with their pairs and batches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import Any
 
 PAD, SOS, EOS = 0, 2, 3
 DROPOUT = 0.1
-PLACES = 256
-"""Rows of the tables of positions."""
+MAX_POSITIONS = 256
+"""Number of rows of the tables of positions."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Widths of a model, the learning rate, tokens of a batch, and the section ``data``.
-
-    ``length_buckets`` says which pairs share headtohead's batches.
-    """
+    """Size of a model, learning rate, tokens per batch, and fields of the sections ``data`` and ``train``."""
 
     d_model: int
     heads: int
@@ -53,4 +50,4 @@ SIZES = [
         data={"split": "nothing-held-out", "normalise": "ascii-fold", "valid": 256, "test": 128},
     ),
 ]
-"""The second is notebook 3's: every pair, every word, some 64 pairs a batch."""
+"""The second is notebook 3's, with all pairs, all words, and about 64 pairs per batch."""

@@ -1,4 +1,4 @@
-"""What was measured, as Markdown."""
+"""The results as Markdown tables."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from turns import Turned
 from headtohead.training.loop import StackTraining
 
 
-def speed(found: Mapping[str, Sequence[Turned]], clock: str, how: str) -> str:
-    """Return the rates of all sides by a clock; ratios are of turns beside each other."""
+def speed(turns_by_side: Mapping[str, Sequence[Turned]], clock: str, caption: str) -> str:
+    """Return the speeds of all sides by a clock; ratios are those of adjacent turns."""
     field = {"wall": "seconds", "processor": "processor"}[clock]
-    rates = {name: [one.words / getattr(one, field) for one in turns] for name, turns in found.items()}
+    rates = {name: [turn.words / getattr(turn, field) for turn in turns] for name, turns in turns_by_side.items()}
     own = rates["headtohead"]
     lines = [
-        f"{how}; {clock} time",
+        f"{caption}; {clock} time",
         "",
-        "| side | target tokens a second (median) | headtohead is faster by | range over turns |",
+        "| side | target tokens per second (median) | speed-up of headtohead | range over turns |",
         "|---|---:|---:|---:|",
     ]
     for name, side in rates.items():
-        ratios = sorted(one / other for one, other in zip(own, side, strict=True))
+        ratios = sorted(own_rate / rate for own_rate, rate in zip(own, side, strict=True))
         lines.append(
             f"| {name} | {statistics.median(side):,.0f} | {statistics.median(ratios):.2f} | "
             f"{ratios[0]:.2f} to {ratios[-1]:.2f} |"
@@ -35,36 +35,36 @@ def speed(found: Mapping[str, Sequence[Turned]], clock: str, how: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def losses(found: Mapping[str, Sequence[Sequence[float]]], last: int, how: str) -> str:
-    """Return each side's mean loss over its last steps, and how far it is from ours."""
-    means = {name: [statistics.mean(one[-last:]) for one in seeds] for name, seeds in found.items()}
+def losses(losses_by_side: Mapping[str, Sequence[Sequence[float]]], last: int, caption: str) -> str:
+    """Return the mean loss of each side over the last steps, and its difference from headtohead."""
+    means = {name: [statistics.mean(run[-last:]) for run in runs] for name, runs in losses_by_side.items()}
     own = means["headtohead"]
     lines = [
-        f"{how}, {len(own)} seeds",
+        f"{caption}, {len(own)} seeds",
         "",
         f"| side | mean loss of the last {last} steps | difference from headtohead, by seed |",
         "|---|---:|---:|",
     ]
     for name, side in means.items():
-        apart = [one - other for one, other in zip(side, own, strict=True)]
-        difference = "" if name == "headtohead" else _with_error(apart, "+")
+        differences = [loss - own_loss for loss, own_loss in zip(side, own, strict=True)]
+        difference = "" if name == "headtohead" else _with_error(differences, "+")
         lines.append(f"| {name} | {_with_error(side)} | {difference} |")
     return "\n".join(lines) + "\n"
 
 
-def proof(found: Mapping[str, Sequence[float]], how: str) -> str:
-    """Return the losses of the first steps and how far each side is from ours."""
-    own = found["headtohead"]
+def proof(losses_by_side: Mapping[str, Sequence[float]], caption: str) -> str:
+    """Return the losses of the first steps, and the largest difference of each side from headtohead."""
+    own = losses_by_side["headtohead"]
     steps = range(1, len(own) + 1)
     lines = [
-        how,
+        caption,
         "",
         f"| side | {' | '.join(f'step {step}' for step in steps)} | largest difference |",
         f"|---|{'---:|' * (len(own) + 1)}",
     ]
-    for name, side in found.items():
-        largest = max(abs(one - other) for one, other in zip(side, own, strict=True))
-        lines.append(f"| {name} | {' | '.join(f'{one:.8f}' for one in side)} | {largest:.1e} |")
+    for name, side in losses_by_side.items():
+        largest = max(abs(loss - own_loss) for loss, own_loss in zip(side, own, strict=True))
+        lines.append(f"| {name} | {' | '.join(f'{loss:.8f}' for loss in side)} | {largest:.1e} |")
     return "\n".join(lines) + "\n"
 
 
@@ -72,7 +72,7 @@ def data(training: StackTraining) -> str:
     source, target = ours.vocabularies(training)
     return (
         f"{len(training.splits['train']):,} pairs, {source:,} and {target:,} words, "
-        f"{ours.pairs_a_step(training)} pairs a step"
+        f"{ours.pairs_a_step(training)} pairs per step"
     )
 
 
@@ -86,7 +86,7 @@ def machine(setting: Setting) -> str:
 
 
 def _with_error(values: Sequence[float], sign: str = "") -> str:
-    """Return a mean ± its standard error, which one value has not."""
+    """Return the mean, ± its standard error if there is more than one value."""
     mean = f"{statistics.mean(values):{sign}.4f}"
     if len(values) == 1:
         return mean

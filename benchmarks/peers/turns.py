@@ -1,4 +1,4 @@
-"""A turn: some steps of one side, timed."""
+"""A turn: timed training steps of a side."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 Step = Callable[[], tuple[Tensor | float, int]]
-"""Trains one step and returns its mean loss and the target words in it."""
+"""Trains a step and returns its mean loss and its number of target tokens."""
 
 
 class Turned(NamedTuple):
-    """What a turn brought: the loss of each step, the words that were predicted, the time.
-
-    ``seconds`` are on the clock, ``processor`` those of all cores together.
-    """
+    """Result of a turn: loss of each step, number of target tokens, wall seconds and processor seconds."""
 
     losses: list[float]
     words: int
@@ -26,20 +23,20 @@ class Turned(NamedTuple):
 
 
 Side = Callable[[int], Turned]
-"""Trains so many steps."""
+"""Trains the given number of steps."""
 
 
 def in_turns(step: Step, device: torch.device) -> Side:
-    """Return a side that takes steps; its losses are read when the turn is over."""
+    """Return a side that repeats a step and reads the losses at the end of a turn."""
 
     def turn(steps: int) -> Turned:
         wait(device)
         began, worked = time.perf_counter(), time.process_time()
-        found = [step() for _ in range(steps)]
+        results = [step() for _ in range(steps)]
         wait(device)
         seconds, processor = time.perf_counter() - began, time.process_time() - worked
-        losses, words = zip(*found, strict=True)
-        return Turned([float(one) for one in losses], sum(words), seconds, processor)
+        losses, words = zip(*results, strict=True)
+        return Turned([float(loss) for loss in losses], sum(words), seconds, processor)
 
     return turn
 

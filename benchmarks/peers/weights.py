@@ -1,9 +1,9 @@
-"""The weights that headtohead drew, under the names that every peer has for them.
+"""headtohead's initial weights under the parameter names of the other libraries.
 
-Names between the two are plain: ``source``, ``target`` and ``words``; in a layer, as
-``encoder.0``, ``attention.q``, ``.k``, ``.v`` and ``.o``, ``inner`` and ``outer``,
-``attention_norm`` and ``feed_forward_norm``, in the decoder ``cross`` and ``cross_norm`` too. All
-of them end in ``.weight`` or ``.bias``.
+The common names are ``source``, ``target`` and ``words``; in a layer such as ``encoder.0``:
+``attention.q``, ``.k``, ``.v`` and ``.o``, ``inner`` and ``outer``, ``attention_norm`` and
+``feed_forward_norm``; in the decoder also ``cross`` and ``cross_norm``. All end in ``.weight`` or
+``.bias``.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from headtohead.training.loop import StackTraining
 Weights = Mapping[str, Tensor]
 
 
-def drawn(training: StackTraining) -> dict[str, Tensor]:
-    """Return copies of the weights of the first member by their plain names."""
-    found: dict[str, Tensor] = {}
+def initial_weights(training: StackTraining) -> dict[str, Tensor]:
+    """Return copies of the weights of the first member by their common names."""
+    weights: dict[str, Tensor] = {}
     for name, value in training.model.member_state(0).items():
-        found |= _plain(name, value.cpu())
-    return found
+        weights |= _plain(name, value.cpu())
+    return weights
 
 
 def _plain(name: str, value: Tensor) -> dict[str, Tensor]:
-    """Rename one of our tensors, turn a map as torch has it and part maps that are joined."""
-    path, _, kind = name.rpartition(".")
+    """Return a tensor by its common names, transposed as in torch and with joint projections split."""
+    path, _, kind = name.replace("lm_head", "words").rpartition(".")
     if path.endswith("_embedding"):
         return {f"{path.removesuffix('_embedding')}.weight": value.clone()}
     if path.endswith("_branch.norm"):
@@ -41,16 +41,16 @@ def _plain(name: str, value: Tensor) -> dict[str, Tensor]:
     if last not in joined:
         return {f"{layer}.{last}.{kind}".lstrip("."): value.clone()}
     parts = value.chunk(len(joined[last]))
-    return {f"{layer}.{one}.{kind}": part.clone() for one, part in zip(joined[last], parts, strict=True)}
+    return {f"{layer}.{letter}.{kind}": part.clone() for letter, part in zip(joined[last], parts, strict=True)}
 
 
 @dataclass(frozen=True)
 class Names:
-    """What a peer calls things: where ``parts`` has no entry, as it is called here.
+    """Parameter names of another library.
 
-    ``encoder`` and ``decoder`` are layers, with ``{}`` for their number. Names in ``parts`` may
-    begin with ``encoder.`` or ``decoder.`` where only that side is meant; one that ends in ``_``
-    has no point behind it.
+    ``encoder`` and ``decoder`` are names of layers, with ``{}`` for the number. ``parts`` maps common
+    names to names of the library and defaults to the common name. Its keys may start with
+    ``encoder.`` or ``decoder.`` to apply to that side only. No dot follows a name that ends in ``_``.
     """
 
     source: str
@@ -60,45 +60,46 @@ class Names:
     decoder: str
     parts: Mapping[str, str]
 
-    def of(self, name: str) -> str:
+    def peer_name(self, name: str) -> str:
+        """Return the library's name of a parameter with a common name."""
         path, _, kind = name.rpartition(".")
         if path in ("source", "target", "words"):
             return f"{getattr(self, path)}.{kind}"
-        found = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)", path)
-        assert found is not None, name
-        side, number, part = found.groups()
-        called = self.parts.get(f"{side}.{part}", self.parts.get(part, part))
-        point = "" if called.endswith("_") else "."
-        return f"{getattr(self, side).format(number)}.{called}{point}{kind}"
+        match = re.fullmatch(r"(encoder|decoder)\.(\d+)\.(.+)", path)
+        assert match is not None, name
+        side, number, part = match.groups()
+        peer_part = self.parts.get(f"{side}.{part}", self.parts.get(part, part))
+        dot = "" if peer_part.endswith("_") else "."
+        return f"{getattr(self, side).format(number)}.{peer_part}{dot}{kind}"
 
 
-def give(model: nn.Module, weights: Weights, called: Callable[[str], str]) -> None:
-    """Copy weights into a peer's model, where each is ``called`` something.
+def copy_weights(model: nn.Module, weights: Weights, peer_name: Callable[[str], str]) -> None:
+    """Copy weights to a model; ``peer_name`` returns the model's name of a parameter.
 
     Raises:
-        KeyError: If the model has no such parameter, or one that is not among them.
+        KeyError: The model lacks a parameter, or has a trainable parameter without a weight.
     """
     own = dict(model.named_parameters())
     with torch.no_grad():
         for name, value in weights.items():
-            own.pop(called(name)).copy_(value)
-    left = [name for name, one in own.items() if one.requires_grad]
+            own.pop(peer_name(name)).copy_(value)
+    left = [name for name, parameter in own.items() if parameter.requires_grad]
     if left:
         raise KeyError(f"no weights for {', '.join(left)}")
 
 
 def joined(weights: Weights) -> dict[str, Tensor]:
-    """Return weights with ``q``, ``k`` and ``v`` joined to one ``in``, as torch has them."""
-    found = {name: one for name, one in weights.items() if not re.search(r"\.[qkv]\.", name)}
+    """Return weights with ``q``, ``k`` and ``v`` concatenated to ``in``, as in torch."""
+    joint = {name: value for name, value in weights.items() if not re.search(r"\.[qkv]\.", name)}
     for name in weights:
         if ".q." in name:
-            three = [weights[name.replace(".q.", f".{one}.")] for one in "qkv"]
-            found[name.replace(".q.", ".in.")] = torch.cat(three)
-    return found
+            projections = [weights[name.replace(".q.", f".{letter}.")] for letter in "qkv"]
+            joint[name.replace(".q.", ".in.")] = torch.cat(projections)
+    return joint
 
 
-def sinusoids(places: int, width: int) -> Tensor:
-    """Return sin and cos by turns, ``[place, width]``, computed in double precision."""
+def sinusoids(positions: int, width: int) -> Tensor:
+    """Return interleaved sin and cos, ``[position, width]``, computed in double precision."""
     even = torch.arange(0, width, 2, dtype=torch.float64)
-    angles = torch.arange(places)[:, None] * 10000.0 ** (-even / width)
+    angles = torch.arange(positions)[:, None] * 10000.0 ** (-even / width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

@@ -1,14 +1,14 @@
-"""The peer x-transformers, as near to the paper's Transformer as its switches allow.
+"""The side x-transformers, as close to the paper's Transformer as its options allow.
 
-What they do not reach is left as it is: its attentions, norms and logits have no biases. Its
-embeddings have no factor and its sinusoids a learned one, so both are replaced.
+Its attentions, norms and logits have no biases. Its embeddings are not scaled and its sinusoids have
+a learned scale, so that both are replaced.
 """
 
 from __future__ import annotations
 
-from sizes import DROPOUT, PAD, PLACES, Size
+from sizes import DROPOUT, MAX_POSITIONS, PAD, Size
 from torch import Tensor, nn
-from weights import Weights, give, sinusoids
+from weights import Weights, copy_weights, sinusoids
 
 BRANCHES = {"encoder": ("attention", "feed_forward"), "decoder": ("attention", "cross", "feed_forward")}
 MAPS = {"q": "to_q", "k": "to_k", "v": "to_v", "o": "to_out", "inner": "ff.0.0", "outer": "ff.2"}
@@ -26,18 +26,18 @@ class Embeddings(nn.Module):
 
 
 class Waves(nn.Module):
-    """Sinusoids of the places of a batch."""
+    """Sinusoids of the positions of a batch."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.register_buffer("waves", sinusoids(PLACES, width))
+        self.register_buffer("waves", sinusoids(MAX_POSITIONS, width))
 
-    def forward(self, ids: Tensor, **places: object) -> Tensor:
+    def forward(self, ids: Tensor, **options: object) -> Tensor:
         return self.waves[: ids.shape[1]]
 
 
 class XTransformer(nn.Module):
-    """Returns the mean loss, as x-transformers computes it."""
+    """An encoder-decoder of x-transformers, which returns the mean loss."""
 
     def __init__(self, size: Size, words: tuple[int, int], dropout: float = DROPOUT) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class XTransformer(nn.Module):
                 "num_tokens": count,
                 "depth": size.layers,
                 "heads": size.heads,
-                "max_seq_len": PLACES,
+                "max_seq_len": MAX_POSITIONS,
                 "attn_dim_head": size.d_model // size.heads,
                 "ff_mult": size.d_ff // size.d_model,
                 "ff_custom_activation": nn.ReLU(),
@@ -67,16 +67,17 @@ class XTransformer(nn.Module):
             wrapper.pos_emb = Waves(size.d_model)
 
     def load(self, weights: Weights) -> None:
-        there = {name: one for name, one in weights.items() if not self.lacks(name)}
-        give(self, there, self.called)
+        present = {name: value for name, value in weights.items() if not self.is_missing(name)}
+        copy_weights(self, present, self.peer_name)
 
     @staticmethod
-    def lacks(name: str) -> bool:
-        """Tell whether it has no such parameter: biases, but those of the feed-forward."""
+    def is_missing(name: str) -> bool:
+        """Return whether the model lacks a parameter: all biases except those of the feed-forward."""
         return name.endswith(".bias") and not name.endswith(("inner.bias", "outer.bias"))
 
     @staticmethod
-    def called(name: str) -> str:
+    def peer_name(name: str) -> str:
+        """Return x-transformers' name of a parameter with a common name."""
         parts = {"encoder": "body.encoder", "decoder": "body.decoder.net"}
         path, _, kind = name.rpartition(".")
         if path in ("source", "target"):
@@ -88,8 +89,8 @@ class XTransformer(nn.Module):
         branches = BRANCHES[side]
         normed = part.endswith("_norm")
         branch = part.removesuffix("_norm").split(".")[0]
-        place = branches.index(branch if branch in branches else "feed_forward")
-        layer = f"{parts[side]}.attn_layers.layers.{int(number) * len(branches) + place}"
+        index = branches.index(branch if branch in branches else "feed_forward")
+        layer = f"{parts[side]}.attn_layers.layers.{int(number) * len(branches) + index}"
         if normed:
             return f"{layer}.0.2.gamma"
         return f"{layer}.1.{MAPS[part.split('.')[-1]]}.{kind}"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from headtohead.plugins.positional import Positional as Positional
     from headtohead.plugins.recipe import Checkpoint as Checkpoint
     from headtohead.plugins.recipe import Recipe as Recipe
-    from headtohead.plugins.recipe import Tensors as Tensors
     from headtohead.plugins.registry import register as register
     from headtohead.plugins.registry import registered as registered
     from headtohead.schema.run_config import ModelConfig as ModelConfig
@@ -81,7 +80,6 @@ _HOMES = {
     "Positional": "headtohead.plugins.positional",
     "Checkpoint": "headtohead.plugins.recipe",
     "Recipe": "headtohead.plugins.recipe",
-    "Tensors": "headtohead.plugins.recipe",
     "hookimpl": "headtohead.plugins.hookspecs",
     "find_geometry": "headtohead.model.geometry",
     "register": "headtohead.plugins.registry",
@@ -119,7 +117,6 @@ __all__ = [
     "RemoteJob",
     "RunConfig",
     "Setting",
-    "Tensors",
     "Transfer",
     "find_geometry",
     "hookimpl",

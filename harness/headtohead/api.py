@@ -1,4 +1,4 @@
-"""The Python interface: the same steps as the commands, as functions."""
+"""Python interface: the steps of the commands as functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ register(Plan, LoadedRun, SentenceMaps)
 
 @dataclass(frozen=True)
 class Result:
-    """What a study came to: its folder, the states of its runs, and its report."""
+    """The outcome of `run`: the experiment's folder, the number of runs by state, the report and its answer."""
 
     experiment: Path
     states: Counter[str]
@@ -71,10 +71,19 @@ def plan(
     runs: Path | None = None,
     fresh: bool = False,
 ) -> Plan:
-    """Check an experiment file and plan it against the runs folder; nothing is trained.
+    """Return the plan of an experiment file against the runs folder, without training.
+
+    Args:
+        experiment: The experiment file.
+        overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
+        seeds: Number of seeds; default: the file's.
+        name: Label of a separate experiment named ``<file>-<name>``.
+        max_runs: Maximum number of runs.
+        runs: Folder of run directories; default: ``runs`` in the project root of the file.
+        fresh: Ignore existing runs.
 
     Raises:
-        HeadToHeadError: For every fault of file, data or plugins, in one line.
+        HeadToHeadError: If the file, the data or a plugin is invalid.
     """
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
     return make_plan(loaded, current(), runs_folder(experiment, runs), fresh=fresh)
@@ -103,51 +112,51 @@ def run(
     command: str | None = None,
     log: Callable[[str], object] = lambda line: None,
 ) -> Result:
-    """Train what an experiment file asks for, ship it to MLflow and write its report.
+    """Train the runs of an experiment file, log them to MLflow and write the report.
 
     Args:
-        experiment: The file.
-        overrides: ``"model.d_model=64"``, applied to the file's base.
-        seeds: Number of replicates, instead of the file's.
-        name: Label of an experiment of its own, ``<file>-<name>``, for these overrides and seeds.
-        max_runs: Refuse an experiment with more runs.
+        experiment: The experiment file.
+        overrides: Overrides of the file's base, for example ``"model.d_model=64"``.
+        seeds: Number of seeds; default: the file's.
+        name: Label of a separate experiment named ``<file>-<name>``.
+        max_runs: Maximum number of runs.
         runs: Folder of run directories; default: ``runs`` in the project root of the file.
-        reports: Folder of reports; default: ``reports`` beside it.
+        reports: Folder of reports; default: ``reports`` beside the runs folder.
         device: auto, cpu or cuda.
-        workers: Stacks trained at the same time.
-        threads: CPU threads of each.
+        workers: Number of stacks trained at the same time.
+        threads: CPU threads per stack.
         launcher: Name of a registered launcher.
-        launcher_options: Its options by name, such as the address of a cluster.
-        timeout: Longest time for one stack, in seconds.
-        fresh: Train anew; earlier runs are moved aside.
-        retry: Start runs again that failed.
-        tracking: Ship to MLflow while training.
-        allow_partial: Report although runs are missing.
-        watcher: Told of progress.
-        command: Recorded as the way to repeat the study.
-        say: Receives the lines that a reader should see.
+        launcher_options: Options of the launcher by name, such as the address of a cluster.
+        timeout: Time limit per stack in seconds.
+        fresh: Train anew; existing runs are moved to ``.archived``.
+        retry: Retrain failed runs.
+        tracking: Log to MLflow while training.
+        allow_partial: Write the report even if runs are missing.
+        watcher: Receives progress events.
+        command: Command line that is recorded in the experiment's record.
+        log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: For bad input, an unwritable folder or a full disk, and where overrides or
-            seeds would replace the results of the experiment.
+        HeadToHeadError: If the input is invalid, a folder cannot be written, the disk is full, or the overrides or
+            seeds would replace results of the experiment.
     """
-    starter, patience = make_launcher(launcher, launcher_options or {}), shipping_seconds()
+    chosen_launcher, seconds_to_ship = make_launcher(launcher, launcher_options or {}), shipping_seconds()
     loaded = load_file(experiment, overrides, seeds, max_runs, name)
-    kind = find_device(device, starter)
+    kind = find_device(device, chosen_launcher)
     registry, root = current(), runs_folder(experiment, runs)
-    planned = make_plan(loaded, registry, root, fresh=fresh, ready=starter.warm)
+    planned = make_plan(loaded, registry, root, fresh=fresh, ready=chosen_launcher.warm)
     refuse_precision(planned, kind)
     refuse_replacing(planned, registry)
-    machine = Machine(starter, kind, workers, threads, timeout)
+    machine = Machine(chosen_launcher, kind, workers, threads, timeout)
     tuning = planned.tuning
     if fresh:
         archive_runs(planned)
         if tuning is not None:
             archive_runs(tuning.plan)
-    # With --fresh it would train anew.
-    same = "the same command without --fresh" if fresh else "the same command"
-    # The file alone does not name an experiment with a label.
-    found_by = planned.name if name else experiment
+    # The same command with --fresh would train anew.
+    same_command = "the same command without --fresh" if fresh else "the same command"
+    # The file does not identify an experiment with a label.
+    target = planned.name if name else experiment
     shippers: dict[str, ShipperProcess] = {}
 
     def train(plan: Plan) -> Outcome:
@@ -156,14 +165,14 @@ def run(
         try:
             return execute(plan, machine, cache_root(), watcher or _Silent(), command or "")
         except KeyboardInterrupt:
-            log(f"interrupted; what is done is kept, and {same} goes on")
+            log(f"interrupted; finished runs are kept, and {same_command} resumes")
             raise
         finally:
             if plan.name in shippers:
                 shippers[plan.name].close()
 
-    def ended(plan: Plan, name: Path | str, outcome: Outcome) -> None:
-        """Say why runs of a plan have no result, and how to go on."""
+    def log_end(plan: Plan, name: Path | str, outcome: Outcome) -> None:
+        """Log why runs of a plan have no result, and how to continue."""
         if outcome.stopped:
             log(outcome.stopped)
         for line in failure_lines(plan.directory, [run.directory for run in plan.runs if not run.reused_from]):
@@ -172,21 +181,21 @@ def run(
             counts = ", ".join(f"{n} {state}" for state, n in sorted(outcome.states.items()))
             log(
                 f"not complete: {counts}; {next_command('status', name, root)} shows each; "
-                f"{next_step(outcome.states, same)}"
+                f"{next_step(outcome.states, same_command)}"
             )
 
     if tuning is not None and not tuning.is_done:
         sweep = with_failed_reset(tuning.plan) if retry else tuning.plan
         log(f"tuning first: {len(sweep.remaining)} runs of {sweep.name}")
-        found = train(sweep)
+        outcome = train(sweep)
         planned = make_plan(loaded, registry, root)
         if planned.tuning is None or not planned.tuning.is_done:
-            ended(sweep, sweep.name, found)
-            _finish_shipping(shippers, planned.name, found_by, root, patience, log)
-            return Result(planned.directory, found.states, None, None)
+            log_end(sweep, sweep.name, outcome)
+            _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
+            return Result(planned.directory, outcome.states, None, None)
     if retry:
         planned = with_failed_reset(planned)
-    for note in (*planned.notes, *(family.words for family in planned.power)):
+    for note in (*planned.notes, *(family.summary for family in planned.power)):
         log(f"note: {note}")
     outcome = train(planned)
     written = None
@@ -194,8 +203,8 @@ def run(
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
         log(written.answer)
         log(f"report: {written.html}")
-    ended(planned, found_by, outcome)
-    _finish_shipping(shippers, planned.name, found_by, root, patience, log)
+    log_end(planned, target, outcome)
+    _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)
     answer = written.answer if written is not None else None
     return Result(planned.directory, outcome.states, written, answer)
 
@@ -208,25 +217,25 @@ def _finish_shipping(
     seconds: float,
     log: Callable[[str], object],
 ) -> None:
-    """Wait a limited time for MLflow, and say where the runs are or how to ship the rest."""
+    """Wait a limited time for the shippers, and log where the runs are or how to ship the rest."""
     until = time.monotonic() + QUIET_SECONDS + seconds
-    for of, shipper in reversed(shippers.items()):
-        sync = next_command("sync", experiment if of == name else of, root)
+    for shipped_name, shipper in reversed(shippers.items()):
+        sync = next_command("sync", experiment if shipped_name == name else shipped_name, root)
         missing = shipper.finish(sync, until, log)
         if missing is not None:
             log(missing)
-        elif of == name:
+        elif shipped_name == name:
             ui = next_command("ui", None, root)
-            log(f"mlflow: {readable(shipper.uri)} ({ui} opens it, on a page that shows this study's charts)")
+            log(f"mlflow: {readable(shipper.uri)} ({ui} opens this experiment's charts)")
 
 
 def write_report(
     experiment: Path | str, *, runs: Path | None = None, reports: Path | None = None, allow_partial: bool = False
 ) -> ReportPaths:
-    """Write the report of an experiment, given as its file, its name or its folder of runs.
+    """Write the report of an experiment, given as its file, its name or its folder.
 
-    A study with missing runs gets a report that says so on its face and ranks no incomplete
-    variant, unless ``allow_partial`` is set.
+    If runs are missing, the report states this and does not rank incomplete variants, unless ``allow_partial``
+    is set.
     """
     from headtohead.report import writing
 
@@ -245,20 +254,20 @@ def import_checkpoint(
     force: bool = False,
     log: Callable[[str], object] = lambda line: None,
 ) -> Path:
-    """Write the run directory of a state dict that a notebook saved, and return its path.
+    """Import a notebook's state dict as a run directory and return its path.
 
     Args:
-        file: Written by ``torch.save(model.state_dict(), file)``.
-        recipe: Of the notebook whose classes it is.
-        name: Of the run, in ``runs/imported``.
-        data: The sentence pairs that the notebook read, where it read a file.
-        overrides: ``"model.heads=2"``: what neither checkpoint nor recipe tells.
+        file: File written by ``torch.save(model.state_dict(), file)``.
+        recipe: Name of the notebook's recipe.
+        name: Name of the run in ``runs/imported``.
+        data: The notebook's file of sentence pairs, if it used one.
+        overrides: Values that neither the checkpoint nor the recipe determines, for example ``"model.heads=2"``.
         runs: Folder of run directories.
-        force: Replace a run of that name.
-        say: Receives the lines that a reader should see.
+        force: Replace an existing run of that name.
+        log: Receives lines of text for the user.
 
     Raises:
-        HeadToHeadError: If the file is no state dict or does not fit, in one line.
+        HeadToHeadError: If the file is not a state dict or does not match the recipe.
     """
     root = runs_folder(given=runs)
     check_name(name)
@@ -266,49 +275,49 @@ def import_checkpoint(
         refuse_existing(name, root)
     registry = current()
     settings = [read_override(text) for text in overrides]
-    found = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
-    log(found.summary())
-    pitfalls = [pitfall.name for pitfall in find_pitfalls(found.config, registry)]
+    checkpoint = read_checkpoint(Path(file), recipe, registry, Path(data) if data else None, settings)
+    log(checkpoint.summary())
+    pitfalls = [pitfall.name for pitfall in find_pitfalls(checkpoint.config, registry)]
     if pitfalls:
         log(f"pitfalls: {', '.join(pitfalls)}")
-    for note in found.words.notes:
+    for note in checkpoint.vocabulary.notes:
         log(f"note: {note}")
-    return write_imported(found, name, root, registry)
+    return write_imported(checkpoint, name, root, registry)
 
 
 def with_failed_reset(planned: Plan) -> Plan:
-    """Reset the failed runs of a plan, and return the plan in which they are PLANNED."""
+    """Reset the failed runs of a plan and return the plan with these runs PLANNED."""
     chosen = [run for run in planned.runs if run.state in states.RETRYABLE and not run.reused_from]
     reset_failed(planned, chosen)
-    runs = tuple(replace(r, state=states.PLANNED) if r in chosen else r for r in planned.runs)
+    runs = tuple(replace(run, state=states.PLANNED) if run in chosen else run for run in planned.runs)
     return replace(planned, runs=runs)
 
 
-def find_device(asked: str, launcher: Launcher) -> str:
+def find_device(requested: str, launcher: Launcher) -> str:
     """Return cpu or cuda.
 
     Raises:
-        HeadToHeadError: If cuda is asked for and there is none where the stacks run.
+        HeadToHeadError: If cuda is requested and the launcher has no GPU.
     """
-    if asked == "cpu":
-        return asked
+    if requested == "cpu":
+        return requested
     gpus = launcher.gpus()
-    if asked == "cuda" and not gpus:
+    if requested == "cuda" and not gpus:
         raise HeadToHeadError("device 'cuda' is not available here; use --device cpu")
     return "cuda" if gpus else "cpu"
 
 
 def refuse_precision(planned: Plan, device: str) -> None:
-    """Refuse bfloat16 where there is no GPU: on a CPU it would be slower and other.
+    """Refuse bfloat16 on a CPU, where it is slower and gives different results.
 
     Raises:
-        HeadToHeadError: Naming the first variant that asks for it.
+        HeadToHeadError: If a variant has this precision; names the first such variant.
     """
-    for one in planned.variants:
-        if device == "cpu" and one.config.train.precision == "bfloat16":
+    for variant in planned.variants:
+        if device == "cpu" and variant.config.train.precision == "bfloat16":
             raise HeadToHeadError(
-                f"{one.slug}: train.precision 'bfloat16' needs a GPU, and the device is cpu; "
-                "type --set train.precision=float32"
+                f"{variant.slug}: train.precision 'bfloat16' requires a GPU, and the device is cpu; "
+                "use --set train.precision=float32"
             )
 
 
@@ -327,18 +336,18 @@ class _Silent:
 
 
 def results(experiment: Path | str, runs: Path | str | None = None) -> RunsTable:
-    """Return one row per run of an experiment: axes, seed, state, costs and final metrics.
+    """Return a table with a row per run of an experiment: axes, seed, state, costs and final metrics.
 
     Args:
-        experiment: Its file, its name or its folder.
+        experiment: The experiment's file, name or folder.
         runs: The runs folder; default: H2H_RUNS, else ``runs`` in the project root.
 
     Raises:
-        HeadToHeadError: If nothing of the experiment has been run there.
+        HeadToHeadError: If the runs folder has no runs of the experiment.
     """
     from headtohead.analysis.results import RunsTable
     from headtohead.storage.frames import load_frames
 
     register(RunsTable)
     folder = find_experiment(Path(experiment), runs_folder(experiment, runs))
-    return RunsTable.of(load_frames(folder))
+    return RunsTable.from_frames(load_frames(folder))

@@ -1,4 +1,4 @@
-"""The one error that a user can cause, and the nearest-name suggestion that goes with it."""
+"""The error for problems that the user can fix, and helpers for its message."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.E
 
 
 class HeadToHeadError(Exception):
-    """Something the user can mend: bad input, a missing file, a full disk.
+    """A problem that the user can fix: invalid input, a missing file, a full disk.
 
-    The text is one line: what is wrong, with the value, and what to type instead. The command line
-    prints it without a traceback and exits with code 2.
+    The message is a single line: what is wrong with the value, then what to do. The command line prints it without
+    a traceback and exits with code 2.
     """
 
 
 class UndefinedError(HeadToHeadError):
-    """Choices that have no meaning together: a plan leaves the variant out and gives the reason."""
+    """Incompatible settings: a plan excludes the variant with this message as the reason."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the closest known name, else the list of known names.
+    """Return ``"; did you mean 'x'?"`` for the closest known name, else a list of the known names.
 
-    The result is meant to be appended to a message that already quotes the unknown name.
+    The result is a suffix for a message that quotes the unknown name.
     """
     names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
@@ -37,20 +37,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def describe(error: BaseException, *packages: Collection[str]) -> str:
-    """Return type, message and location of an error in one line: ``KeyError: 'a' (mine.py:12)``.
+    """Return type, message and location of an error as a line: ``KeyError: 'a' (mine.py:12)``.
 
     Args:
-        error: With its traceback.
-        packages: Names of top-level modules, such as those of plugins. The location is the
-            innermost frame in the first collection that has a frame, else in headtohead.
+        error: An error with its traceback.
+        packages: Collections of top-level modules, such as those of plugins. The location is the innermost frame
+            of the first collection that has a frame in the traceback, else of headtohead.
     """
     frames = [
         (frame.f_globals.get("__name__", "").partition(".")[0], frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
     text = f"{type(error).__name__}: {error}"
-    for wanted in (*packages, ["headtohead"]):
-        inside = [(frame, line) for package, frame, line in frames if package in wanted]
+    for modules in (*packages, ["headtohead"]):
+        inside = [(frame, line) for package, frame, line in frames if package in modules]
         if inside:
             frame, line = inside[-1]
             text += f" ({shown_path(frame.f_code.co_filename)}:{line})"
@@ -59,7 +59,7 @@ def describe(error: BaseException, *packages: Collection[str]) -> str:
 
 
 def shown_path(path: Path | str) -> str:
-    """Return a path as a message shows it: relative where it lies in the working directory."""
+    """Return a path for messages: relative if it is inside the working directory."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except ValueError:
@@ -67,9 +67,9 @@ def shown_path(path: Path | str) -> str:
 
 
 def is_disk_error(error: BaseException | None) -> bool:
-    """Return whether an error, or what caused it, is a full or unwritable disk.
+    """Return whether an error or one of its causes is a full or unwritable disk.
 
-    Full means: no space left, a quota that is reached, or a file larger than allowed.
+    Full: no space left, an exceeded quota, or a file above the size limit.
     """
     while error is not None:
         if _errno(error) in _DISK:
@@ -81,6 +81,6 @@ def is_disk_error(error: BaseException | None) -> bool:
 def _errno(error: BaseException) -> int | None:
     if isinstance(error, OSError):
         return error.errno
-    # safetensors reports the error of the operating system as text.
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found and type(error).__name__ == "SafetensorError" else None
+    # safetensors reports errors of the operating system as text.
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match and type(error).__name__ == "SafetensorError" else None

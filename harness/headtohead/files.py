@@ -1,4 +1,4 @@
-"""Atomic writes, and reading of JSON. A crash at any moment leaves the old content of a file or the new."""
+"""Atomic writes, and reading of JSON. After a crash, a file has either its old or its new content."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TEMPORARY = ".tmp"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace the file in one step: temporary file, fsync, rename."""
+    """Replace a text file atomically: temporary file, fsync, rename."""
     replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, value: Any, *, sync: bool = True) -> None:
-    """Replace a JSON file in one step."""
+    """Replace a JSON file atomically; ``sync`` as in `replace`."""
     text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
     replace(path, lambda temporary: temporary.write_text(text, encoding="utf-8"), sync=sync)
 
@@ -31,10 +31,10 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
 
     Args:
         path: The file to replace.
-        write: Writes the new content to the path that it is given, which no other process uses.
+        write: Receives a path that no other process uses, and writes the new content to it.
         sync: Whether the content must survive a power failure.
     """
-    # An unpredictable name: nobody can place a symbolic link there in advance.
+    # The name is unpredictable, so that no symbolic link can exist there in advance.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{TEMPORARY}")
     try:
         write(temporary)
@@ -48,9 +48,9 @@ def replace(path: Path, write: Any, *, sync: bool = True) -> None:
 
 
 def remove_temporary(folder: Path) -> None:
-    """Remove temporary files of tensors that killed processes left; the caller holds the lease of the folder.
+    """Remove temporary tensor files that killed processes left behind; the caller holds the folder's lease.
 
-    Temporary files of other formats stay: they are small, and processes without a lease write some of them.
+    Temporary files of other formats are kept: they are small, and processes without a lease write some of them.
     """
     for path in folder.glob(f".*.safetensors.*{TEMPORARY}"):
         path.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ def read_json(path: Path, parse: Callable[[str], Any] = json.loads) -> Any:
 
 
 def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
-    """Append JSON lines and sync them."""
+    """Append JSON lines to a file and sync it."""
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     with open(path, "a", encoding="utf-8", opener=_without_link) as handle:
         # A line that a crash left incomplete must not absorb the next line.
@@ -90,7 +90,7 @@ def append_lines(path: Path, records: list[Mapping[str, Any]]) -> None:
 
 
 def _without_link(path: str, flags: int) -> int:
-    """Open a file to append to it; a symbolic link in its place is an error."""
+    """Open a file for appending; raise OSError if it is a symbolic link."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from headtohead.errors import HeadToHeadError
-from headtohead.storage.attention_maps import contact_sheet, entropy, head_statistics, load_maps, mean_distance
+from headtohead.storage.attention_maps import entropy, head_statistics, load_maps, mean_distance
 
 
 def naive(weights):
@@ -78,14 +78,3 @@ def test_a_corrupted_map_file_is_named(quickstart, tmp_path):
     (tmp_path / "attention" / "maps.safetensors").write_bytes(whole[:100])
     with pytest.raises(HeadToHeadError, match=r"maps\.safetensors: not a readable safetensors"):
         _ = load_maps(tmp_path)[0].weights
-
-
-def test_contact_sheet_shows_each_weight_as_one_square():
-    weights = np.zeros((2, 3, 4, 5))
-    weights[1, 2, 3, 0] = 0.5
-    sheet = contact_sheet(weights, cell=10, gap=6)
-    assert sheet.shape == (2 * 40 + 6, 3 * 50 + 2 * 6)
-    dark = np.argwhere(sheet == 0)
-    assert dark.min(axis=0).tolist() == [46 + 30, 2 * 56]
-    assert dark.max(axis=0).tolist() == [46 + 39, 2 * 56 + 9]
-    assert len(dark) == 100

@@ -12,7 +12,7 @@ from headtohead.report.figures.curves import curves, curves_figure
 from headtohead.report.figures.forest import forest_figure
 from headtohead.report.figures.interaction import interaction_figure
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.strip import MOST_ROWS, drawn, strip_figure
+from headtohead.report.figures.strip import MOST_ROWS, drawn_variants, strip_figure
 from headtohead.storage.frames import load_frames
 
 FIGURES = [strip_figure, forest_figure, curves_figure, buckets_figure, interaction_figure, cost_figure]
@@ -26,8 +26,8 @@ def analysis(quickstart):
 @pytest.mark.parametrize(
     "draw",
     [
-        one if one in (strip_figure, interaction_figure) else pytest.param(one, marks=pytest.mark.slow)
-        for one in FIGURES
+        function if function in (strip_figure, interaction_figure) else pytest.param(function, marks=pytest.mark.slow)
+        for function in FIGURES
     ],
     ids=lambda draw: draw.__name__,
 )
@@ -52,21 +52,21 @@ def test_a_figure_is_drawn_for_a_study_with_holes(messy, draw):
 def test_every_seed_of_every_variant_is_a_point_that_names_itself(analysis):
     svg = style.to_svg(strip_figure(analysis), "salt")
     titles = re.findall(r"<title>(.*?)</title>", svg)
-    for slug, variant in analysis.frames.variants.items():
+    for slug, variant in analysis.frames.by_slug.items():
         for seed, score in analysis.frames.scores(slug, analysis.metric).items():
-            assert f"{variant['title']}, seed {seed}: {score:.3f}" in titles
+            assert f"{variant.title}, seed {seed}: {score:.3f}" in titles
 
 
-def test_the_ceiling_is_drawn_where_the_data_states_one(analysis):
-    assert "bag-of-words ceiling 0.530" in style.to_svg(strip_figure(analysis), "salt")
+def test_the_upper_bound_is_drawn_where_the_data_states_one(analysis):
+    assert "bag-of-words upper bound 0.530" in style.to_svg(strip_figure(analysis), "salt")
 
 
 def test_a_value_of_the_coloured_axis_has_one_colour_everywhere(analysis):
     palette = Palette(analysis.frames)
     assert palette.colour_axis == "positional"
     colours = {}
-    for slug, variant in analysis.frames.variants.items():
-        colours.setdefault(variant["axes"]["positional"], set()).add(palette.colour(slug))
+    for slug, variant in analysis.frames.by_slug.items():
+        colours.setdefault(variant.axes["positional"], set()).add(palette.colour(slug))
     assert all(len(found) == 1 for found in colours.values())
     assert len(set.union(*colours.values())) == 3
 
@@ -107,7 +107,7 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
         score=lambda axes, seed: 0.3 + axes["train.lr"] + 0.001 * seed,
     )
     analysis = analyse(load_frames(made.write_study(tmp_path, study)))
-    rows = drawn(analysis)
+    rows = drawn_variants(analysis)
     assert len(rows) == MOST_ROWS
     assert rows[0] == "0.06"
     assert analysis.frames.baseline in rows
@@ -117,7 +117,7 @@ def test_a_large_study_draws_the_best_and_the_baseline(made, tmp_path):
 
 def drawn_lines(figure, title):
     """Return the panel of this title, and the points of each of its lines by its name."""
-    (panel,) = (one for one in figure.axes if one.get_title("left").startswith(title))
+    (panel,) = (panel_axes for panel_axes in figure.axes if panel_axes.get_title("left").startswith(title))
     points = {bars.get_label(): bars.lines[0].get_xydata() for bars in panel.containers}
     return panel, points
 
@@ -133,8 +133,8 @@ def test_an_interaction_averages_over_settings_that_all_its_points_have(made, tm
         axes=axes,
         maps=False,
         excluded=[
-            {"axes": {"positional": one, "attention": "independent-heads", "match": "none"}, "reason": "no"}
-            for one in axes["positional"]
+            {"axes": {"positional": value, "attention": "independent-heads", "match": "none"}, "reason": "no"}
+            for value in axes["positional"]
         ],
         score=lambda axes, seed: 0.5 + 0.01 * seed + 0.2 * (axes["attention"] != "split-heads"),
     )
@@ -160,11 +160,11 @@ def test_an_interaction_without_a_common_setting_draws_the_largest_table(made, t
         "causal": {("rotary", "single"), ("sinusoidal", "split-heads")},
     }
     excluded = [
-        {"axes": {"positional": one, "attention": other, "masking": mask}, "reason": "no"}
+        {"axes": {"positional": value, "attention": other, "masking": mask}, "reason": "no"}
         for mask, pairs in kept.items()
-        for one in axes["positional"]
+        for value in axes["positional"]
         for other in axes["attention"]
-        if (one, other) not in pairs
+        if (value, other) not in pairs
     ]
     study = made.Study(
         axes=axes, excluded=excluded, maps=False, score=lambda axes, seed: 0.5 + 0.3 * (axes["masking"] == "causal")
@@ -220,7 +220,7 @@ def trained_up_to(analysis, tokens):
     [
         (8, 1.5),
         (7, None),
-        *(pytest.param(*one, marks=pytest.mark.slow) for one in ((5, 0.5), (11, 2.5), (14, None), (20, None))),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((5, 0.5), (11, 2.5), (14, None), (20, None))),
     ],
 )
 def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analysis, tokens, place):
@@ -228,7 +228,7 @@ def test_a_line_stands_where_training_ends_if_it_ends_between_two_buckets(analys
     trained = trained_up_to(analysis, tokens)
     assert end_of_training(trained) == place
     svg = style.to_svg(buckets_figure(trained), "salt")
-    assert ("longer than all of training" in svg) == (place is not None)
+    assert ("longer than every training source" in svg) == (place is not None)
 
 
 def test_records_that_do_not_say_where_training_ends_have_no_line(analysis):

@@ -91,7 +91,7 @@ def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
 
 
 def test_a_folder_that_is_no_experiment_is_named(tmp_path):
-    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; start with h2h run FILE"):
+    with pytest.raises(HeadToHeadError, match=r"has no experiment\.json; start with h2h run FILE"):
         load_frames(tmp_path)
 
 

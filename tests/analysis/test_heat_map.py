@@ -1,4 +1,4 @@
-"""Heat maps: every cell has its colour, every row and column its label, and the figure its maps."""
+"""Heat maps: the colour of every cell, the label of every row and column, and the layout of a figure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,49 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from headtohead.figures.heat_map import LONGEST_LABEL, HeatMap, coloured, heat_map_figure, label
-from headtohead.figures.style import GRID, PALETTE, to_svg
+from headtohead.figures.heat_map import (
+    BLUE,
+    HIDDEN,
+    LONGEST_LABEL,
+    ORANGE,
+    ColourRange,
+    HeatMap,
+    cell_colours,
+    heat_map_figure,
+    label,
+)
+from headtohead.figures.style import to_svg
 
 
-def drawn(*maps: HeatMap, **options: object) -> str:
-    return to_svg(heat_map_figure(maps, **options), salt="test")  # type: ignore[arg-type]
+def drawn(*maps: HeatMap) -> str:
+    return to_svg(heat_map_figure(maps), salt="test")
 
 
 def texts(svg: str) -> list[str]:
-    return ["".join(one.itertext()).strip() for one in ET.fromstring(svg).iter() if one.tag.endswith("text")]
+    return [
+        "".join(element.itertext()).strip() for element in ET.fromstring(svg).iter() if element.tag.endswith("text")
+    ]
 
 
 def test_alpha_is_the_size_of_a_value_and_the_colour_its_sign() -> None:
-    colours = coloured(np.array([[0.0, 0.5, 4.0, -1.0, np.nan]]), limit=2.0)[0]
-    assert colours[:, 3].tolist() == [0.0, 0.25, 1.0, 0.5, 1.0]
-    assert tuple(colours[2, :3]) == to_rgb(PALETTE[0])
-    assert tuple(colours[3, :3]) == to_rgb(PALETTE[1])
-    assert tuple(colours[4, :3]) == to_rgb(GRID)
+    zero, half, positive, negative, masked = ColourRange(-2.0, 2.0).colours(
+        np.ma.masked_invalid([0.5, 0.75, 2.0, 0.25, np.nan])
+    )
+    assert [colour[3] for colour in (zero, half, positive, negative, masked)] == pytest.approx(
+        [0, 0.5, 1, 0.5, 1], abs=0.01
+    )
+    assert tuple(half[:3]) == tuple(positive[:3]) == to_rgb(BLUE)
+    assert tuple(negative[:3]) == to_rgb(ORANGE)
+    assert tuple(masked[:3]) == to_rgb(HIDDEN)
+
+
+def test_cells_of_sheets_have_the_colours_of_heat_maps_on_white() -> None:
+    values = np.array([[-1.0, -0.3, 0.0, 0.6, 1.0, np.nan]])
+    figure = heat_map_figure([HeatMap(values, ["a"], list("bcdefg"))])
+    image = figure.axes[0].images[0]
+    colours = image.cmap(image.norm(image.get_array()))
+    on_white = colours[..., :3] * colours[..., 3:] + 1 - colours[..., 3:]
+    np.testing.assert_allclose(cell_colours(values, ColourRange(-1.0, 1.0)) / 255, on_white, atol=1 / 255)
 
 
 def test_every_row_column_and_map_has_its_name() -> None:
@@ -34,23 +59,21 @@ def test_every_row_column_and_map_has_its_name() -> None:
     svg = drawn(
         HeatMap(values, ["<a>", "b"], ["x", "$y$", "z"], "first"),
         HeatMap(values, ["c", "d"], ["u", "v", "w"], "second", texts=[["1", "2", "3"], ["4", "5", "6"]]),
-        row_axis="queries",
-        column_axis="keys",
     )
-    names = {"<a>", "b", "x", "$y$", "z", "c", "d", "u", "v", "w", "first", "second", "queries", "keys", *"123456"}
+    names = {"<a>", "b", "x", "$y$", "z", "c", "d", "u", "v", "w", "first", "second", *"123456"}
     assert sorted(texts(svg)) == sorted(names)
     assert svg.count("<image ") == 2
 
 
-def test_labels_have_one_line_and_an_end() -> None:
+def test_labels_have_one_line_and_a_largest_length() -> None:
     assert label("a\nb") == "a b"
     assert len(label("x" * 99)) == LONGEST_LABEL
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_maps_stand_side_by_side_without_overlap(count: int) -> None:
-    one = HeatMap(np.eye(4), list("abcd"), list("efgh"), "a title · of several · values · that wraps")
-    figure = heat_map_figure([one] * count, across=3)
+    heat_map = HeatMap(np.eye(4), list("abcd"), list("efgh"), "a title · of several · values · that wraps")
+    figure = heat_map_figure([heat_map] * count, across=3)
     boxes = [axes.get_position() for axes in figure.axes]
     assert len(boxes) == count
     for first in range(count):
@@ -60,13 +83,14 @@ def test_maps_stand_side_by_side_without_overlap(count: int) -> None:
             assert not boxes[first].overlaps(boxes[second])
 
 
-def test_without_a_limit_the_largest_value_of_all_maps_has_the_full_colour() -> None:
+def test_without_a_range_the_largest_value_of_all_maps_has_the_full_colour() -> None:
     small, large = HeatMap(np.full((1, 1), 1.0), ["a"], ["b"]), HeatMap(np.full((1, 1), -4.0), ["a"], ["b"])
-    alphas = [axes.images[0].get_array()[0, 0, 3] for axes in heat_map_figure([small, large], limit=None).axes]
-    assert alphas == [0.25, 1.0]
+    images = [axes.images[0] for axes in heat_map_figure([small, large], colour_range=None).axes]
+    alphas = [image.cmap(image.norm(image.get_array()))[0, 0, 3] for image in images]
+    assert alphas == pytest.approx([0.25, 1.0], abs=0.01)
 
 
 def test_the_same_maps_have_the_same_bytes() -> None:
-    one = HeatMap(np.random.default_rng(1).random((5, 5)), list("abcde"), list("fghij"))
-    assert drawn(one) == drawn(one)
-    assert re.search(r"data:image/png;base64", drawn(one))
+    heat_map = HeatMap(np.random.default_rng(1).random((5, 5)), list("abcde"), list("fghij"))
+    assert drawn(heat_map) == drawn(heat_map)
+    assert re.search(r"data:image/png;base64", drawn(heat_map))

@@ -14,7 +14,7 @@ import pytest
 import sacrebleu
 import torch
 
-from headtohead.analysis.published import findings, side_scores
+from headtohead.analysis.published import claim_results, side_scores
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.records import ClaimRecord, PublishedRecord
 from headtohead.training.evaluate import TeacherForced, Translations
@@ -43,7 +43,7 @@ class Planted:
 
     def buckets(self) -> list[dict[str, object]]:
         found = bucket_scores(self.lengths, range(60), self.translations, self.forced, 0, BOUNDS)
-        return [dict(one) for one in json.loads(json.dumps(found))]
+        return [dict(item) for item in json.loads(json.dumps(found))]
 
     def naive(self, low: int, high: int) -> dict[str, float]:
         rows = [row for row, length in enumerate(self.lengths) if low <= length <= high]
@@ -120,6 +120,6 @@ def test_metrics_that_buckets_cannot_give_are_refused(frames: Frames, metric: st
     assert side_scores(planted, claim(metric, (1, 9)), "variant") == {}
     published = PublishedRecord(source="x", setup={}, differences=(), claims=(claim(metric, (1, 9)),))
     record = planted.record.model_copy(update={"published": published})
-    (found,) = findings(replace(planted, record=record))
-    assert found.verdict == "cannot tell"
+    (found,) = claim_results(replace(planted, record=record))
+    assert found.verdict == "inconclusive"
     assert found.reason == f"sinusoidal: 3 of 3 seeds without {metric} at these lengths"

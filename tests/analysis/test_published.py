@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headtohead.analysis.published import Finding, findings
+from headtohead.analysis.published import ClaimResult, claim_results
 from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.records import ClaimRecord
 
@@ -69,7 +69,7 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
             "source": "A. Author 2018",
             "setup": {},
             "differences": [],
-            "claims": [CLAIM | dict(one) for one in claims],
+            "claims": [CLAIM | dict(claim) for claim in claims],
         }
         file.write_text(json.dumps(content))
         return load_frames(folder)
@@ -77,8 +77,8 @@ def plant(made: ModuleType, tmp_path: Path) -> Plant:
     return write
 
 
-def one(frames: Frames, **options: Any) -> Finding:
-    found = findings(frames, **options)
+def claim_result(frames: Frames, **options: Any) -> ClaimResult:
+    found = claim_results(frames, **options)
     assert len(found) == 1
     return found[0]
 
@@ -88,17 +88,17 @@ def one(frames: Frames, **options: Any) -> Finding:
     [
         ({}, 0.1, "agrees"),
         ({}, -0.1, "disagrees"),
-        ({}, 0.0, "cannot tell"),
+        ({}, 0.0, "inconclusive"),
         ({"expect": "lower"}, -0.1, "agrees"),
         ({"expect": "lower"}, 0.1, "disagrees"),
         ({"by": 0.05}, 0.1, "agrees"),
         ({"by": 0.05}, 0.02, "disagrees"),
-        ({"by": 0.05}, 0.05, "cannot tell"),
+        ({"by": 0.05}, 0.05, "inconclusive"),
         ({"expect": "equal", "margin": 0.05}, 0.0, "agrees"),
         ({"expect": "equal", "margin": 0.05}, 0.1, "disagrees"),
         ({"expect": "equal", "margin": 0.05}, -0.1, "disagrees"),
-        ({"expect": "equal", "margin": 0.05}, 0.05, "cannot tell"),
-        ({"expect": "equal", "margin": 0.001}, 0.0, "cannot tell"),
+        ({"expect": "equal", "margin": 0.05}, 0.05, "inconclusive"),
+        ({"expect": "equal", "margin": 0.001}, 0.0, "inconclusive"),
         ({"expect": "at-most", "against": None, "limit": 0.9}, 0.0, "agrees"),
         ({"expect": "at-most", "against": None, "limit": 0.53}, 0.0, "disagrees"),
     ],
@@ -106,15 +106,15 @@ def one(frames: Frames, **options: Any) -> Finding:
 def test_every_verdict_is_given_where_it_was_planted(
     claim: dict[str, Any], gap: float, verdict: str, plant: Plant
 ) -> None:
-    assert one(plant(claim, gap=gap)).verdict == verdict
+    assert claim_result(plant(claim, gap=gap)).verdict == verdict
 
 
 def test_a_real_difference_hidden_in_noise_cannot_be_told(plant: Plant) -> None:
-    assert one(plant({}, gap=0.01, spread=0.2)).verdict == "cannot tell"
+    assert claim_result(plant({}, gap=0.01, spread=0.2)).verdict == "inconclusive"
 
 
 def test_a_difference_in_the_right_direction_that_is_too_small_is_called_that(plant: Plant) -> None:
-    found = one(plant({"by": 0.05}, gap=0.02))
+    found = claim_result(plant({"by": 0.05}, gap=0.02))
     assert found.reason == "in the expected direction, but by less than 0.05"
 
 
@@ -123,7 +123,7 @@ def test_the_interval_is_that_of_a_paired_t_test_shared_among_the_claims(plant: 
     ours = [frames.scores("rotary", "test/exact_match")[seed] for seed in range(1, 7)]
     theirs = [frames.scores("sinusoidal", "test/exact_match")[seed] for seed in range(1, 7)]
     expected = stats.ttest_rel(ours, theirs).confidence_interval(0.975)
-    for found in findings(frames):
+    for found in claim_results(frames):
         assert found.difference is not None
         assert found.confidence == pytest.approx(0.975)
         assert found.difference.low == pytest.approx(expected.low, abs=1e-9)
@@ -135,39 +135,39 @@ def test_a_bound_is_broken_by_a_single_run(plant: Plant) -> None:
         return 0.2 if axes["positional"] == "rotary" and seed == 4 else 0.04
 
     claim = {"expect": "at-most", "against": None, "limit": 1 / 24}
-    assert one(plant(claim, score=score)).verdict == "disagrees"
+    assert claim_result(plant(claim, score=score)).verdict == "disagrees"
 
 
 def test_a_run_exactly_at_the_bound_does_not_break_it(plant: Plant) -> None:
     claim = {"expect": "at-most", "against": None, "limit": 1 / 24}
-    assert one(plant(claim, score=lambda axes, seed: 1 / 24)).verdict == "agrees"
+    assert claim_result(plant(claim, score=lambda axes, seed: 1 / 24)).verdict == "agrees"
 
 
-@pytest.mark.parametrize(("seeds", "verdict"), [(3, "cannot tell"), (6, "agrees")])
+@pytest.mark.parametrize(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")])
 def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(seeds: int, verdict: str, plant: Plant) -> None:
     """Each seed differs by exactly 0.4: a t-test has nothing to go by, a sign test needs six."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
-    found = one(frames)
+    found = claim_result(frames)
     assert found.verdict == verdict
     assert ("too few" in found.reason) == (seeds == 3)
 
 
 @pytest.mark.parametrize("claim", [{}, {"expect": "equal", "margin": 0.9}])
 def test_one_seed_tells_nothing(claim: dict[str, Any], plant: Plant) -> None:
-    found = one(plant(claim, seeds=1, gap=0.3))
-    assert (found.verdict, found.reason) == ("cannot tell", "one seed")
+    found = claim_result(plant(claim, seeds=1, gap=0.3))
+    assert (found.verdict, found.reason) == ("inconclusive", "one seed")
 
 
 def test_missing_seeds_withhold_the_verdict_until_partial_is_allowed(plant: Plant) -> None:
     frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
-    found = one(frames)
-    assert found.verdict == "cannot tell"
+    found = claim_result(frames)
+    assert found.verdict == "inconclusive"
     assert found.reason == "rotary: 1 diverged of 6 seeds"
-    assert one(frames, allow_partial=True).verdict == "agrees"
+    assert claim_result(frames, allow_partial=True).verdict == "agrees"
 
 
 def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> None:
-    found = one(
+    found = claim_result(
         plant(
             {
                 "metric": "heads/cross/only-one/loss",
@@ -176,8 +176,8 @@ def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> N
             }
         )
     )
-    assert found.verdict == "cannot tell"
-    assert found.reason == "heads are not yet masked: h2h heads claims, then h2h report"
+    assert found.verdict == "inconclusive"
+    assert found.reason == "no head ablation; run h2h ablate-heads claims, then h2h report"
 
 
 def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path)
     for number, run in enumerate(frames.rows("rotary").index):
         metrics = {"heads/cross/only-one/loss": 0.9 + 0.01 * number, "heads/encoder/only-one/loss": 0.1 + 0.02 * number}
         (frames.path(run) / "heads.json").write_text(json.dumps({"metrics": metrics}))
-    found = one(load_frames(frames.directory))
+    found = claim_result(load_frames(frames.directory))
     assert found.verdict == "agrees"
     assert found.difference is not None
     assert found.difference.mean == pytest.approx(0.8 - 0.01 * 2.5)
@@ -204,7 +204,7 @@ def test_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
             "against_lengths": [1, 8],
         }
     )
-    found = one(frames)
+    found = claim_result(frames)
     table = frames.buckets[frames.buckets["run"] == frames.rows("sinusoidal").index[0]]
     scores = dict(zip(table["low"], table["exact_match"], strict=True))
     long = (45 * scores[9] + 20 * scores[12]) / 65
@@ -218,13 +218,13 @@ def test_losses_of_different_data_are_not_held_against_each_other(plant: Plant) 
     frames = plant({"metric": "test/loss", "expect": "lower"}, gap=0.2)
     runs = frames.runs.copy()
     runs.loc[runs["variant"] == "rotary", "data_hash"] = "cd" * 32
-    found = one(replace(frames, runs=runs))
-    assert found.verdict == "cannot tell"
-    assert found.reason == "the two sides were not trained and tested on the same data"
+    found = claim_result(replace(frames, runs=runs))
+    assert found.verdict == "inconclusive"
+    assert found.reason == "the two sides use different data"
 
 
 def test_an_experiment_without_claims_has_no_findings(quickstart: Path) -> None:
-    assert findings(load_frames(quickstart)) == ()
+    assert claim_results(load_frames(quickstart)) == ()
 
 
 def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> None:
@@ -237,7 +237,7 @@ def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> N
         theirs = random.normal(0.5, 0.05, size=8)
         nothing = [(theirs + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         claim = ClaimRecord.model_validate(CLAIM | {"by": 0.0})
-        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("cannot tell")
+        wrong["higher"] += published._directed((nothing[0], nothing[1]), claim, 0.05)[0] != ("inconclusive")
         edge = [(theirs + 0.05 + random.normal(0, 0.02, size=8)).tolist(), theirs.tolist()]
         both = (edge[0], edge[1])
         difference = published.paired_tests.paired(*both, confidence=0.95)

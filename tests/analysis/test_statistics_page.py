@@ -26,7 +26,7 @@ def test_the_pages_table_of_floors_is_what_the_code_computes():
 
 
 def test_the_pages_table_of_minimum_detectable_effects_is_that_of_the_noncentral_t():
-    counts = [int(one) for one in re.findall(r"(\d+) contrasts?(?= \|)", PAGE)]
+    counts = [int(count) for count in re.findall(r"(\d+) contrasts?(?= \|)", PAGE)]
     rows = re.findall(r"^\| (\d+) \|((?: [\d.]+ \|){4})$", PAGE, re.MULTILINE)
     assert (len(counts), len(rows)) == (4, 4)
     for seeds, cells in rows:

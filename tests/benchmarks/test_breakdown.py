@@ -1,4 +1,4 @@
-"""The parts of a training step: each operation in the part it belongs to, backward ones too."""
+"""Breakdown of a training step: every operation counts for its kind, also in the backward pass."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def breakdown(benchmark: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark("breakdown")
 
 
-def test_a_gradient_belongs_where_what_it_is_the_gradient_of_does(breakdown: ModuleType) -> None:
-    stream = DropoutRNG([1], torch.device("cpu"))
+def test_a_gradient_counts_for_the_kind_of_its_operation(breakdown: ModuleType) -> None:
+    rng = DropoutRNG([1], torch.device("cpu"))
     linear = StackedLinear([torch.Generator().manual_seed(1)], 4, [4], False, "xavier")
-    dropout = Dropout(stream, 1, 0.5)
+    dropout = Dropout(rng, 1, 0.5)
     operations = breakdown.Operations()
-    with operations.named(), operations:
-        # Dropout draws its numbers between the linear map and what has a gradient next.
+    with operations.recording_callers(), operations:
+        # Dropout computes random numbers, which have no gradient, after the linear map.
         dropout(linear(torch.ones(1, 3, 4, requires_grad=True))).sum().backward()
     products = {kind for kind, name in operations.seconds if name == "bmm"}
     assert products == {breakdown.LINEAR}
     assert {kind for kind, name in operations.seconds if name == "mul"} == {breakdown.DROPOUT}
 
 
-def test_a_step_is_shared_out_among_the_kinds(breakdown: ModuleType) -> None:
-    with_dropout = breakdown.measured("notebook 1", 1, 2, 0.1)
-    without = breakdown.measured("notebook 1", 1, 2, 0.0)
+def test_the_shares_of_the_kinds_add_up_to_a_step(breakdown: ModuleType) -> None:
+    with_dropout = breakdown.measure("notebook 1", 1, 2, 0.1)
+    without = breakdown.measure("notebook 1", 1, 2, 0.0)
     assert all(with_dropout.kinds[kind] > 0 for kind in breakdown.KINDS)
-    # A stream that nobody draws from is still told which step follows.
+    # Without dropout, the random stream is still set to the next step.
     assert without.kinds[breakdown.DROPOUT] < with_dropout.kinds[breakdown.DROPOUT] / 3
     assert with_dropout.operations > without.operations
     assert 0 < with_dropout.products < sum(with_dropout.kinds.values())

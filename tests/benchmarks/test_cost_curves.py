@@ -1,4 +1,4 @@
-"""The curves of growing cost: the fit, what is measured, and what is read in the page."""
+"""Cost curves: the fit, the measurement, and the table in the page."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def growth(benchmark: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark("growth")
 
 
-def test_the_exponent_of_a_power_is_found_and_the_last_points_say_where_it_goes(growth: ModuleType) -> None:
-    square = growth.Growth.of([2, 4, 8, 16], [3 * n**2 for n in (2, 4, 8, 16)])
+def test_the_fit_returns_the_exponent_of_a_power_and_that_of_the_last_points(growth: ModuleType) -> None:
+    square = growth.Growth.fit([2, 4, 8, 16], [3 * n**2 for n in (2, 4, 8, 16)])
     assert (square.exponent, square.error) == pytest.approx((2, 0), abs=1e-6)
-    bent = growth.Growth.of([1, 10, 100], [10 + n for n in (1, 10, 100)])
+    bent = growth.Growth.fit([1, 10, 100], [10 + n for n in (1, 10, 100)])
     assert bent.error > 0.1
     assert bent.last > bent.exponent
 
 
-def test_what_commands_cost_is_read_in_the_page(growth: ModuleType) -> None:
+def test_the_cost_of_commands_comes_from_the_page(growth: ModuleType) -> None:
     plan, status = growth.commands(TABLE)
     assert (plan.name, list(plan.numbers), list(plan.processor), list(plan.wall)) == (
         "h2h plan",
@@ -43,44 +43,42 @@ def test_what_commands_cost_is_read_in_the_page(growth: ModuleType) -> None:
         [4, 9],
     )
     assert list(status.numbers) == [100, 1000]
-    found = growth.commands(PAGE.read_text(encoding="utf-8"))
-    assert [one.name for one in found] == ["h2h plan", "h2h status", "h2h report"]
-    assert all(list(one.numbers) == [100, 1000, 10_000] for one in found)
+    curves = growth.commands(PAGE.read_text(encoding="utf-8"))
+    assert [curve.name for curve in curves] == ["h2h plan", "h2h status", "h2h report"]
+    assert all(list(curve.numbers) == [100, 1000, 10_000] for curve in curves)
     with pytest.raises(SystemExit, match="no table"):
         growth.commands("nothing here")
 
 
 @pytest.mark.slow
-def test_a_step_grows_with_what_it_is_held_against(growth: ModuleType) -> None:
+def test_the_time_of_a_step_grows_with_members_and_length(growth: ModuleType) -> None:
     size = growth.SIZES[0]
     members = growth.curve("members", size.name, {n: (size, n) for n in (1, 16)}, rounds=2)
     assert list(members.numbers) == [1, 16]
-    # Less than in proportion: that is what stacks are for.
+    # Less than in proportion, which is the purpose of stacks.
     assert members.processor[0] < members.processor[1] < 12 * members.processor[0]
-    (length,) = (one for one in growth.steps(2, 32, {}) if one.panel == "length")
+    (length,) = (curve for curve in growth.steps(2, 32, {}) if curve.panel == "length")
     assert list(length.numbers) == [4, 8, 16, 32]
     assert length.processor[-1] > 1.5 * length.processor[0]
 
 
-def test_preparing_starts_from_nothing_each_time(
-    growth: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare, begun = growth.prepare, []
+def test_preparation_never_uses_a_cache(growth: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare, cached = growth.prepare, []
 
-    def noted(config: Any, cache: Path) -> Any:
-        begun.append(cache.exists())
+    def recorded(config: Any, cache: Path) -> Any:
+        cached.append(cache.exists())
         return prepare(config, cache)
 
-    monkeypatch.setattr(growth, "prepare", noted)
+    monkeypatch.setattr(growth, "prepare", recorded)
     file = tmp_path / "pairs.tsv"
-    # Letters, not digits, so that no two sentences are one.
+    # Letters instead of digits, so that no two normalised sentences are equal.
     words = ["".join(chr(97 + int(digit)) for digit in f"{n:05}") for n in range(3000)]
     file.write_text("".join(f"a {word} b\tc {word} d\n" for word in words))
     curve = growth.preparing(file, [300, 3000])
     assert list(curve.numbers) == [300, 3000]
     assert curve.processor[1] > 2 * curve.processor[0]
-    assert begun == [False] * 5
-    with pytest.raises(SystemExit, match="has 3,000 pairs, not 4,000"):
+    assert cached == [False] * 5
+    with pytest.raises(SystemExit, match="has 3,000 pairs; --largest 3000"):
         growth.preparing(file, [4000])
 
 
@@ -90,7 +88,7 @@ def test_every_panel_is_drawn_with_its_exponents(growth: ModuleType) -> None:
         growth.Curve("members", "large", [1, 2], [5, 10], [5, 10]),
         growth.Curve("runs", "h2h plan", [1, 10], [1, 1], [1, 1]),
     ]
-    members, runs = growth.drawn(curves).axes
+    members, runs = growth.growth_figure(curves).axes
     assert [members.get_title(loc="left"), runs.get_title(loc="left")] == [
         growth.PANELS["members"],
         growth.PANELS["runs"],

@@ -1,4 +1,4 @@
-"""Four times the runs take four times the work, not more; the parent keeps nothing of any."""
+"""Work grows linearly with the number of runs, and the parent frees the memory of stacks that ended."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headtohead.plugins.registry import current
 from headtohead.report.content import ReportContent
 from headtohead.report.document import report_blocks
 from headtohead.report.figures.forest import MOST_ROWS, drawn_contrasts, judged_contrasts
-from headtohead.report.figures.strip import drawn
+from headtohead.report.figures.strip import drawn_variants
 from headtohead.report.markdown import markdown_page
 from headtohead.report.writing import page
 from headtohead.storage.frames import load_frames
@@ -35,19 +35,19 @@ pytestmark = pytest.mark.slow
 MakeStudy = Callable[..., Path]
 
 ALLOWED = 1.3
-"""Of fourfold: noise of the clock. Work that grows with the square would take 16 times."""
+"""Allowed ratio to linear growth, for timing noise; quadratic growth would have a ratio of 4."""
 
 
 @pytest.fixture(scope="module")
 def studies(make_study: MakeStudy, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Files of a study of 100 runs and of one of 400, of the same models and seeds."""
+    """Files of studies of 100 and of 400 runs, with the same models and seeds."""
     folders = [tmp_path_factory.mktemp(name) for name in ("hundred", "four-hundred")]
     return make_study(folders[0], 10, 5), make_study(folders[1], 40, 5)
 
 
 @pytest.fixture(autouse=True)
 def few_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sentence tests take a tenth of a second a variant, at every size, and no more at a limit."""
+    """Reduce the trials of sentence tests, which take 0.1 s per variant at every size of a study."""
     monkeypatch.setattr(sentences, "TRIALS", 5)
 
 
@@ -61,7 +61,7 @@ def status(file: Path) -> None:
 
 
 def report(file: Path) -> None:
-    """Everything but the figures, whose rows are limited."""
+    """Create a report without figures, which have a limited number of rows."""
     content = ReportContent(analyse(load_frames(file.parent / "runs" / "large")))
     blocks = report_blocks(content)
     assert content.answer in markdown_page(blocks).replace("\\", "")
@@ -69,16 +69,16 @@ def report(file: Path) -> None:
 
 
 REPEATED = {plan: 1, status: 20, report: 1}
-"""Reading the status of 100 runs takes 4 ms, too short to be timed alone."""
+"""Repetitions per measurement; reading the status of 100 runs takes only 4 ms."""
 
 
 @pytest.mark.parametrize("work", [plan, status, report])
-def test_the_time_of_a_run_does_not_grow_with_their_number(
+def test_the_time_per_run_does_not_grow_with_the_number_of_runs(
     work: Callable[[Path], None], studies: tuple[Path, Path]
 ) -> None:
     small, large = studies
     seconds: dict[Path, list[float]] = {small: [], large: []}
-    work(small)  # what is loaded at first use counts for neither
+    work(small)  # imports of the first call do not count
     for _ in range(4):
         for file in (small, large):
             began = time.process_time()
@@ -86,18 +86,18 @@ def test_the_time_of_a_run_does_not_grow_with_their_number(
                 work(file)
             seconds[file].append(time.process_time() - began)
         if min(seconds[large]) < 4 * ALLOWED * min(seconds[small]):
-            break  # the rest would only take out more of the clock's noise
+            break  # further rounds could only reduce the noise
     assert min(seconds[large]) < 4 * ALLOWED * min(seconds[small]), seconds
 
 
 @pytest.mark.parametrize(("work", "most"), [(plan, 3), (status, 1), (report, 8)], ids=["plan", "status", "report"])
-def test_every_record_is_read_and_every_folder_listed_once(
+def test_every_record_and_every_folder_is_read_once(
     work: Callable[[Path], None], most: int, studies: tuple[Path, Path]
 ) -> None:
     opened = _opened(lambda: work(studies[1]), studies[1].parent / "runs" / "large")
     runs = {path for path in opened if path.parent.parent.name == "large"}
     assert len(runs) <= most * 400
-    # a report looks into the translations and maps of few runs a second time
+    # a report reads the translations and maps of a few runs twice
     again = [
         path
         for path, times in opened.items()
@@ -106,31 +106,31 @@ def test_every_record_is_read_and_every_folder_listed_once(
     assert again == []
 
 
-_watching: dict[Path, int] | None = None
+_opened_paths: dict[Path, int] | None = None
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     watched = event in {"open", "os.scandir", "os.listdir"}
-    if watched and _watching is not None and isinstance(arguments[0], str | Path):
+    if watched and _opened_paths is not None and isinstance(arguments[0], str | Path):
         path = Path(arguments[0])
-        _watching[path] = _watching.get(path, 0) + 1
+        _opened_paths[path] = _opened_paths.get(path, 0) + 1
 
 
 def _opened(action: Callable[[], None], below: Path) -> dict[Path, int]:
-    """Return how often each file below a folder is opened meanwhile."""
-    global _watching
+    """Return how often an action opens each file below a folder."""
+    global _opened_paths
     if not getattr(sys, "_h2h_audited", False):
         sys.addaudithook(_audit)
         sys._h2h_audited = True  # type: ignore[attr-defined]
-    _watching = {}
+    _opened_paths = {}
     try:
         action()
-        return {path: times for path, times in _watching.items() if below in (path, *path.parents)}
+        return {path: times for path, times in _opened_paths.items() if below in (path, *path.parents)}
     finally:
-        _watching = None
+        _opened_paths = None
 
 
-def test_the_parent_keeps_nothing_of_stacks_that_ended(
+def test_the_parent_frees_the_memory_of_stacks_that_ended(
     many_runs: ModuleType, make_study: MakeStudy, tmp_path: Path
 ) -> None:
     class Watched(many_runs.Quiet):  # type: ignore[name-defined, misc]
@@ -143,7 +143,7 @@ def test_the_parent_keeps_nothing_of_stacks_that_ended(
         def ended(self, folder: Any, code: int) -> None:
             self.ends += 1
             if self.ends in (10, 40):
-                self.held[self.ends] = _held_by("*/headtohead/runs/execute.py")
+                self.held[self.ends] = _held_by("*/headtohead/execution/scheduler.py")
 
         def close(self) -> None:
             tracemalloc.stop()
@@ -159,14 +159,14 @@ def _held_by(file: str) -> int:
     """Return the bytes that were allocated below a file's calls and are still held."""
     gc.collect()
     below = tracemalloc.Filter(inclusive=True, filename_pattern=file, all_frames=True)
-    return sum(one.size for one in tracemalloc.take_snapshot().filter_traces([below]).traces)
+    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([below]).traces)
 
 
-def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path, Path]) -> None:
+def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tuple[Path, Path]) -> None:
     small, large = (ReportContent(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
     assert small.parts == {}
     found = large.parts
-    rows = len(drawn(large.analysis))
+    rows = len(drawn_variants(large.analysis))
     assert 40 < rows < 80
     assert found["scores"] == f"{rows} of 80 variants: the best, and the baseline."
     assert found["lines"] == "24 of 80 variants: the best, and the baseline."
@@ -179,21 +179,21 @@ def test_a_large_report_says_how_much_of_it_each_part_shows(studies: tuple[Path,
         assert found["translations"] in text
 
 
-def test_a_forest_of_very_many_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
+def test_a_forest_of_many_contrasts_shows_the_largest_differences(studies: tuple[Path, Path]) -> None:
     analysis = analyse(load_frames(studies[1].parent / "runs" / "large"))
     analysis = replace(analysis, factors=Family((), 0, 0))  # every variant against the baseline
     rows, tested = drawn_contrasts(analysis), judged_contrasts(analysis)
     assert len(tested) > MOST_ROWS
     assert len(rows) == MOST_ROWS
-    sizes = [abs(one.paired.mean) for one in rows]
-    left_out = [abs(one.paired.mean) for one in tested if one not in rows]
+    sizes = [abs(contrast.paired.mean) for contrast in rows]
+    left_out = [abs(contrast.paired.mean) for contrast in tested if contrast not in rows]
     assert min(sizes) >= max(left_out)
-    assert rows == [one for one in tested if one in rows]
+    assert rows == [contrast for contrast in tested if contrast in rows]
     shown = ReportContent(analysis).parts["contrasts"]
     assert shown == f"The {MOST_ROWS} largest of {len(tested)} differences."
 
 
-def test_generated_runs_are_what_training_leaves(make_study: MakeStudy, tmp_path: Path) -> None:
+def test_generated_runs_have_the_files_of_trained_runs(make_study: MakeStudy, tmp_path: Path) -> None:
     file = make_study(tmp_path, 1, 4)
     folder = file.parent / "runs" / "large"
     for run in folder.glob("*-s*-*"):

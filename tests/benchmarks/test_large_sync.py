@@ -1,4 +1,4 @@
-"""A sync that is killed midway and typed again: nothing twice, nothing missing."""
+"""A sync that is killed and repeated ships every run exactly once."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ MakeStudy = Callable[..., Path]
 RUNS = 24
 
 
-def test_a_sync_killed_midway_goes_on_where_it_was(
+def test_a_killed_sync_continues_with_the_missing_runs(
     make_study: MakeStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = make_study(tmp_path, 3, 4)
     folder, database = tmp_path / "runs" / "large", tmp_path / "mlflow.db"
     uri = f"sqlite:///{database}"
-    words = [sys.executable, "-m", "headtohead.cli", "sync", "large", "--uri", uri]
-    killed = subprocess.Popen(words, cwd=file.parent, env=os.environ | {"H2H_RUNS": "runs"})
+    command = [sys.executable, "-m", "headtohead.cli", "sync", "large", "--uri", uri]
+    killed = subprocess.Popen(command, cwd=file.parent, env=os.environ | {"H2H_RUNS": "runs"})
     while killed.poll() is None and _shipped(database) < RUNS // 4:
         time.sleep(0.02)
     killed.send_signal(signal.SIGKILL)
@@ -51,13 +51,13 @@ def test_a_sync_killed_midway_goes_on_where_it_was(
     client = MlflowClient(uri)
     experiment = client.get_experiment_by_name("large")
     assert experiment is not None
-    found = {run.data.tags["h2h.key"]: run for run in client.search_runs([experiment.experiment_id])}
+    found = {run.data.tags["h2h.run_hash"]: run for run in client.search_runs([experiment.experiment_id])}
     study = read_study(folder)
     assert len(client.search_runs([experiment.experiment_id])) == len(found) == RUNS
-    assert set(found) == {run.key for run in study.runs()}
+    assert set(found) == {run.run_hash for run in study.runs()}
     assert len(client.search_logged_models([experiment.experiment_id], max_results=200)) == RUNS
     for run in study.runs():
-        _assert_whole(client, found[run.key], run.histories()["valid/loss"], run.results)
+        _assert_whole(client, found[run.run_hash], run.histories()["valid/loss"], run.results)
 
 
 def _assert_whole(client: MlflowClient, run: Run, history: list, results: ResultsRecord | None) -> None:
@@ -65,12 +65,12 @@ def _assert_whole(client: MlflowClient, run: Run, history: list, results: Result
     assert results is not None
     for name, value in results.metrics.items():
         assert run.data.metrics[name] == value
-    there = client.get_metric_history(run.info.run_id, "valid/loss")
-    assert sorted((one.step, one.value) for one in there) == [(p.step, p.value) for p in history]
+    history_in_store = client.get_metric_history(run.info.run_id, "valid/loss")
+    assert sorted((metric.step, metric.value) for metric in history_in_store) == [(p.step, p.value) for p in history]
 
 
 def _shipped(database: Path) -> int:
-    """Return how many runs the store holds whole, asked without MLflow."""
+    """Return the number of completely shipped runs, read from the database without MLflow."""
     if not database.exists():
         return 0
     query = (

@@ -1,4 +1,4 @@
-"""The sides of the comparison with peers train the same model: their losses are the same."""
+"""The sides of the comparison with other libraries train the same model and have equal losses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 5
 
 @pytest.fixture(scope="module")
 def sides() -> Iterator[ModuleType]:
-    """The module ``benchmarks/peers/sides.py``, its neighbours found as the script finds them."""
+    """The module ``benchmarks/peers/sides.py``, importable together with the modules beside it."""
     before = set(sys.modules)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(FOLDER)
@@ -36,7 +36,7 @@ def sides() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three hundred pairs of one to nine made-up words."""
+    """300 pairs of one to nine invented words."""
     draw = random.Random(1)
     path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
     lines = [
@@ -49,13 +49,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def losses(sides: ModuleType, file: Path) -> dict[str, list[float]]:
-    """The losses of all sides but JoeyNMT, in float64 without dropout."""
+    """Losses of all sides except JoeyNMT, in float64 without dropout."""
     import sizes
 
     size = sizes.Size(16, 2, 2, 48, lr=1e-2, batch_tokens=96, data={"valid": 20, "test": 20})
     setting = sides.Setting(size, file, STEPS, dropout=0.0, precision="float64")
     with warnings.catch_warnings(), ExitStack() as stack:
-        warnings.simplefilter("ignore")  # the peers' own
+        warnings.simplefilter("ignore")  # of the other libraries
         made = sides.Sides(setting, stack).make(sides.NAMES[:5])
         return {name: side(STEPS).losses for name, side in made}
 
@@ -63,24 +63,24 @@ def losses(sides: ModuleType, file: Path) -> dict[str, list[float]]:
 @pytest.mark.parametrize("name", EXACT)
 def test_a_peer_has_the_losses_of_headtohead(name: str, losses: dict[str, list[float]]) -> None:
     own = losses["headtohead"]
-    assert own[-1] < own[0] - 0.1, "nothing was learnt"
+    assert own[-1] < own[0] - 0.1, "the loss does not fall"
     assert losses[name] == pytest.approx(own, abs=1e-6)
 
 
-def test_x_transformers_begins_from_the_same_model(losses: dict[str, list[float]]) -> None:
-    """Its attentions, norms and logits have no biases, which are zero at first."""
+def test_x_transformers_has_the_same_initial_loss(losses: dict[str, list[float]]) -> None:
+    """Its attentions, norms and logits have no biases, which are zero at initialisation."""
     assert losses["x-transformers"][0] == pytest.approx(losses["headtohead"][0], abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
-        (["--file", "nowhere.tsv"], "'nowhere.tsv' is no file"),
-        (["--file", __file__, "--steps", "0"], "argument --steps: '0' is no number from 1 on"),
+        (["--file", "nowhere.tsv"], "'nowhere.tsv' is not a file"),
+        (["--file", __file__, "--steps", "0"], "argument --steps: '0' is not a positive integer"),
     ],
 )
-def test_bad_input_is_one_line(words: list[str], says: str) -> None:
-    command = [sys.executable, str(FOLDER), "speed", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == f"peers: error: {says}"
+def test_bad_input_gives_an_error_of_one_line(arguments: list[str], message: str) -> None:
+    command = [sys.executable, str(FOLDER), "speed", *arguments]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 2
+    assert process.stderr.splitlines()[-1] == f"peers: error: {message}"

@@ -1,4 +1,4 @@
-"""Stacks beside separate processes: cuts are headtohead's own, turns count what was done."""
+"""Stacks against separate processes: stack sizes are those of ``h2h run``, and turns count runs × steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from headtohead.model.members import shape
-from headtohead.planning.stacking import digest
+from headtohead.planning.stacking import shape_hash
 from headtohead.plugins.registry import current
 
 
@@ -19,44 +19,44 @@ def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
     return benchmark("processes")
 
 
-def test_runs_are_cut_as_h2h_run_would_cut_them(processes: ModuleType, tmp_path: Path) -> None:
-    plan = processes.planned(processes.SIZES["quickstart"], 8, None, tmp_path)
+def test_stack_sizes_are_those_of_h2h_run(processes: ModuleType, tmp_path: Path) -> None:
+    plan = processes.make_study_plan(processes.STACK_SIZES_FILE["quickstart"], 8, None, tmp_path)
     assert len(plan.runs) == 8
-    assert processes.cut_by(plan, 2, {}) == (4, 4)
-    one = shape(plan.by_slug[plan.runs[0].variant].config, current())
-    assert processes.cut_by(plan, 2, {digest(one): 2}) == (2, 2, 2, 2)
-    assert processes.ways(plan, 2, members=4) == {(4, 4): ["asked for"]}
-    assert processes.shown((4, 4)) == "2 × 4"
-    assert processes.shown((3, 3, 2)) == "2 × 3 + 1 × 2"
+    assert processes.arranged_sizes(plan, 2, {}) == (4, 4)
+    stack_shape = shape(plan.by_slug[plan.runs[0].variant].config, current())
+    assert processes.arranged_sizes(plan, 2, {shape_hash(stack_shape): 2}) == (2, 2, 2, 2)
+    assert processes.stack_size_choices(plan, 2, members=4) == {(4, 4): ["--members"]}
+    assert processes.format_sizes((4, 4)) == "2 × 4"
+    assert processes.format_sizes((3, 3, 2)) == "2 × 3 + 1 × 2"
 
 
 def test_a_turn_counts_runs_and_steps_of_every_process(processes: ModuleType) -> None:
     turn = processes.Turn(done=(40, 20), walls=(2.0, 4.0), processor=5.0)
     assert turn.rate == 25.0
-    assert turn.of_processor == 12.0
+    assert turn.processor_rate == 12.0
     assert turn.seconds == 4.0
 
 
-def test_each_round_begins_with_another_side(processes: ModuleType) -> None:
-    began: list[str] = []
+def test_each_round_starts_with_another_side(processes: ModuleType) -> None:
+    started: list[str] = []
 
-    class Noted:
+    class Recorded:
         def __init__(self, name: str) -> None:
             self.name = name
 
         def turn(self, steps: int) -> str:
-            began.append(self.name)
+            started.append(self.name)
             return self.name
 
-    sides = [Noted(name) for name in "abc"]
-    found = [processes.take_turns(sides, 1, number) for number in range(3)]
-    assert found == [["a", "b", "c"]] * 3
-    assert began == list("abcbcacab")
+    sides = [Recorded(name) for name in "abc"]
+    rounds = [processes.take_turns(sides, 1, number) for number in range(3)]
+    assert rounds == [["a", "b", "c"]] * 3
+    assert started == list("abcbcacab")
 
 
 @pytest.mark.slow
 def test_the_sides_train_and_are_compared(processes: ModuleType, tmp_path: Path) -> None:
-    plan = processes.planned(processes.SIZES["quickstart"], 4, None, tmp_path)
+    plan = processes.make_study_plan(processes.STACK_SIZES_FILE["quickstart"], 4, None, tmp_path)
     config = plan.by_slug[plan.runs[0].variant].config
     with processes.side(config, (2, 1), 1) as two:
         turn = two.turn(5)

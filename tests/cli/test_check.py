@@ -56,7 +56,7 @@ RAISING = '''
     from headtohead import Positional, hookimpl
 
 
-    class Unfinished(Positional):
+    class Incomplete(Positional):
         """Raises."""
 
         def embed(self, positions, role):
@@ -65,7 +65,7 @@ RAISING = '''
 
     @hookimpl
     def register_positionals():
-        return {"unfinished": Unfinished}
+        return {"incomplete": Incomplete}
 '''
 
 REQUIRING = '''
@@ -172,9 +172,9 @@ def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, fewest):
     assert code == 0
     assert output.splitlines()[0] == "positional/rotary"
     assert list(found) == NAMES
-    assert found["parameter-count"].startswith("holds 0 weights too many or too few")
-    assert found["falls-with-distance"] == ("does not apply - the encoding does not promise to fall with distance")
-    assert "broken" not in output
+    assert found["parameter-count"].startswith("holds 0 difference between the closed form and ")
+    assert found["falls-with-distance"] == 'does not apply - the encoding does not declare "falls-with-distance"'
+    assert "violated" not in output
 
 
 @pytest.mark.usefixtures("fewest")
@@ -183,13 +183,13 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
     found = rows(output)
     assert code == 1
     outcome, number = found["causality"].split()[:2]
-    assert outcome == "broken"
+    assert outcome == "violated"
     assert float(number) > 1e-3
     assert found["causality"].endswith("expected at most 1e-09: change of logits before a changed target token")
     shown = output[output.index("smallest example of causality:\n") :].splitlines()[1]
     assert re.fullmatch(
-        r"  1 source word, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
-        r"target token 1 of sentence 0 moves the logit of word \d at place 0 by 0\.\d+",
+        r"  1 source token, 2 target tokens, 1 sentence, 1 \+ 1 layers, 1 head, width 4: changing "
+        r"target token 1 of sentence 0 changes the logit of token \d at position 0 by 0\.\d+",
         shown,
     )
 
@@ -202,8 +202,8 @@ def test_without_a_name_a_plugin_file_is_checked_and_nothing_else(h2h, plugin):
     assert code == 1
     assert [one["name"] for one in records] == ["masking/peeking", "recipe/peeped"]
     causality = next(one for one in records[0]["invariants"] if one["invariant"] == "causality")
-    assert causality["outcome"] == "broken"
-    assert causality["example"].startswith("1 source word, 2 target tokens, 1 sentence, ")
+    assert causality["outcome"] == "violated"
+    assert causality["example"].startswith("1 source token, 2 target tokens, 1 sentence, ")
 
 
 def test_a_file_that_registers_nothing_to_check_is_one_clear_line(h2h, plugin):
@@ -246,10 +246,10 @@ def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
 
 
 def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
-    assert h2h("check", "--all", "rotary") == (2, "h2h: --all asks of all combinations; leave out names and --set\n")
+    assert h2h("check", "--all", "rotary") == (2, "h2h: --all checks all combinations; remove names and --set\n")
     assert h2h("check", "rotary", "--format", "markdown") == (
         2,
-        "h2h: --format markdown is the page of --all; add --all, or take json\n",
+        "h2h: --format markdown requires --all; add --all or use --format json\n",
     )
 
 
@@ -264,7 +264,7 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
 
 @pytest.mark.usefixtures("few")
 def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
-    code, output = h2h("check", "--plugin", plugin(RAISING), "unfinished")
+    code, output = h2h("check", "--plugin", plugin(RAISING), "incomplete")
     assert code == 1
     line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
     assert output.count("to be done") == 1  # one error, raised by many invariants
@@ -277,7 +277,7 @@ def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
 
 @pytest.mark.usefixtures("few")
 def test_json_has_the_error_of_every_invariant(h2h, plugin):
-    words = ("check", "--plugin", plugin(RAISING), "unfinished", "--format", "json")
+    words = ("check", "--plugin", plugin(RAISING), "incomplete", "--format", "json")
     (record,) = json.loads(h2h(*words)[1])
     errors = [one["error"] for one in record["invariants"] if one["error"] is not None]
     assert len(errors) >= 5
@@ -288,8 +288,8 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
     code, output = h2h("check", "recipe/slides-en-fr")
     found = rows(output)
     assert code == 0
-    assert found["hears-source"].startswith("known violation 0 ")
-    assert found["hears-source"].endswith("; by quirks.cross_attention_memory: decoder")
+    assert found["source-reaches-logits"].startswith("known violation 0 ")
+    assert found["source-reaches-logits"].endswith("; by quirks.cross_attention_memory: decoder")
     assert "\npitfall: source ignored (quirks.cross_attention_memory): " in output
     assert "\n  the decoder does not depend on the source: 100 other sources" in output
 
@@ -316,9 +316,9 @@ def test_json_holds_everything_that_is_printed(h2h, few):
     assert code == 0
     assert [one["name"] for one in (recipe, masking)] == ["recipe/by-hand-en-fr", "masking/none"]
     assert [one["invariant"] for one in recipe["invariants"]] == NAMES
-    hears = next(one for one in recipe["invariants"] if one["invariant"] == "hears-target")
+    hears = next(one for one in recipe["invariants"] if one["invariant"] == "target-reaches-logits")
     assert hears["outcome"] == "known violation"
-    assert hears["because"] == "attention.decoder: embedding-softmax"
+    assert hears["cause"] == "attention.decoder: embedding-softmax"
     assert 0 < hears["number"] < 1e-8
     assert {"name", "field", "consequence"} == set(recipe["pitfalls"][0])
     assert {one["pitfall"] for one in recipe["evidence"]} == {one["name"] for one in recipe["pitfalls"]}
@@ -347,7 +347,7 @@ def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
             "dataset/toy-grammar has no invariants; h2h check takes positional, "
             "attention, masking and recipe entries, for example positional/alibi",
         ),
-        (["rotary", "--set", "model.d_model=8"], "--set changes recipes, and none is checked; name one"),
+        (["rotary", "--set", "model.d_model=8"], "--set applies to recipes only; name a recipe"),
         (
             ["recipe/slides-en-fr", "--set", "model.d_modle=8"],
             "--set model.d_modle=8: unknown field 'd_modle'; did you mean 'd_model'?",
@@ -372,5 +372,5 @@ def test_the_help_says_what_the_exit_code_means(h2h):
     code, output = h2h("check", "--help")
     text = " ".join(output.split())
     assert code == 0
-    assert "Exit code 0 if nothing is broken, or only by choices that are known to break it" in text
-    assert "1 if an invariant is broken by anything else" in text
+    assert "Exit code 0: no unexpected violations" in text
+    assert "Exit code 1: unexpected violations" in text

@@ -48,7 +48,7 @@ def test_the_version_is_that_of_the_installation() -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_the_generated_page_is_current(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
-    assert written == PAGES[name](), f"{DOCS / name} is not current; type make docs"
+    assert written == PAGES[name](), f"{DOCS / name} is not current; run make docs"
 
 
 def test_a_page_that_is_not_current_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,4 +57,4 @@ def test_a_page_that_is_not_current_is_told(tmp_path: Path, capsys: pytest.Captu
     page = tmp_path / "plugins.md"
     page.write_text(page.read_text("utf-8").replace("alibi", "alibbi"), encoding="utf-8")
     assert make_pages([str(tmp_path), "--check"]) == 1
-    assert capsys.readouterr().err == f"{page} is not current; type make docs\n"
+    assert capsys.readouterr().err == f"{page} is not current; run make docs\n"

@@ -67,9 +67,9 @@ def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Ca
 
 @pytest.mark.slow
 def test_progress_is_told_on_the_way(first: Completed) -> None:
-    told = re.search(r"training 8 runs in (\d) stacks", first.stderr)
-    assert told is not None, first.stderr
-    assert f"[{told[1]}/{told[1]}]" in first.stderr
+    progress = re.search(r"training 8 runs in (\d) stacks", first.stderr)
+    assert progress is not None, first.stderr
+    assert f"[{progress[1]}/{progress[1]}]" in first.stderr
 
 
 @pytest.mark.slow

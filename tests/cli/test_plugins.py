@@ -74,7 +74,7 @@ def test_one_entry_is_described_with_its_options(h2h):
     assert code == 0
     assert lines[0] == "learned (positional)"
     assert any("Gehring" in line for line in lines)
-    assert "as a bare name it means 'none' in cross" in lines
+    assert "default in cross: 'none'" in lines
     assert "max_length whole number ≥ 1 128 positions in the table, boundary tokens counted" in lines
 
 

@@ -61,7 +61,7 @@ def test_every_command_finds_the_runs_from_any_folder(project: Path, tmp_path: P
     again = h2h_here(folder, "run", file, "--no-tracking", **environment)
     assert again.returncode == 0, again.stderr
     assert "training" not in again.stderr
-    missing = h2h_here(folder, "heads", file, "--no-decode", **environment)
+    missing = h2h_here(folder, "ablate-heads", file, "--no-decode", **environment)
     assert missing.returncode == 0, missing.stderr
     assert list(tmp_path.iterdir()) == []
     assert sorted(path.name for path in (project / "elsewhere").rglob("*")) == ["deep"]

@@ -103,15 +103,15 @@ def test_a_beam_can_be_asked_for_and_one_hypothesis_is_greedy(translate, run_of)
 
 def test_what_makes_no_sense_is_one_line(translate, run_of):
     alone = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
-    assert (alone.returncode, alone.stderr) == (2, "h2h: --length-penalty is of a beam; type --beam 4 too\n")
+    assert (alone.returncode, alone.stderr) == (2, "h2h: --length-penalty requires --beam\n")
     zeros = run_of("non-autoregressive")
     over = translate(str(zeros), "--beam", "4", "she eats")
     assert (over.returncode, over.stderr) == (
         2,
         f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
-        "non-autoregressive), where there is no beam to search; leave it out\n",
+        "non-autoregressive), which has no beam; remove the beam\n",
     )
-    with pytest.raises(HeadToHeadError, match=r"no beam to search"):
+    with pytest.raises(HeadToHeadError, match=r"which has no beam"):
         load(zeros).generate([4, 5, 3], BeamConfig())
 
 

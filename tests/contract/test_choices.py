@@ -1,14 +1,14 @@
-"""Every invariant under options other than the defaults, of entries and of the model.
+"""Every invariant under options of entries and of the model that differ from the defaults.
 
-The default tier checks configurations in which every option occurs; the slow tier adds those that
-have each option by itself.
+The default tier checks configurations in which every option occurs; the slow tier adds
+configurations with a single option each.
 """
 
 import pytest
 
 from headtohead.testing import INVARIANTS, Subject, check
-from headtohead.testing.consequences import consequences
 from headtohead.testing.contracts import AttentionContract, MaskingContract, PositionalContract, VariantContract
+from headtohead.testing.known_violations import known_violations
 from headtohead.testing.tiny import tiny_config
 
 MODELS = {
@@ -22,11 +22,11 @@ MODELS = {
     "odd width": {"d_model": 9, "heads": 3},
     "fill -1e9": {"mask_value": "-1e9"},
     "fill additive": {"mask_value": "additive"},
-    "one table for both sides": {"tie_embeddings": "embeddings"},
-    "more rows than words": {"quirks": {"min_vocab_size": 20}},
-    "more rows than words, output tied": {"tie_embeddings": "output", "quirks": {"min_vocab_size": 20}},
-    "one table with more rows than words": {"tie_embeddings": "embeddings", "quirks": {"min_vocab_size": 11}},
-    "shared norm": {"final_norm": True, "norm": "post", "quirks": {"shared_modules": ["norm"]}},
+    "a single table for both sides": {"tie_embeddings": "embeddings"},
+    "more rows than tokens": {"quirks": {"min_vocab_size": 20}},
+    "more rows than tokens, output tied": {"quirks": {"min_vocab_size": 20}, "tie_embeddings": "output"},
+    "a single table with more rows than tokens": {"quirks": {"min_vocab_size": 11}, "tie_embeddings": "embeddings"},
+    "shared norm": {"quirks": {"shared_modules": ["norm"]}, "final_norm": True, "norm": "post"},
     "shared feed-forward": {"quirks": {"shared_modules": ["feed-forward"]}},
     "all that can be shared": {"quirks": {"shared_modules": ["feed-forward", "norm"]}},
     "feed-forward after each attention": {"quirks": {"decoder_feed_forward": "after-each"}},
@@ -48,30 +48,31 @@ TOGETHER = {
         "heads": 3,
         "mask_value": "-1e9",
     },
-    "final norm after post-norm, more rows than words, output tied": {
+    "final norm after post-norm, more rows than tokens, output tied": {
         "norm": "post",
         "final_norm": True,
-        "tie_embeddings": "output",
         "quirks": {"min_vocab_size": 20},
+        "tie_embeddings": "output",
     },
-    "one table with more rows than words, masks that are added": {
+    "a single table with more rows than tokens, masks that are added": {
+        "quirks": {"min_vocab_size": 11},
         "tie_embeddings": "embeddings",
         "mask_value": "additive",
-        "quirks": {"min_vocab_size": 11},
     },
     "notebook 5's feed-forward": {
-        "norm": "post",
         "quirks": {"decoder_feed_forward": "after-each", "shared_modules": ["norm", "feed-forward"]},
+        "norm": "post",
     },
 }
 
 
 def test_every_option_of_the_slow_models_occurs_in_the_default_tier():
     def options(models):
+        fields = [item for model in models.values() for item in [*model.items(), *model.get("quirks", {}).items()]]
         return {
             (name, part)
-            for model in models.values()
-            for name, value in model.items()
+            for name, value in fields
+            if name != "quirks"
             for part in (value if isinstance(value, list) else [value])
         }
 
@@ -92,29 +93,29 @@ class TestModelsWithOneOption(VariantContract):
 
 
 def first_and_slow(values):
-    """Return parameters of which the default tier takes the first."""
+    """Return parameters: the first for the default tier, the others for the slow tier."""
     first, *others = values
-    return [first, *(pytest.param(one, marks=pytest.mark.slow) for one in others)]
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
 
 
-DEAF = {
+MASKS = {
     "padding": {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"},
-    "causal twice": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
-    "as the slides": {"encoder": "none", "decoder": "causal", "cross": "none"},
-    "nothing hidden": "none",
+    "causal in both attentions of the decoder": {"encoder": "padding", "decoder": "causal", "cross": "causal"},
+    "as in the slides": {"encoder": "none", "decoder": "causal", "cross": "none"},
+    "no masks": "none",
 }
-BY_ROW = {"name": "sinusoidal", "index": "row"}
+ROW_POSITIONS = {"name": "sinusoidal", "index": "row"}
 
 
-class TestDecoderThatReadsItself(VariantContract):
-    @pytest.fixture(params=first_and_slow(DEAF.values()), ids=DEAF.keys())
+class TestCrossAttentionToTheDecoder(VariantContract):
+    @pytest.fixture(params=first_and_slow(MASKS.values()), ids=MASKS.keys())
     def config(self, request):
         return tiny_config("rotary", "grouped-query", request.param, quirks={"cross_attention_memory": "decoder"})
 
 
 class TestPositionsByRow(VariantContract):
     @pytest.fixture(
-        params=first_and_slow([BY_ROW, {"encoder": BY_ROW}, {"decoder": BY_ROW}]),
+        params=first_and_slow([ROW_POSITIONS, {"encoder": ROW_POSITIONS}, {"decoder": ROW_POSITIONS}]),
         ids=["both sides", "encoder", "decoder"],
     )
     def config(self, request):
@@ -127,51 +128,50 @@ class TestEmbeddingSoftmaxUnderPostNorm(VariantContract):
         return tiny_config(attention="embedding-softmax", norm=request.param)
 
 
-CONSEQUENCES = {
+KNOWN_VIOLATIONS = {
     "second attention of the decoder": (
         {"quirks": {"cross_attention_memory": "decoder"}},
-        {"hears-source", "gradients"},
+        {"source-reaches-logits", "gradients"},
     ),
-    "rows on both sides": ({"positional": BY_ROW}, {"batch-of-one", "source-order", "source-mirror"}),
-    "rows of targets": ({"positional": {"decoder": BY_ROW}}, {"batch-of-one"}),
+    "rows on both sides": ({"positional": ROW_POSITIONS}, {"batch-of-one", "source-order", "source-mirror"}),
+    "rows of targets": ({"positional": {"decoder": ROW_POSITIONS}}, {"batch-of-one"}),
     "single precision": ({"positional": {"name": "sinusoidal", "arithmetic": "single"}}, {"precision"}),
-    "mask on embeddings": ({"attention": "embedding-softmax", "norm": "post"}, {"hears-target", "gradients"}),
+    "mask on embeddings": ({"attention": "embedding-softmax", "norm": "post"}, {"target-reaches-logits", "gradients"}),
 }
 
 
 @pytest.mark.parametrize(
     ("choices", "expected"),
     [
-        one
+        case
         if name in ("second attention of the decoder", "rows of targets")
-        else pytest.param(*one, marks=pytest.mark.slow)
-        for name, one in CONSEQUENCES.items()
+        else pytest.param(*case, marks=pytest.mark.slow)
+        for name, case in KNOWN_VIOLATIONS.items()
     ],
-    ids=CONSEQUENCES.keys(),
+    ids=KNOWN_VIOLATIONS.keys(),
 )
-def test_choice_breaks_what_it_is_known_to_break_and_is_named(choices, expected):
+def test_a_setting_has_its_known_violations_and_verdicts_name_it(choices, expected):
     config = tiny_config(**choices)
-    verdicts = check(config)
-    broken = {name: one for name, one in verdicts.items() if one.state == "broken"}
-    assert set(broken) == expected
-    for name, verdict in broken.items():
-        assert verdict.because == consequences(config)[name]
-        assert str(verdict).endswith(f"; a consequence of {verdict.because}")
+    violations = {name: verdict for name, verdict in check(config).items() if verdict.state == "violated"}
+    assert set(violations) == expected
+    for name, verdict in violations.items():
+        assert verdict.cause == known_violations(config)[name]
+        assert str(verdict).endswith(f"; known violation of {verdict.cause}")
 
 
 def number(name, **choices):
-    """Return what one invariant measures."""
-    (invariant,) = (one for one in INVARIANTS if one.name == name)
-    return invariant(Subject(tiny_config(**choices))).number
+    """Return the number that an invariant measures."""
+    (selected,) = (invariant for invariant in INVARIANTS if invariant.name == name)
+    return selected(Subject(tiny_config(**choices))).number
 
 
-def test_decoder_that_reads_itself_hears_nothing_at_all_of_the_source():
-    assert number("hears-source", quirks={"cross_attention_memory": "decoder"}) == 0.0
+def test_cross_attention_to_the_decoder_ignores_the_source_entirely():
+    assert number("source-reaches-logits", quirks={"cross_attention_memory": "decoder"}) == 0.0
 
 
-def test_mask_on_embeddings_lets_earlier_tokens_through_at_a_billionth():
-    assert number("hears-target", attention="embedding-softmax", norm="post") < 1e-8
-    assert number("hears-target", norm="post") > 1e-3
+def test_a_mask_on_embeddings_passes_earlier_tokens_at_a_billionth():
+    assert number("target-reaches-logits", attention="embedding-softmax", norm="post") < 1e-8
+    assert number("target-reaches-logits", norm="post") > 1e-3
 
 
 MIXED = {
@@ -185,9 +185,7 @@ MIXED = {
             "cross": {"name": "grouped-query", "kv_heads": 1},
         }
     },
-    "padding hidden in cross-attention alone": {
-        "masking": {"encoder": "none", "decoder": "causal", "cross": "padding"}
-    },
+    "padding hidden in cross-attention only": {"masking": {"encoder": "none", "decoder": "causal", "cross": "padding"}},
     "a causal encoder": {
         "positional": "none",
         "masking": {"encoder": "padding-causal", "decoder": "causal", "cross": "padding"},
@@ -196,8 +194,10 @@ MIXED = {
 
 
 IN_ROLES = [
-    one if name in ("an encoding for each role", "a style for each role") else pytest.param(one, marks=pytest.mark.slow)
-    for name, one in MIXED.items()
+    roles
+    if name in ("an encoding for each role", "a style for each role")
+    else pytest.param(roles, marks=pytest.mark.slow)
+    for name, roles in MIXED.items()
 ]
 
 

@@ -1,18 +1,20 @@
-"""What is taken for granted of every dataset that needs no file."""
+"""The contract suite on every built-in dataset that needs no file."""
 
 import pytest
 
 from headtohead.plugins.registry import current
-from headtohead.testing.contracts import DatasetContract
+from headtohead.testing.datasets import DatasetContract
 
 REGISTRY = current()
-MADE = sorted(name for name, one in REGISTRY.entries["dataset"].items() if "file" not in one.entry.Options.model_fields)
+COMPUTED = sorted(
+    name for name, entry in REGISTRY.entries["dataset"].items() if "file" not in entry.entry.Options.model_fields
+)
 
 
-class TestMadeDatasets(DatasetContract):
-    """Of 600 pairs where the number of pairs is an option."""
+class TestComputedDatasets(DatasetContract):
+    """With 600 pairs where the number of pairs is an option."""
 
-    @pytest.fixture(params=MADE)
+    @pytest.fixture(params=COMPUTED)
     def name(self, request):
         return request.param
 
@@ -23,11 +25,11 @@ class TestMadeDatasets(DatasetContract):
 
 
 @pytest.mark.slow
-class TestMadeDatasetsAsTheyAre(DatasetContract):
-    @pytest.fixture(params=MADE)
+class TestComputedDatasetsWithDefaults(DatasetContract):
+    @pytest.fixture(params=COMPUTED)
     def name(self, request):
         return request.param
 
 
-def test_there_are_such_datasets():
-    assert {"toy-grammar", "copy", "reverse", "sort", "lookup", "addition"} <= set(MADE)
+def test_the_built_in_datasets_are_among_them():
+    assert {"toy-grammar", "copy", "reverse", "sort", "lookup", "addition"} <= set(COMPUTED)

@@ -1,4 +1,4 @@
-"""Where each invariant applies, and what a verdict says where it does not."""
+"""Domain of each invariant, and the verdicts outside it."""
 
 import math
 
@@ -8,11 +8,11 @@ from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.verdict import beyond, outside, within, worst
 
-INVARIANT = {one.name: one for one in INVARIANTS}
+INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 HIDDEN_PADDING = {"pad-columns", "pad-content", "batch-of-one"}
 CAUSAL = {"causality", "cached-decoding"}
 
-NO_DRAWS = {"drawn-positions"}
+NO_DRAWS = {"sampled-positions"}
 NOT_APPLYING = {
     ("sinusoidal", "padding-causal"): NO_DRAWS | {"falls-with-distance", "joint-shift"},
     ("rotary", "padding-causal"): NO_DRAWS | {"falls-with-distance"},
@@ -36,10 +36,10 @@ DEFAULT = (("alibi", "causal"), ("learned", "none"), ("shape", "window"))
 def test_invariants_apply_where_their_domain_says_and_hold_there(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))
-    assert set(verdicts) == {one.name for one in INVARIANTS}
-    found = {name for name, one in verdicts.items() if one.state == "does not apply"}
-    assert found == NOT_APPLYING[names]
-    assert all(one.state == "holds" for name, one in verdicts.items() if name not in found)
+    assert set(verdicts) == {invariant.name for invariant in INVARIANTS}
+    outside_domain = {name for name, verdict in verdicts.items() if verdict.state == "does not apply"}
+    assert outside_domain == NOT_APPLYING[names]
+    assert all(verdict.state == "holds" for name, verdict in verdicts.items() if name not in outside_domain)
 
 
 def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
@@ -54,44 +54,45 @@ def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
 
 @pytest.mark.parametrize("chosen", [{"positional": "learned"}, {"attention": "random"}])
 @pytest.mark.parametrize(
-    ("beside", "said"), [(1, "refuses place {}, which is within its limit"), (-1, "computes place {}, which is beyond")]
+    ("offset", "message"),
+    [(1, "raises an exception at position {}, within its limit"), (-1, "computes position {}, beyond its limit")],
 )
-def test_a_limit_is_neither_too_far_nor_too_near(monkeypatch, chosen, beside, said):
-    """A call that raises for another reason is no refusal: the last place within has to work."""
+def test_a_limit_is_neither_too_large_nor_too_small(monkeypatch, chosen, offset, message):
+    """The last position within the limit must work, so that an unrelated exception does not pass the check."""
     registry = current()
     entry = {"positional": registry.positional("learned"), "attention": registry.attention("random")}[
         next(iter(chosen))
     ]
     true = entry.limit(entry.Options())
-    monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + beside))
+    monkeypatch.setattr(entry, "limit", classmethod(lambda cls, options: true + offset))
     verdict = INVARIANT["limit"](Subject(tiny_config(**chosen)))
-    assert verdict.state == "broken"
-    assert said.format(true if beside > 0 else true - 1) in verdict.shown
+    assert verdict.state == "violated"
+    assert message.format(true if offset > 0 else true - 1) in verdict.counterexample
 
 
-def test_failure_that_was_predicted_and_does_not_come_breaks_the_invariant():
+def test_the_absence_of_a_predicted_failure_is_a_violation():
     assert outside("it is wide", 1e-3, "it leaks").state == "does not apply"
     missing = outside("it is wide", 0.0, "it leaks")
-    assert missing.shown == "it is wide, yet it does not happen that it leaks"
-    assert str(missing) == "broken: it is wide, yet it does not happen that it leaks [0]"
+    assert missing.counterexample == "it is wide, but the predicted failure is absent: it leaks"
+    assert str(missing) == "violated: it is wide, but the predicted failure is absent: it leaks [0]"
 
 
-def test_not_a_number_breaks_every_invariant():
+def test_nan_is_a_violation_of_every_invariant():
     for judge in (within, beyond):
-        assert judge(math.nan, "x").state == "broken"
-    assert outside("x", math.nan, "y").state == "broken"
+        assert judge(math.nan, "x").state == "violated"
+    assert outside("x", math.nan, "y").state == "violated"
 
 
-def test_worst_of_several_verdicts_is_the_broken_one():
-    holds, known_violations = within(0.0, "fine"), within(1.0, "off")
-    aside = outside("x", 1.0, "y")
-    assert worst(holds, known_violations, aside) is known_violations
-    assert worst(aside, holds) is holds
-    assert worst(aside, aside) is aside
+def test_the_worst_of_several_verdicts_is_the_violation():
+    holds, violation = within(0.0, "fine"), within(1.0, "off")
+    not_applying = outside("x", 1.0, "y")
+    assert worst(holds, violation, not_applying) is violation
+    assert worst(not_applying, holds) is holds
+    assert worst(not_applying, not_applying) is not_applying
 
 
-def test_every_invariant_has_a_name_of_its_own_and_a_promise():
-    assert len({one.name for one in INVARIANTS}) == len(INVARIANTS)
-    for one in INVARIANTS:
-        assert one.promise.endswith(".")
-        assert one.name == one.name.lower().replace(" ", "-").replace("_", "-")
+def test_every_invariant_has_a_unique_name_and_a_statement():
+    assert len({invariant.name for invariant in INVARIANTS}) == len(INVARIANTS)
+    for invariant in INVARIANTS:
+        assert invariant.statement.endswith(".")
+        assert invariant.name == invariant.name.lower().replace(" ", "-").replace("_", "-")

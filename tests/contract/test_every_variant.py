@@ -1,7 +1,7 @@
-"""Every invariant, over attention × positional × masking × fill × role.
+"""Every invariant, over attention × positional × masking × mask value × role.
 
-A new entry is tested by being registered. The default tier checks rows in which every choice
-occurs; the slow tier adds the rows in which every two choices with a meaning meet. ``h2h check
+A registered entry is tested without further code. The default tier checks rows in which every value
+occurs; the slow tier adds rows in which every two compatible values occur together. ``h2h check
 --all`` checks all combinations. Fewer rows train stacks, see ``test_stacks.py``.
 """
 
@@ -13,21 +13,22 @@ from headtohead.plugins.registry import current
 from headtohead.testing import INVARIANTS, Subject, check, tiny_config
 from headtohead.testing.covering import covering, every_value
 from headtohead.testing.invariants import TRAINING
-from headtohead.testing.invariants.parity import FILLS
+from headtohead.testing.invariants.parity import MASK_VALUES
 from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
 
 REGISTRY = current()
 FAMILIES = ("positional", "attention", "masking")
 ROLES = ("as its name means", "every role", "the encoder only", "the decoder only", "the cross only")
+"""Names that `by_role` returns."""
 FACTORS = {
     **{family: sorted(REGISTRY.entries[family]) for family in FAMILIES},
-    "mask_value": list(FILLS),
+    "mask_value": list(MASK_VALUES),
     "role": list(ROLES),
 }
 
 
 def choices(row):
-    """Return a row in the words of ``tiny_config``; the role is that of the positional."""
+    """Return the arguments of ``tiny_config`` for a row; the role is that of the positional encoding."""
     names = {name: value for name, value in row.items() if name != "role"}
     if row["role"] != ROLES[0] and "positional" in row:
         names["positional"] = dict(role_variants("positional", row["positional"], REGISTRY))[row["role"]]
@@ -37,10 +38,10 @@ def choices(row):
 _defined = {}
 
 
-def has_meaning(row):
-    """Tell whether a row is defined, or the beginning of one in some role."""
+def is_compatible(row):
+    """Return whether a row, or in some role an incomplete row, is a compatible configuration."""
     if "role" not in row:
-        return any(has_meaning(row | {"role": role}) for role in ROLES)
+        return any(is_compatible(row | {"role": role}) for role in ROLES)
     names = choices(row)
     key = str(sorted(names.items()))
     if key not in _defined:
@@ -48,40 +49,39 @@ def has_meaning(row):
     return _defined[key]
 
 
-def written(row):
+def row_id(row):
     return "/".join(row.values())
 
 
-PAIRWISE = covering(FACTORS, has_meaning)
+PAIRWISE = covering(FACTORS, is_compatible)
 DEFAULT = every_value(PAIRWISE)
 ROWS = [row if row in DEFAULT else pytest.param(row, marks=pytest.mark.slow) for row in PAIRWISE]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=written)
-def test_no_invariant_is_broken(row):
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
+def test_no_invariant_has_an_unexpected_violation(row):
     subject = Subject(tiny_config(**choices(row)))
-    asked = [one for one in INVARIANTS if one.name not in TRAINING]
-    verdicts = {one.name: one(subject) for one in asked}
-    broken = {name: one for name, one in verdicts.items() if one.state == "broken"}
-    assert {name: str(one) for name, one in broken.items() if one.because is None} == {}
-    assert set(broken) <= REGISTRY.attention(row["attention"]).known_violations
+    verdicts = {invariant.name: invariant(subject) for invariant in INVARIANTS if invariant.name not in TRAINING}
+    violations = {name: verdict for name, verdict in verdicts.items() if verdict.state == "violated"}
+    assert {name: str(verdict) for name, verdict in violations.items() if verdict.cause is None} == {}
+    assert set(violations) <= REGISTRY.attention(row["attention"]).known_violations
 
 
-def test_every_two_choices_with_a_meaning_meet():
-    met = {(a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)}
+def test_every_two_compatible_entries_occur_together():
+    pairs = {(a, row[a], b, row[b]) for row in PAIRWISE for a, b in itertools.combinations(FACTORS, 2)}
     for a, b in itertools.combinations(FAMILIES, 2):
-        for one, other in itertools.product(FACTORS[a], FACTORS[b]):
-            if has_meaning({a: one, b: other}):
-                assert (a, one, b, other) in met
+        for first, second in itertools.product(FACTORS[a], FACTORS[b]):
+            if is_compatible({a: first, b: second}):
+                assert (a, first, b, second) in pairs
 
 
-def test_the_default_tier_checks_every_entry_every_fill_and_every_role():
+def test_the_default_tier_checks_every_entry_every_mask_value_and_every_role():
     for name, values in FACTORS.items():
         assert {row[name] for row in DEFAULT} == set(values)
     assert len(DEFAULT) < len(PAIRWISE) / 4
 
 
-def test_every_pair_of_a_covering_is_there_and_nothing_that_is_not_allowed():
+def test_a_covering_contains_every_allowed_pair_and_no_other_pair():
     factors = {"a": [1, 2, 3], "b": [1, 2], "c": [1, 2, 3]}
 
     def allowed(row):
@@ -90,12 +90,12 @@ def test_every_pair_of_a_covering_is_there_and_nothing_that_is_not_allowed():
     rows = covering(factors, allowed)
     assert all(allowed(row) for row in rows)
     for a, b in itertools.combinations(factors, 2):
-        for one, other in itertools.product(factors[a], factors[b]):
-            meets = any(row[a] == one and row[b] == other for row in rows)
-            assert meets == allowed({a: one, b: other})
+        for first, second in itertools.product(factors[a], factors[b]):
+            covered = any(row[a] == first and row[b] == second for row in rows)
+            assert covered == allowed({a: first, b: second})
     assert len(rows) < 3 * 2 * 3
 
 
-def test_a_plain_variant_holds_all_over():
-    states = {one.state for one in check(tiny_config("rotary")).values()}
+def test_every_applicable_invariant_holds_for_a_plain_variant():
+    states = {verdict.state for verdict in check(tiny_config("rotary")).values()}
     assert states == {"holds", "does not apply"}

@@ -1,4 +1,4 @@
-"""Variants that are special cases of others compute the same with the same weights."""
+"""Variants that are special cases of other variants compute the same from the same weights."""
 
 import pytest
 import torch
@@ -33,27 +33,27 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize(("one", "other", "heads"), SAME.values(), ids=SAME.keys())
+@pytest.mark.parametrize(("first", "second", "heads"), SAME.values(), ids=SAME.keys())
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
-def test_reduced_geometry_is_the_same_function(one, other, heads, positional):
-    configs = (tiny_config(positional, name, heads=heads) for name in (one, other))
+def test_reduced_geometry_is_the_same_function(first, second, heads, positional):
+    configs = (tiny_config(positional, name, heads=heads) for name in (first, second))
     assert same_function(*configs).state == "holds"
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2])
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 def test_grouped_query_is_split_heads_with_shared_keys_and_values(kv_heads, positional):
-    one = tiny_config(positional, grouped(kv_heads))
-    other = tiny_config(positional, "split-heads")
+    grouped_query = tiny_config(positional, grouped(kv_heads))
+    split_heads = tiny_config(positional, "split-heads")
 
-    def carry(weights):
+    def convert(weights):
         return {name: _widen(name, value, kv_heads) for name, value in weights.items()}
 
-    assert same_function(one, other, carry).state == "holds"
+    assert same_function(grouped_query, split_heads, convert).state == "holds"
 
 
 def _widen(name, value, kv_heads):
-    """Copy each key and value head to every query head of its group, heads in their order."""
+    """Repeat each key and value head for every query head of its group."""
     if "queries_keys_values" in name:
         query, shared = value.split([WIDTH, 2 * kv_heads * HEAD_WIDTH], dim=-1)
     elif "keys_values" in name:
@@ -69,146 +69,135 @@ def _widen(name, value, kv_heads):
 
 def test_learned_table_of_sinusoids_is_sinusoidal():
     learned, sinusoidal = tiny_config("learned"), tiny_config("sinusoidal")
-    place = torch.arange(128, dtype=torch.float64)[:, None]
-    turns = place / 10000.0 ** (torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
+    position = torch.arange(128, dtype=torch.float64)[:, None]
+    turns = position / 10000.0 ** (torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
     table = torch.zeros(128, WIDTH, dtype=torch.float64)
     table[:, 0::2], table[:, 1::2] = turns.sin(), turns.cos()
 
-    def carry(weights):
+    def convert(weights):
         tables = {f"positionals.{role}.table": table.expand(2, -1, -1) for role in TABLES}
         return {**weights, **tables}
 
-    assert same_function(sinusoidal, learned, carry).state == "holds"
+    assert same_function(sinusoidal, learned, convert).state == "holds"
 
 
 TABLES = ("encoder", "decoder")
 
 
-def test_masks_that_differ_only_where_nothing_is_read_are_the_same_function():
+def test_masks_that_differ_only_at_padding_are_the_same_function():
     masks = {"encoder": "padding", "cross": "padding"}
-    one = tiny_config(masking=masks | {"decoder": "causal"})
-    other = tiny_config(masking=masks | {"decoder": "padding-causal"})
-    assert same_function(one, other).state == "holds"
+    configs = [tiny_config(masking=masks | {"decoder": name}) for name in ("causal", "padding-causal")]
+    assert same_function(*configs).state == "holds"
 
 
-def test_multi_query_is_grouped_query_with_one_group():
-    one, other = tiny_config(attention="multi-query"), tiny_config(attention=grouped(1))
-    assert same_function(one, other).state == "holds"
+def test_multi_query_is_grouped_query_with_a_single_group():
+    assert same_function(tiny_config(attention="multi-query"), tiny_config(attention=grouped(1))).state == "holds"
 
 
-def test_talking_heads_that_say_nothing_are_split_heads():
+def test_talking_heads_with_identity_projections_are_split_heads():
     talking = tiny_config(attention="talking-heads")
 
-    def carry(weights):
+    def convert(weights):
         names = [
-            f"{place}.style.{one}"
-            for place in (
+            f"{module}.style.{parameter}"
+            for module in (
                 "encoder.0.attention",
                 "decoder.0.attention",
                 "decoder.0.cross",
                 "decoder.1.attention",
                 "decoder.1.cross",
             )
-            for one in ("before", "behind")
+            for parameter in ("before", "after")
         ]
         identity = torch.eye(HEADS, dtype=torch.float64).expand(2, -1, -1)
         return {**weights, **dict.fromkeys(names, identity)}
 
-    assert same_function(tiny_config(), talking, carry).state == "holds"
+    assert same_function(tiny_config(), talking, convert).state == "holds"
 
 
 def everywhere(encoding):
     return {"encoder": encoding, "decoder": encoding, "cross": encoding}
 
 
-ZERO = {"t5-relative": {"table"}, "shaw-relative": {"on_keys", "on_values", "keys", "of_values"}}
+TABLES_OF = {"t5-relative": {"table"}, "shaw-relative": {"on_keys", "on_values", "keys", "of_values"}}
 
 
-@pytest.mark.parametrize("name", ZERO)
+@pytest.mark.parametrize("name", TABLES_OF)
 @pytest.mark.parametrize("attention", ["split-heads", "talking-heads", "differential"])
 def test_relative_tables_of_zeros_are_no_encoding(name, attention):
-    told = tiny_config(everywhere(name), attention)
+    encoded = tiny_config(everywhere(name), attention)
     plain = tiny_config("none", attention)
-    subject = Subject(told)
+    subject = Subject(encoded)
     own = {key for key in subject.model.state_dict() if key.startswith("positionals.")}
-    assert {key.rpartition(".")[2] for key in own} <= ZERO[name]
+    assert {key.rpartition(".")[2] for key in own} <= TABLES_OF[name]
 
-    def carry(weights):
-        shapes = {key: one.shape for key, one in subject.model.state_dict().items()}
+    def convert(weights):
+        shapes = {key: value.shape for key, value in subject.model.state_dict().items()}
         return {**weights, **{key: torch.zeros(shapes[key], dtype=torch.float64) for key in own}}
 
-    assert same_function(plain, told, carry).state == "holds"
+    assert same_function(plain, encoded, convert).state == "holds"
 
 
-def test_rotary_that_hardly_turns_is_no_encoding():
+def test_rotary_with_tiny_angles_is_no_encoding():
     slow = {"name": "rotary", "theta": 1e300}
-    (first, *rest) = [
-        (turned - plain).abs().max() for turned, plain in ((_turned(slow, pair), _plain(pair)) for pair in range(2))
-    ]
-    assert float(first) > 1e-3  # the first pair always turns by its position
-    assert all(float(one) < 1e-9 for one in rest)
+    first, *rest = [float((_rotated(slow, pair) - _unit_query(pair)).abs().max()) for pair in range(2)]
+    assert first > 1e-3  # the angle of the first pair is the position, whatever theta
+    assert all(change < 1e-9 for change in rest)
 
 
-def _plain(pair):
+def _unit_query(pair):
     x = torch.zeros(2, 1, 1, 6, HEAD_WIDTH, dtype=torch.float64)
     x[..., 2 * pair] = 1.0
     return x
 
 
-def _turned(options, pair):
+def _rotated(options, pair):
     positional = Subject(tiny_config(options)).positional("encoder")
-    return positional.rotate(_plain(pair), torch.arange(6).unsqueeze(0), "encoder")
+    return positional.rotate(_unit_query(pair), torch.arange(6).unsqueeze(0), "encoder")
 
 
-@pytest.mark.parametrize("places", [0, 7])
-def test_rotary_where_all_stand_in_one_place_is_no_encoding(places):
-    told, plain = (Subject(tiny_config(one)) for one in ("rotary", "none"))
-    plain.model.load_state_dict(told.model.state_dict())
+@pytest.mark.parametrize("position", [0, 7])
+def test_rotary_with_equal_positions_is_no_encoding(position):
+    encoded, plain = (Subject(tiny_config(name)) for name in ("rotary", "none"))
+    plain.model.load_state_dict(encoded.model.state_dict())
     for role in ("encoder", "decoder"):
-        x, memory = told.activations(role)
-        queries, keys = told.times(role)
-        here = AttentionContext(torch.full((1, queries), places), torch.full((1, keys), places), None)
-        apart = told.attention(role)(x, memory, here) - plain.attention(role)(x, memory, here)
-        assert float(apart.detach().abs().max()) < 1e-12
+        x, memory = encoded.activations(role)
+        queries, keys = encoded.times(role)
+        context = AttentionContext(torch.full((1, queries), position), torch.full((1, keys), position), None)
+        difference = encoded.attention(role)(x, memory, context) - plain.attention(role)(x, memory, context)
+        assert float(difference.detach().abs().max()) < 1e-12
 
 
 MASKS = {
     "a window as wide as the sentence": ({"decoder": {"name": "window", "width": 5}}, {"decoder": "padding-causal"}),
     "a window as wide as the source": ({"encoder": {"name": "window", "width": 6}}, {"encoder": "padding"}),
-    "no prefix": ({"decoder": {"name": "prefix", "length": 0}}, {"decoder": "padding-causal"}),
-    "<sos> for a prefix": ({"decoder": {"name": "prefix", "length": 1}}, {"decoder": "padding-causal"}),
-    "all for a prefix": ({"decoder": {"name": "prefix", "length": 99}}, {"decoder": "padding"}),
+    "a prefix of length 0": ({"decoder": {"name": "prefix", "length": 0}}, {"decoder": "padding-causal"}),
+    "a prefix of <sos>": ({"decoder": {"name": "prefix", "length": 1}}, {"decoder": "padding-causal"}),
+    "a prefix longer than the sentence": ({"decoder": {"name": "prefix", "length": 99}}, {"decoder": "padding"}),
 }
 PLAIN_MASKS = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
 
 
-@pytest.mark.parametrize(("one", "other"), MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize(("first", "second"), MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("attention", ["split-heads", "sigmoid", "linear"])
-def test_a_mask_that_hides_no_more_is_the_same_function(one, other, attention):
-    configs = [tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (one, other)]
+def test_equal_masks_are_the_same_function(first, second, attention):
+    configs = [tiny_config(attention=attention, masking=PLAIN_MASKS | roles) for roles in (first, second)]
     assert same_function(*configs).state == "holds"
 
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_window_narrower_than_the_sentence_is_another_function(width):
     narrow = PLAIN_MASKS | {"decoder": {"name": "window", "width": width}}
-    assert same_function(tiny_config(masking=narrow), tiny_config()).state == "broken"
+    assert same_function(tiny_config(masking=narrow), tiny_config()).state == "violated"
 
 
-def test_a_sinusoid_that_is_never_shifted_is_shape():
-    assert (
-        same_function(tiny_config("sinusoidal"), tiny_config("shape"), with_states(tiny_config("shape"))).state
-        == "holds"
-    )
+def test_in_evaluation_shape_is_sinusoidal():
+    shape = tiny_config("shape")
+    buffers = Subject(shape).model.state_dict()
+    assert same_function(tiny_config("sinusoidal"), shape, lambda weights: {**buffers, **weights}).state == "holds"
 
 
-def with_states(config):
-    """Carry weights over, beside the buffers of the one that has more of them."""
-    own = Subject(config).model.state_dict()
-    return lambda weights: {**own, **weights}
-
-
-def test_different_variants_are_told_apart():
-    assert same_function(tiny_config("none"), tiny_config("alibi")).state == "broken"
-    assert same_function(tiny_config("rotary"), tiny_config("none")).state == "broken"
-    assert same_function(tiny_config("none"), tiny_config(masking="causal")).state == "broken"
+def test_different_variants_are_different_functions():
+    assert same_function(tiny_config("none"), tiny_config("alibi")).state == "violated"
+    assert same_function(tiny_config("rotary"), tiny_config("none")).state == "violated"
+    assert same_function(tiny_config("none"), tiny_config(masking="causal")).state == "violated"

@@ -1,4 +1,4 @@
-"""Parameters that invariants use: near the initial values, equal to none of them."""
+"""Parameters of a subject: near their initial values, and equal to none of them."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from headtohead.testing.tiny import tiny_config
 @pytest.mark.parametrize("attention", ["split-heads", "qk-norm", "talking-heads"])
 def test_parameters_are_moved_relative_to_their_initial_values(attention):
     subject = Subject(tiny_config(attention=attention, positional="learned"))
-    initial = Transformer(subject.config, subject.seeds, *subject.words).double()
+    initial = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).double()
     for name, parameter in subject.model.named_parameters():
         before = initial.get_parameter(name)
         moved = (parameter - before).abs()

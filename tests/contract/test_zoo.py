@@ -1,4 +1,4 @@
-"""The zoo: every fault is caught by who should catch it, and nothing sound raises an alarm."""
+"""The zoo of faults: the listed invariants detect every fault, and entries without a fault raise no alarm."""
 
 import importlib.util
 import sys
@@ -21,38 +21,37 @@ ZOO = load_page()
 FAULTS = ZOO.faults()
 PAGE = ZOO.PAGE.read_text(encoding="utf-8")
 SOUND = sorted(
-    (family, f"sound-{one.__name__.lower()}")
+    (family, f"sound-{entry.__name__.lower()}")
     for family, entries in ZOO._module("sound").SOUND.items()
-    for one in entries
+    for entry in entries
 )
 
 
 @pytest.fixture(scope="module")
 def registry():
-    with ZOO.registered() as found:
-        yield found
+    with ZOO.registered() as current:
+        yield current
 
 
 @pytest.mark.usefixtures("registry")
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: f"{one.family}/{one.name}")
-def test_a_fault_is_caught_by_the_invariants_that_should_and_the_page_says_so(fault):
-    found = ZOO.caught(fault, with_example=False)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.family}/{fault.name}")
+def test_the_listed_invariants_detect_a_fault_and_the_page_lists_it(fault):
+    result = ZOO.caught(fault, with_counterexample=False)
     assert fault.caught_by
-    missed = {name: str(one) for name, one in found.verdicts.items() if one.state != "broken"}
+    missed = {name: str(verdict) for name, verdict in result.verdicts.items() if verdict.state != "violated"}
     assert missed == {}
-    row = cells(ZOO._row(found))
+    row = cells(ZOO._row(result))
     (listed,) = (cells(line) for line in PAGE.splitlines() if line.startswith(f"{row[0]} | "))
     assert row[:3] == listed[:3]
-    numbers = row[3], listed[3]
-    assert row[3] == listed[3] or all(abs(float(one)) < ROUNDING for one in numbers)
+    assert row[3] == listed[3] or all(abs(float(number)) < ROUNDING for number in (row[3], listed[3]))
 
 
 ROUNDING = 1e-12
-"""Numbers below this are rounding errors, which differ between machines and orders of tests."""
+"""Smaller numbers are rounding errors, which differ between machines and orders of tests."""
 
 
 def cells(row):
-    """Return the cells of a row of the page, without the smallest example."""
+    """Return the cells of a row of the page, without the counterexample."""
     return row.split(" | ")[:4]
 
 
@@ -60,15 +59,16 @@ FIRST = {family: (family, name) for family, name in reversed(SOUND)}
 
 
 @pytest.mark.parametrize(
-    ("family", "name"), [one if one == FIRST[one[0]] else pytest.param(*one, marks=pytest.mark.slow) for one in SOUND]
+    ("family", "name"),
+    [pair if pair == FIRST[pair[0]] else pytest.param(*pair, marks=pytest.mark.slow) for pair in SOUND],
 )
 def test_an_unusual_entry_without_a_fault_raises_no_alarm(registry, family, name):
-    found = ZOO.alarms(registry, [registry.find(family, name)])
-    assert {what: str(verdict) for what, verdict in found.items()} == {}
+    violations = ZOO.alarms(registry, [registry.find(family, name)])
+    assert {names: str(verdict) for names, verdict in violations.items()} == {}
 
 
-def test_the_zoo_has_the_faults_that_it_says_and_each_once():
-    names = [(one.family, one.name) for one in FAULTS]
+def test_the_page_lists_every_fault_once():
+    names = [(fault.family, fault.name) for fault in FAULTS]
     assert len(names) >= 45
     assert len(set(names)) == len(names)
     assert f"**Caught: {len(names)} of {len(names)}. False alarms: 0**" in PAGE

@@ -1,4 +1,4 @@
-"""Small corpora made on the spot, and a server that can cut, lie and forget."""
+"""Small corpora, and a local server that can interrupt downloads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MakeCorpus = Callable[..., Corpus]
 
 @pytest.fixture
 def make_corpus() -> MakeCorpus:
-    """Build a corpus of (source, target), (source, target, group) or pairs with a split too."""
+    """Build a corpus of (source, target), (source, target, group) or (source, target, group, split)."""
 
     def make(*rows: tuple[str, ...]) -> Corpus:
         pairs = [Pair(row[0], row[1], *(row[2:] or (row[0],))) for row in rows]
@@ -29,14 +29,14 @@ def make_corpus() -> MakeCorpus:
 
 @dataclass
 class Site:
-    """What a loopback server answers: content by path, and its faults."""
+    """Files of a local server by path, and its faults."""
 
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     cuts: list[int] = field(default_factory=list)
     ranges: bool = True
-    ask: list[str | None] = field(default_factory=list)
+    requested_ranges: list[str | None] = field(default_factory=list)
     sent: int = 0
 
 
@@ -44,8 +44,8 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server on the loopback interface with ranges, entity tags and cut connections.
 
-    Each number in ``cuts`` is how many bytes one answer gives before the connection is cut;
-    ``ask`` collects the Range header of each request.
+    Each number in ``cuts`` is the number of bytes that a response sends before the connection is
+    closed; ``requested_ranges`` collects the Range header of each request.
     """
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     state = Site()
@@ -63,7 +63,7 @@ def _handler(state: Site) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             content = state.files.get(self.path)
-            state.ask.append(self.headers.get("Range"))
+            state.requested_ranges.append(self.headers.get("Range"))
             if content is None:
                 self.send_error(404)
                 return
@@ -83,12 +83,12 @@ def _handler(state: Site) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def start(self, length: int, tag: str) -> int:
-            asked = self.headers.get("Range")
-            if not asked or not state.ranges or self.headers.get("If-Range") != tag:
+            requested = self.headers.get("Range")
+            if not requested or not state.ranges or self.headers.get("If-Range") != tag:
                 return 0
-            return int(asked.removeprefix("bytes=").removesuffix("-"))
+            return int(requested.removeprefix("bytes=").removesuffix("-"))
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""h2h data, as a user calls it."""
+"""The command ``h2h data``."""
 
 from __future__ import annotations
 

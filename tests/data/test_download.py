@@ -1,4 +1,4 @@
-"""Downloads against a real server: cut, resumed, changed, damaged, missing."""
+"""Downloads from a local server: interrupted, resumed, changed, damaged, missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fails(message: str, url: str, folder: Path, **options: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_is_downloaded_once_and_keeps_its_sum(site: Any, tmp_path: Path) -> None:
+def test_a_file_is_downloaded_once_and_its_checksum_recorded(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     assert fetched_sha256(url, tmp_path) is None
@@ -32,7 +32,7 @@ def test_a_file_is_downloaded_once_and_keeps_its_sum(site: Any, tmp_path: Path) 
     assert path.read_bytes() == CONTENT
     assert fetched_sha256(url, tmp_path) == SUM
     assert fetch(url, tmp_path) == path
-    assert site.ask == [None]
+    assert site.requested_ranges == [None]
     assert not list(tmp_path.glob("*.part*"))
 
 
@@ -42,49 +42,49 @@ def test_addresses_with_one_file_name_do_not_collide(site: Any, tmp_path: Path) 
     assert [path.read_bytes() for path in paths] == [b"1", b"2"]
 
 
-def test_a_cut_download_goes_on_where_it_was(site: Any, tmp_path: Path) -> None:
+def test_an_interrupted_download_is_resumed(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     site.cuts = [100_000, 300_000]
     assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
-    assert site.ask == [None, "bytes=100000-", "bytes=400000-"]
+    assert site.requested_ranges == [None, "bytes=100000-", "bytes=400000-"]
     assert site.sent == len(CONTENT)
 
 
-def test_a_later_call_goes_on_after_three_cuts(site: Any, tmp_path: Path) -> None:
+def test_a_later_call_resumes_after_three_interruptions(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     site.cuts = [10, 10, 10]
     url = f"{site.address}/a.bin"
-    fails(r"^download of .* was cut 3 times, 30 bytes are kept; run the command again to go on$", url, tmp_path)
+    fails(r"^download of .* was interrupted 3 times after 30 bytes; run the command again to resume it$", url, tmp_path)
     assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
-    assert site.ask[-1] == "bytes=30-"
+    assert site.requested_ranges[-1] == "bytes=30-"
 
 
-def test_a_file_that_changed_meanwhile_is_begun_again(site: Any, tmp_path: Path) -> None:
+def test_a_file_that_changed_on_the_server_is_downloaded_from_the_start(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = b"old" * 1000
     site.cuts = [500, 500, 500]
     url = f"{site.address}/a.bin"
-    fails("was cut 3 times", url, tmp_path)
+    fails("was interrupted 3 times", url, tmp_path)
     site.files["/a.bin"], site.tags["/a.bin"] = CONTENT, '"2"'
     assert fetch(url, tmp_path).read_bytes() == CONTENT
 
 
-def test_a_server_without_ranges_is_asked_for_the_whole_again(site: Any, tmp_path: Path) -> None:
+def test_without_range_support_the_whole_file_is_requested_again(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"], site.ranges = CONTENT, False
     site.cuts = [100_000]
     assert fetch(f"{site.address}/a.bin", tmp_path, sha256=SUM).read_bytes() == CONTENT
 
 
-def test_a_part_longer_than_the_file_is_thrown_away(site: Any, tmp_path: Path) -> None:
+def test_a_part_longer_than_the_file_is_discarded(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     site.cuts = [50, 50, 50]
     url = f"{site.address}/a.bin"
-    fails("was cut 3 times", url, tmp_path)
+    fails("was interrupted 3 times", url, tmp_path)
     (part,) = tmp_path.glob("*.part")
     part.write_bytes(CONTENT + b"more")
     assert fetch(url, tmp_path, sha256=SUM).read_bytes() == CONTENT
 
 
-def test_a_wrong_sum_is_refused_and_nothing_is_kept(site: Any, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_an_error_and_the_file_is_removed(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     fails(
@@ -97,11 +97,11 @@ def test_a_wrong_sum_is_refused_and_nothing_is_kept(site: Any, tmp_path: Path) -
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_a_sum_named_later_is_held_against_the_copy(site: Any, tmp_path: Path) -> None:
+def test_a_checksum_given_later_is_compared_with_the_copy(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     fetch(url, tmp_path)
-    fails(rf"has sha256 {SUM}, expected 00; correct sha256: or delete the file", url, tmp_path, sha256="00")
+    fails(rf"has sha256 {SUM}, expected 00; correct data.sha256, or delete the file", url, tmp_path, sha256="00")
 
 
 def test_a_copy_that_changed_on_disk_is_downloaded_again(
@@ -134,10 +134,9 @@ def test_a_damaged_archive_is_refused_and_not_kept(
     assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_what_the_server_lacks_is_named(site: Any, tmp_path: Path) -> None:
+def test_a_file_missing_on_the_server_is_named(site: Any, tmp_path: Path) -> None:
     fails(
-        r"^cannot download http.*/a.bin: 404 Not Found; check the pair and the address, or name "
-        "a file of your own with file:$",
+        r"^cannot download http.*/a.bin: 404 Not Found; check the URL, or set data.file to a file of your own$",
         f"{site.address}/a.bin",
         tmp_path,
     )
@@ -149,18 +148,18 @@ def closed_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_without_a_network_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_error_suggests_a_local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     url = f"http://127.0.0.1:{closed_port()}/a"
     fails(
-        r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, get it "
-        "elsewhere and name it with file:$",
+        r"^cannot reach http.* \(\[Errno \d+\] Connection refused\); without a network, download it "
+        "on another machine and set data.file to its path$",
         url,
         tmp_path,
     )
 
 
-def test_an_unknown_host_is_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_is_reported_as_a_missing_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     fails(r"^cannot reach http://nowhere.invalid/a \(.*\); without a network", "http://nowhere.invalid/a", tmp_path)
@@ -176,7 +175,7 @@ def test_a_folder_that_cannot_be_written_is_named(site: Any, tmp_path: Path) -> 
     )
 
 
-def test_two_at_once_download_once(site: Any, tmp_path: Path) -> None:
+def test_concurrent_calls_download_once(site: Any, tmp_path: Path) -> None:
     site.files["/a.bin"] = CONTENT
     url = f"{site.address}/a.bin"
     threads = [threading.Thread(target=fetch, args=(url, tmp_path)) for _ in range(4)]
@@ -184,5 +183,5 @@ def test_two_at_once_download_once(site: Any, tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert site.ask == [None]
+    assert site.requested_ranges == [None]
     assert fetched_sha256(url, tmp_path) == SUM

@@ -1,8 +1,7 @@
-"""Ids, boundaries and unknown words in the notebooks' ways, against what they print."""
+"""Ids, boundary tokens and unknown words of the notebooks, against their printed output."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +65,7 @@ PRINTED_TARGETS = """
     38 13 37 18 39  38 12 15 5 39   38 11 17 23 39  38 10 16 22 39  38 30 36 21 39  38 3 4 39 0
 """
 
-# The first ten rows of the file of notebook 3, and what it prints of them.
+# The first ten rows of the file of notebook 3, and the notebook's printed output for them.
 RAW = (
     ("1276", "Let's try something.", "2481", "¡Intentemos algo!"),
     ("1277", "I have to go to sleep.", "2482", "Tengo que irme a dormir."),
@@ -129,17 +128,17 @@ def spelled(ids: np.ndarray, vocabulary: Vocabulary) -> str:
 
 
 def by_frequency(sentences: Sequence[str], first: int) -> dict[str, int]:
-    """Number words one after another: the most frequent of those left, the first seen of these."""
-    said = [word for sentence in sentences for word in sentence.split()]
-    left = list(dict.fromkeys(said))
+    """Number the words one after another: the most frequent remaining word, ties by first appearance."""
+    words = [word for sentence in sentences for word in sentence.split()]
+    remaining = list(dict.fromkeys(words))
     table: dict[str, int] = {}
-    while left:
-        best = left[0]
-        for word in left:
-            if said.count(word) > said.count(best):
+    while remaining:
+        best = remaining[0]
+        for word in remaining:
+            if words.count(word) > words.count(best):
                 best = word
         table[best] = first + len(table)
-        left.remove(best)
+        remaining.remove(best)
     return table
 
 
@@ -177,7 +176,7 @@ def test_notebook_1_has_the_printed_ids(ready: Callable[..., PreparedData]) -> N
         assert pair in pairs
 
 
-def test_notebook_1_drops_a_word_without_telling_and_the_record_tells(ready: Callable[..., PreparedData]) -> None:
+def test_notebook_1_drops_a_word_silently_and_the_record_counts_it(ready: Callable[..., PreparedData]) -> None:
     data = ready(SCRATCH)
     assert data.tokenise("cat is small", "source") == data.tokenise("cat small", "source")
     assert data.record["dropped_words"] == {"source": 5, "target": 0}
@@ -219,7 +218,7 @@ def test_notebook_3_numbers_words_and_boundary_tokens_from_2(tatoeba: PreparedDa
     for vocabulary, sentences in ((tatoeba.source_vocabulary, ENGLISH), (tatoeba.target_vocabulary, SPANISH)):
         expected = by_frequency(sentences, 2) | {"<pad>": 0, "<unk>": 1}
         assert tables(vocabulary) == expected
-        # In ten sentences nothing is as frequent as what stands around them all.
+        # In ten sentences no word is as frequent as the boundary tokens.
         assert (vocabulary.sos, vocabulary.eos) == (2, 3)
         assert (vocabulary.pad, vocabulary.unk) == (0, 1)
     assert tatoeba.tokenise("Let's fly!", "source") == [
@@ -236,11 +235,11 @@ def test_notebook_4_has_its_printed_tables(ready: Callable[..., PreparedData]) -
     assert data.splits["train"].target[0].tolist() == [1, 2, 3, 4]
     assert tables(data.source_vocabulary) == {"<pad>": 0, "I": 1, "love": 2, "AI": 3, ".": 4}
     assert tables(data.target_vocabulary) == {"<pad>": 0, "J'": 1, "adore": 2, "l'IA": 3, ".": 4}
-    with pytest.raises(HeadToHeadError, match=r"^the vocabulary has no word 'hate' and"):
+    with pytest.raises(HeadToHeadError, match=r"^the vocabulary has no word 'hate', and"):
         data.tokenise("I hate AI .", "source")
 
 
-def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
+def test_notebook_5_has_positions_as_ids_and_no_padding(ready: Callable[..., PreparedData]) -> None:
     data = ready(BY_HAND)
     assert tables(data.source_vocabulary) == {"this": 0, "is": 1, "a": 2, "fat": 3, "cat": 4}
     assert tables(data.target_vocabulary) == {"<sos>": 0, "c'est": 1, "un": 2, "chat": 3, "gros": 4, "<eos>": 5}
@@ -250,7 +249,7 @@ def test_notebook_5_has_places_for_ids_and_no_padding(ready: Callable[..., Prepa
     assert data.target_vocabulary.decode([2, 4, 4, 1, 4, 5]) == "un gros gros c'est gros"
 
 
-def test_a_word_said_twice_has_its_last_place(make_corpus: Callable) -> None:
+def test_a_repeated_word_has_its_last_position(make_corpus: Callable) -> None:
     config = data_config(
         split="nothing-held-out", normalise="none", **{key: BY_HAND[key] for key in ("vocabulary", "source_boundaries")}
     )
@@ -262,23 +261,25 @@ WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=6), min_size=1, m
 
 
 @given(WORDS, st.booleans())
-def test_frequency_ids_are_those_of_a_naive_count(said: list[list[str]], with_unk: bool) -> None:
-    bounded = [["<sos>", *words, "<eos>"] for words in said]
-    found = frequency_vocabulary(bounded, unknown="token" if with_unk else "refuse")
+def test_frequency_ids_are_those_of_a_naive_count(sentences: list[list[str]], with_unk: bool) -> None:
+    bounded = [["<sos>", *words, "<eos>"] for words in sentences]
+    vocabulary = frequency_vocabulary(bounded, unknown="token" if with_unk else "refuse")
     front = {"<pad>": 0} | ({"<unk>": 1} if with_unk else {})
-    assert tables(found) == by_frequency([" ".join(one) for one in bounded], len(front)) | front
+    assert tables(vocabulary) == by_frequency([" ".join(words) for words in bounded], len(front)) | front
 
 
 @given(WORDS, st.integers(5, 9), st.integers(1, 3))
-def test_bounds_leave_out_the_rarest_words_and_no_boundary_token(said: list[list[str]], most: int, least: int) -> None:
-    bounded = [["<sos>", *words, "<eos>"] for words in said]
-    counts = {word: sum(words.count(word) for words in said) for word in "abcdefg"}
-    found = frequency_vocabulary(bounded, max_size=most, min_count=least).words
-    assert {"<pad>", "<unk>", "<sos>", "<eos>"} <= set(found)
-    kept = [word for word in found if word in counts]
-    wanted = sorted((n for n in counts.values() if n >= least), reverse=True)[: most - 4]
-    assert [counts[word] for word in kept] == wanted
-    assert len(found) <= most
+def test_limits_remove_the_rarest_words_and_no_boundary_token(
+    sentences: list[list[str]], max_size: int, min_count: int
+) -> None:
+    bounded = [["<sos>", *words, "<eos>"] for words in sentences]
+    counts = {word: sum(words.count(word) for words in sentences) for word in "abcdefg"}
+    words = frequency_vocabulary(bounded, max_size=max_size, min_count=min_count).words
+    assert {"<pad>", "<unk>", "<sos>", "<eos>"} <= set(words)
+    plain = [word for word in words if word in counts]
+    expected = sorted((n for n in counts.values() if n >= min_count), reverse=True)[: max_size - 4]
+    assert [counts[word] for word in plain] == expected
+    assert len(words) <= max_size
 
 
 @pytest.fixture
@@ -286,15 +287,17 @@ def four(make_corpus: Callable) -> Corpus:
     return make_corpus(("a b", "x"), ("c b a", "y z"), ("b", "z z z"), ("d a", "x z"))
 
 
-def asked(**fields: Any) -> DataConfig:
+def nothing_held_out(**fields: Any) -> DataConfig:
     return data_config(**({"split": "nothing-held-out", "normalise": "none"} | fields))
 
 
 @pytest.mark.parametrize("ids", ["standard", "frequency"])
 @pytest.mark.parametrize("source", ["none", "eos", "sos-eos"])
 @pytest.mark.parametrize("target", ["none", "sos-eos"])
-def test_boundary_tokens_stand_where_they_are_asked_for(four: Corpus, ids: str, source: str, target: str) -> None:
-    data = prepare_corpus(four, asked(vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target))
+def test_boundary_tokens_are_those_of_the_configuration(four: Corpus, ids: str, source: str, target: str) -> None:
+    data = prepare_corpus(
+        four, nothing_held_out(vocabulary={"ids": ids}, source_boundaries=source, target_boundaries=target)
+    )
     around = {"none": "{}", "eos": "{} <eos>", "sos-eos": "<sos> {} <eos>"}
     for split in data.splits.values():
         sides = (
@@ -312,9 +315,9 @@ def test_boundary_tokens_stand_where_they_are_asked_for(four: Corpus, ids: str, 
         assert (data.source_vocabulary.sos, data.source_vocabulary.eos) == (None, None)
 
 
-def test_a_cut_keeps_the_first_tokens_boundary_tokens_among_them(four: Corpus) -> None:
-    whole = prepare_corpus(four, asked())
-    data = prepare_corpus(four, asked(truncate_tokens=3))
+def test_truncation_keeps_the_first_tokens_boundary_tokens_included(four: Corpus) -> None:
+    whole = prepare_corpus(four, nothing_held_out())
+    data = prepare_corpus(four, nothing_held_out(truncate_tokens=3))
     for part, split in data.splits.items():
         for name in ("source", "target"):
             long, short = getattr(whole.splits[part], name), getattr(split, name)
@@ -324,33 +327,35 @@ def test_a_cut_keeps_the_first_tokens_boundary_tokens_among_them(four: Corpus) -
     assert data.source_vocabulary == whole.source_vocabulary
 
 
-def test_unknown_words_become_a_token_or_vanish_or_are_refused(make_corpus: Callable) -> None:
+def test_unknown_words_become_a_token_are_dropped_or_are_refused(make_corpus: Callable) -> None:
     rows = [("a b", "x", "1", "train"), ("b c", "y", "2", "valid"), ("q a q", "x", "3", "test")]
 
     def data(unknown: str) -> PreparedData:
-        config = asked(split="grouped", vocabulary={"unknown": unknown})
+        config = nothing_held_out(split="grouped", vocabulary={"unknown": unknown})
         return prepare_corpus(make_corpus(*rows), config)
 
     assert data("token").splits["test"].source[0].tolist() == [1, 4, 1, 3]
     assert data("drop").splits["test"].source[0].tolist() == [4, 3]
     assert data("drop").record["dropped_words"] == {"source": 0, "target": 0}
     assert "dropped_words" not in data("token").record
-    with pytest.raises(UndefinedError, match=r"^the vocabulary has no word '[cyq]' and data\."):
+    with pytest.raises(
+        UndefinedError, match=r"^the vocabulary has no word '[cyq]', and data\.vocabulary\.unknown is r"
+    ):
         data("refuse")
 
 
 def test_a_pair_that_dropping_empties_is_dropped_and_counted(make_corpus: Callable) -> None:
     rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"), ("a q", "x", "4", "test")]
-    config = asked(split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none", target_boundaries="none")
+    config = nothing_held_out(
+        split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none", target_boundaries="none"
+    )
     data = prepare_corpus(make_corpus(*rows), config)
     assert data.splits["valid"].source_text == ["a"]
     assert data.record["dropped"]["no_known_word"] == 1
     assert "1 no-known-word pairs were dropped" in data.record["notes"]
     assert data.splits["test"].source[0].tolist() == [4]
     with pytest.raises(
-        HeadToHeadError,
-        match=r"^no pair of valid has a word that the vocabularies "
-        r"know \(1 pairs dropped\); use",
+        HeadToHeadError, match=r"^no pair of valid has a word of the vocabularies \(1 pairs dropped\); use"
     ):
         prepare_corpus(make_corpus(*rows[:2], rows[3]), config)
 
@@ -365,7 +370,7 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
     assert set(sources[0]) == {t for split in held_out.splits.values() for t in split.source_text}
     assert (whole.record["leak"], whole.record["leaky"]) == (1.0, True)
     assert whole.record["notes"][-1] == (
-        "nothing is held out: the pairs of valid and test are also in train, so scores tell what was memorised"
+        "nothing is held out: the pairs of valid and test are also in train, so scores measure memorisation"
     )
     assert ready(toy, split="nothing-held-out", limit=9).record["counts"]["test"] == 9
     some = ready(toy, split="nothing-held-out", valid=20, test=400)
@@ -379,11 +384,11 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
     [
         (
             {"vocabulary": {"ids": "printed", "unknown": "drop"}},
-            r"^dataset 'toy-grammar' brings no printed vocabularies; use data\.vocabulary\.ids: fre",
+            r"^dataset 'toy-grammar' has no printed vocabularies; use data\.vocabulary\.ids: fre",
         ),
         (
             {"vocabulary": {"ids": "position", "unknown": "drop"}},
-            r"^data\.vocabulary\.ids: position is the place in the only pair, got 20 training pairs",
+            r"^data\.vocabulary\.ids: position requires a single training pair, got 20 training pairs",
         ),
         (
             SCRATCH | {"vocabulary": {"ids": "printed"}},
@@ -392,12 +397,12 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
         (BY_HAND | {"vocabulary": {"ids": "position"}}, r"^ids by position have no <unk>; set "),
         (
             SLIDES | {"source_boundaries": "eos"},
-            r"^the vocabulary has no <eos> to stand around a sentence; set data\.source_boundaries ",
+            r"^the vocabulary has no boundary token <eos>; set data\.source_boundaries ",
         ),
-        (SLIDES | {"target_boundaries": "sos-eos"}, r"^the vocabulary has no <eos> to stand"),
+        (SLIDES | {"target_boundaries": "sos-eos"}, r"^the vocabulary has no boundary token <eos>"),
         (
             SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "shared": True}},
-            r"^data\.vocabulary\.ids: printed takes words as they are; leave out data\.voc.*shared$",
+            r"^data\.vocabulary\.ids: printed does not count words; leave out data\.voc.*shared$",
         ),
         (
             SCRATCH | {"vocabulary": {"ids": "printed", "unknown": "drop", "max_size": 9}},
@@ -409,7 +414,7 @@ def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) 
         ),
     ],
 )
-def test_choices_without_a_meaning_together_are_undefined(
+def test_incompatible_vocabulary_fields_are_refused(
     ready: Callable[..., PreparedData], fields: dict[str, Any], message: str
 ) -> None:
     toy = {"dataset": "toy-grammar", "options": {"size": 200}, "split": "nothing-held-out"}
@@ -419,8 +424,8 @@ def test_choices_without_a_meaning_together_are_undefined(
 
 def test_a_table_with_gaps_is_refused(make_corpus: Callable) -> None:
     corpus = replace(make_corpus(("a", "x")), vocabularies=({"<pad>": 0, "a": 2}, {"x": 0}))
-    with pytest.raises(UndefinedError, match=r"^a printed vocabulary numbers its words from 0 to"):
-        prepare_corpus(corpus, asked(vocabulary={"ids": "printed", "unknown": "drop"}))
+    with pytest.raises(UndefinedError, match=r"^a printed vocabulary must have the ids 0 to"):
+        prepare_corpus(corpus, nothing_held_out(vocabulary={"ids": "printed", "unknown": "drop"}))
 
 
 def test_ids_without_a_word_are_left_out_of_a_text() -> None:
@@ -428,7 +433,7 @@ def test_ids_without_a_word_are_left_out_of_a_text() -> None:
 
 
 @pytest.mark.parametrize("fields", [SCRATCH, ARCHITECTURE, SLIDES, BY_HAND])
-def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData], fields: dict[str, Any]) -> None:
+def test_the_vocabularies_of_notebooks_are_cached(ready: Callable[..., PreparedData], fields: dict[str, Any]) -> None:
     first, second = ready(fields), ready(fields)
     assert second.data_hash == first.data_hash
     assert (second.source_vocabulary, second.target_vocabulary) == (first.source_vocabulary, first.target_vocabulary)
@@ -437,24 +442,3 @@ def test_odd_choices_come_back_from_the_cache(ready: Callable[..., PreparedData]
     train = first.splits["train"]
     for ids, text in zip(train.target, train.target_text, strict=True):
         assert second.tokenise(text, "target") == ids.tolist()
-
-
-def test_a_file_from_before_these_choices_is_read_with_the_usual_boundaries(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = data_config(dataset="toy-grammar", options={"size": 300})
-    first = prepare(config, tmp_path)
-    (file,) = (tmp_path / "prepared").iterdir()
-    with np.load(file) as arrays:
-        content = dict(arrays)
-    document = json.loads(content["document"].tobytes())
-    for name in ("vocabularies", "tokenisers"):
-        document[name] = {side: values[:2] for side, values in document[name].items()}
-    content["document"] = np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)
-    with file.open("wb") as opened:
-        np.savez(opened, **content)
-    again = prepare(config, tmp_path)
-    assert not caplog.text
-    for side in ("source", "target"):
-        text = getattr(first.splits["test"], f"{side}_text")[0]
-        assert again.tokenise(text, side) == first.tokenise(text, side)

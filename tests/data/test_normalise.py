@@ -1,4 +1,4 @@
-"""Normalisations: what each keeps, and what it turns into spaces."""
+"""Normalisations: the characters that each keeps, folds, removes or replaces by spaces."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def test_unicode_keeps_letters_of_every_script_and_drops_the_rest(raw: str) -> N
     assert unicode_words(raw) == CASES[raw]
 
 
-def test_none_only_tidies_spaces() -> None:
+def test_none_changes_spaces_only() -> None:
     assert keep("  It's\t5 o’clock!\u00a0 ") == "It's 5 o’clock!"
 
 
 def notebook_fold(text: str) -> str:
     """Fold letter by letter, with runs of one accented vowel counting once."""
-    said, previous = "", ""
+    folded, previous = "", ""
     for letter in text.lower():
         plain = dict(zip("áéíóú", "aeiou", strict=True)).get(letter)
         if plain is None or letter != previous:
-            said += plain or (letter if "a" <= letter <= "z" else " ")
+            folded += plain or (letter if "a" <= letter <= "z" else " ")
         previous = letter
-    return " ".join(said.split())
+    return " ".join(folded.split())
 
 
 @given(st.text(alphabet=st.one_of(st.sampled_from("áéíóúÁÉñü aAzZ'\"¿?1ß\u0301İ"), st.characters())))
@@ -66,8 +66,8 @@ def test_unicode_leaves_single_spaces_and_no_punctuation(text: str) -> None:
     result = unicode_words(text)
     assert result == result.strip()
     assert not re.search(r"\s\s", result)
-    kept = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
-    assert kept <= set("LMN")
+    categories = {unicodedata.category(letter)[0] for letter in result if letter not in " '\u200c\u200d"}
+    assert categories <= set("LMN")
 
 
 def test_an_unknown_normalisation_is_named() -> None:

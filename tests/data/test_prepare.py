@@ -1,4 +1,4 @@
-"""Prepared data: what is dropped, limited, divided, encoded, recorded and cached."""
+"""Preparation of data: dropping, limits, splits, encoding, records and the cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def small(make_corpus: Callable) -> Corpus:
     return make_corpus(*[(f"Word {n} here", f"Mot {n} ici") for n in range(20)])
 
 
-def test_ids_and_texts_say_the_same(small: Corpus) -> None:
+def test_ids_and_texts_are_consistent(small: Corpus) -> None:
     data = prepare_corpus(small, config())
     for split in data.splits.values():
         assert len(split) == len(split.target_text) == len(split.references)
@@ -47,7 +47,7 @@ def test_ids_and_texts_say_the_same(small: Corpus) -> None:
             assert data.tokenise(text, "target") == ids.tolist()
 
 
-def test_text_of_known_words_survives_the_way_there_and_back(small: Corpus) -> None:
+def test_decoding_inverts_encoding_of_known_words(small: Corpus) -> None:
     data = prepare_corpus(small, config())
     train = data.splits["train"]
     for ids, text in zip(train.target, train.target_text, strict=True):
@@ -64,7 +64,7 @@ def test_the_vocabulary_is_that_of_train_alone(small: Corpus) -> None:
     assert data.record["unk_rate"]["train"] == {"source": 0.0, "target": 0.0}
 
 
-def test_a_shared_vocabulary_is_one(small: Corpus) -> None:
+def test_a_shared_vocabulary_is_one_object(small: Corpus) -> None:
     data = prepare_corpus(small, config(vocabulary={"shared": True}))
     assert data.source_vocabulary is data.target_vocabulary
     assert {"word", "mot"} <= set(data.source_vocabulary.words)
@@ -93,8 +93,8 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
 def test_nothing_left_is_refused_with_the_counts(make_corpus: Callable) -> None:
     with pytest.raises(
         HeadToHeadError,
-        match=r"no usable pair under normalise: unicode \(dropped: "
-        r"1 empty, 2 one-sided\); check the file and max_words$",
+        match=r"no usable pair with data.normalise: unicode \(dropped: "
+        r"1 empty, 2 one-sided\); check the file and data.max_words$",
     ):
         prepare_corpus(make_corpus(("", ""), ("a", ""), ("", "b")), config())
     with pytest.raises(HeadToHeadError, match=r"no usable pair .* \(it is empty\)"):
@@ -114,8 +114,8 @@ def test_a_limit_takes_shuffled_pairs_and_a_larger_one_takes_more(small: Corpus)
 
 
 def test_all_translations_of_a_test_source_are_references(make_corpus: Callable) -> None:
-    asked = [("Go!", "Ve."), ("Go.", "Vete."), ("go", "ve"), ("Go.", "Vaya.")]
-    rows = [(source, target, "go", "test") for source, target in asked]
+    pairs = [("Go!", "Ve."), ("Go.", "Vete."), ("go", "ve"), ("Go.", "Vaya.")]
+    rows = [(source, target, "go", "test") for source, target in pairs]
     data = prepare_corpus(make_corpus(*rows, *[(f"x {n}", f"y {n}") for n in range(8)]), config())
     assert data.splits["test"].source_text == ["go"] * 4
     assert data.splits["test"].references == [
@@ -135,7 +135,7 @@ def test_references_reach_beyond_the_limit(make_corpus: Callable) -> None:
     assert all(len(references) == 30 for references in own)
 
 
-def test_a_row_split_says_that_it_leaks(make_corpus: Callable) -> None:
+def test_the_record_of_a_row_split_measures_its_leak(make_corpus: Callable) -> None:
     rows = [(f"a{n // 4}", f"b{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(split="row", test=10)).record
     assert record["leaky"] is True
@@ -160,7 +160,7 @@ def test_a_giant_group_is_reported(make_corpus: Callable) -> None:
     rows = [("same", f"b{n}") for n in range(60)] + [(f"a{n}", f"c{n}") for n in range(40)]
     record = prepare_corpus(make_corpus(*rows), config(test=5)).record
     assert record["notes"] == [
-        "the largest group of connected sentences holds 60.0% of the pairs; it was too large for "
+        "the largest group of connected sentences holds 60.0% of the pairs; it is too large for "
         "valid and test and is in train"
     ]
 
@@ -187,10 +187,10 @@ def test_grouped_splits_never_leak(rows: list[tuple[str, str, str]], seed: int, 
     assert not set(train.target_text) & {t for accepted in test.references for t in accepted}
 
 
-def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -> None:
-    prints = {
-        prepare_corpus(small, asked).data_hash
-        for asked in (
+def test_the_data_hash_depends_on_every_field_that_changes_the_ids(small: Corpus) -> None:
+    hashes = {
+        prepare_corpus(small, variant).data_hash
+        for variant in (
             config(),
             config(seed=2),
             config(limit=10),
@@ -199,11 +199,11 @@ def test_the_fingerprint_follows_everything_that_shapes_the_ids(small: Corpus) -
             config(vocabulary={"max_size": 9}),
         )
     }
-    assert len(prints) == 6
-    assert prepare_corpus(small, config()).data_hash in prints
+    assert len(hashes) == 6
+    assert prepare_corpus(small, config()).data_hash in hashes
 
 
-def test_a_fingerprint_is_frozen(make_corpus: Callable) -> None:
+def test_the_data_hash_does_not_change_between_versions(make_corpus: Callable) -> None:
     rows = [(f"a{n} b", f"c{n} d") for n in range(10)]
     assert prepare_corpus(make_corpus(*rows), config()).data_hash == (
         "a992217f61f7ac54698d6fd88c90ecc8908e80f3c20ec0584c952c2d8d3943dd"
@@ -217,11 +217,10 @@ def test_prepared_data_can_be_pickled(small: Corpus) -> None:
     assert again.record == json.loads(json.dumps(data.record))
 
 
-GOLDEN = "a992217f61f7ac54698d6fd88c90ecc8908e80f3c20ec0584c952c2d8d3943dd"
 TOY = {"dataset": "toy-grammar", "options": {"size": 500}}
 
 
-def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
+def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
     first = prepare(data_config(**TOY), tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     before = file.stat()
@@ -231,11 +230,11 @@ def test_preparing_again_reads_the_same_from_the_cache(tmp_path: Path) -> None:
     assert second.data_hash == first.data_hash
     assert second.source_vocabulary == first.source_vocabulary
     for part in ("train", "valid", "test"):
-        one, other = first.splits[part], second.splits[part]
-        assert all(np.array_equal(a, b) for a, b in zip(one.source, other.source, strict=True))
-        assert all(np.array_equal(a, b) for a, b in zip(one.target, other.target, strict=True))
-        assert (one.source_text, one.target_text) == (other.source_text, other.target_text)
-        assert one.references == other.references
+        written, loaded = first.splits[part], second.splits[part]
+        assert all(np.array_equal(a, b) for a, b in zip(written.source, loaded.source, strict=True))
+        assert all(np.array_equal(a, b) for a, b in zip(written.target, loaded.target, strict=True))
+        assert (written.source_text, written.target_text) == (loaded.source_text, loaded.target_text)
+        assert written.references == loaded.references
 
 
 @pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
@@ -259,12 +258,12 @@ def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest
     assert not caplog.text
 
 
-def test_another_file_content_under_the_same_name_is_noticed(tmp_path: Path) -> None:
+def test_a_file_with_changed_content_is_prepared_again(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
 
     def words() -> set[str]:
-        asked = data_config(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
-        splits = prepare(asked, tmp_path / "cache").splits
+        pairs = data_config(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
+        splits = prepare(pairs, tmp_path / "cache").splits
         return {text for split in splits.values() for text in split.source_text}
 
     file.write_text("a\tx\nb\ty\nc\tz\n")
@@ -273,7 +272,7 @@ def test_another_file_content_under_the_same_name_is_noticed(tmp_path: Path) -> 
     assert words() == {"a", "b", "d"}
 
 
-def test_a_dataset_without_a_stamp_is_read_each_time_but_prepared_once(tmp_path: Path) -> None:
+def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp_path: Path) -> None:
     plugin = tmp_path / "tiny.py"
     plugin.write_text(
         "from pathlib import Path\n"
@@ -304,7 +303,7 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         HeadToHeadError,
         match=r"^cannot write to the cache folder '.*file/prepared'"
-        r": Not a directory; set H2H_CACHE to a folder",
+        r": Not a directory; set H2H_CACHE to a writable folder",
     ):
         prepare(data_config(**TOY), tmp_path / "file")
 
@@ -325,7 +324,6 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
         ({"dataset": "toy-gramar"}, r"^unknown dataset 'toy-gramar'; did you mean"),
         ({"options": {"siz": 9}}, r"^toy-grammar: siz: unknown field 'siz'; did you"),
         ({"options": {"size": "many"}}, r"^toy-grammar: size: expected a whole number, got"),
-        ({"split": "lenght"}, r"^toy-grammar has no split 'lenght'; did you mean 'length'\?$"),
     ],
 )
 def test_a_wrong_configuration_is_named(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
@@ -337,17 +335,17 @@ def test_a_wrong_configuration_is_named(tmp_path: Path, fields: dict[str, Any], 
 def test_preparing_120k_pairs_again_takes_under_half_a_second(tmp_path: Path) -> None:
     rows = "".join(f"word {n} here\tmot {n} ici\n" for n in range(120_000))
     (tmp_path / "pairs.tsv").write_text(rows)
-    asked = data_config(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
-    prepare(asked, tmp_path / "cache")
+    pairs = data_config(dataset="tatoeba", options={"file": str(tmp_path / "pairs.tsv")})
+    prepare(pairs, tmp_path / "cache")
     seconds = []
     for _ in range(3):
         begin = time.perf_counter()
-        prepare(asked, tmp_path / "cache")
+        prepare(pairs, tmp_path / "cache")
         seconds.append(time.perf_counter() - begin)
     assert min(seconds) < 0.5
 
 
-def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_selects_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("H2H_CACHE", "/somewhere")
     assert cache_root() == Path("/somewhere")
     monkeypatch.delenv("H2H_CACHE")

@@ -1,4 +1,4 @@
-"""Lines of files that begin, end and are packed in odd ways."""
+"""Lines of files with unusual beginnings, line ends and compressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headtohead.errors import HeadToHeadError
     mark=st.booleans(),
     last=st.booleans(),
 )
-def test_lines_come_back_without_marks_and_ends(
+def test_lines_have_no_byte_order_mark_and_no_line_ends(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], end: str, mark: bool, last: bool
 ) -> None:
     lines = [*lines, "x"]
@@ -35,7 +35,7 @@ def test_the_line_that_is_not_utf8_is_named(tmp_path: Path) -> None:
         read_lines(path)
 
 
-def test_packing_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_the_content_decides_the_compression_not_the_name(tmp_path: Path) -> None:
     import gzip
 
     path = tmp_path / "plain.txt"

@@ -1,4 +1,4 @@
-"""Splits never put one group on two sides, whatever the corpus."""
+"""Splits never divide a group, whatever the corpus."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ ROWS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0,
 
 def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
     """Grow each group until no row outside shares a value with a row inside."""
-    left, groups = set(range(len(rows))), []
-    while left:
-        group = {left.pop()}
+    remaining, groups = set(range(len(rows))), []
+    while remaining:
+        group = {remaining.pop()}
         while True:
             near = {
                 row
-                for row in left
+                for row in remaining
                 for inside in group
                 if any(a == b for a, b in zip(rows[row], rows[inside], strict=True))
             }
             if not near:
                 break
             group |= near
-            left -= near
+            remaining -= near
         groups.append(group)
     return groups
 
@@ -36,12 +36,12 @@ def naive_components(rows: list[tuple[int, int, int]]) -> list[set[int]]:
 @given(ROWS)
 def test_components_are_those_of_the_naive_search(rows: list[tuple[int, int, int]]) -> None:
     labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
-    found = [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
-    assert sorted(map(sorted, found)) == sorted(map(sorted, naive_components(rows)))
+    groups = [set(np.flatnonzero(labels == label).tolist()) for label in np.unique(labels)]
+    assert sorted(map(sorted, groups)) == sorted(map(sorted, naive_components(rows)))
 
 
 @given(ROWS, st.integers(1, 1000), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
-def test_no_group_is_ever_on_two_sides(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
+def test_no_group_is_in_two_parts(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
     labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
     try:
         parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
@@ -55,9 +55,9 @@ def test_no_group_is_ever_on_two_sides(rows: list[tuple[int, int, int]], seed: i
     assert len(parts["test"]) <= max(1, round(test * len(rows)))
 
 
-def test_parts_have_the_sizes_that_are_asked_for() -> None:
-    labels, named = np.arange(1000), [None] * 1000
-    parts = divide(labels, named, valid=0.1, test=200, seed=1)
+def test_parts_have_the_configured_sizes() -> None:
+    labels, chosen = np.arange(1000), [None] * 1000
+    parts = divide(labels, chosen, valid=0.1, test=200, seed=1)
     assert {part: len(rows) for part, rows in parts.items()} == {"train": 700, "valid": 100, "test": 200}
 
 
@@ -69,33 +69,33 @@ def test_a_group_too_large_for_a_part_goes_to_train() -> None:
         assert set(range(90)) <= set(parts["train"].tolist())
 
 
-def test_pairs_that_the_dataset_placed_stay_there() -> None:
-    named = ["test"] * 30 + [None] * 70
-    parts = divide(np.arange(100), named, valid=0.1, test=0.5, seed=1)
+def test_pairs_stay_in_the_part_that_the_dataset_chose() -> None:
+    chosen = ["test"] * 30 + [None] * 70
+    parts = divide(np.arange(100), chosen, valid=0.1, test=0.5, seed=1)
     assert parts["test"].tolist() == list(range(30))
     assert len(parts["valid"]) == 7
 
 
 def test_the_split_depends_on_the_seed_and_on_nothing_else() -> None:
-    labels, named = np.arange(200), [None] * 200
-    one, same, other = (divide(labels, named, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
-    assert one["test"].tolist() == same["test"].tolist() != other["test"].tolist()
+    labels, chosen = np.arange(200), [None] * 200
+    first, same, other = (divide(labels, chosen, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
+    assert first["test"].tolist() == same["test"].tolist() != other["test"].tolist()
     assert shuffled(8, 1).tolist() == [7, 2, 1, 6, 0, 4, 3, 5]
 
 
 @pytest.mark.parametrize("part", ["valid", "test", "train"])
 def test_an_empty_part_is_refused(part: str) -> None:
-    asked = {"valid": 0.1, "test": 0.1} | ({part: 50} if part != "train" else {"test": 100})
+    sizes = {"valid": 0.1, "test": 0.1} | ({part: 50} if part != "train" else {"test": 100})
     labels = np.zeros(100, dtype=np.int64) if part != "train" else np.arange(100)
     with pytest.raises(HeadToHeadError, match=r"^the split leaves no pair for \w+: of 100 pairs"):
-        divide(labels, [None] * 100, valid=asked["valid"], test=asked["test"], seed=1)
+        divide(labels, [None] * 100, valid=sizes["valid"], test=sizes["test"], seed=1)
 
 
 def test_a_number_of_rows_must_be_whole() -> None:
-    with pytest.raises(HeadToHeadError, match=r"^data.test is 2.5; give a fraction below 1"):
+    with pytest.raises(HeadToHeadError, match=r"^data.test is 2.5; use a fraction below 1"):
         divide(np.arange(9), [None] * 9, valid=1, test=2.5, seed=1)
 
 
-def test_leak_is_the_share_of_test_sentences_seen_in_train() -> None:
+def test_leak_is_the_fraction_of_test_sentences_in_train() -> None:
     assert leak(["a", "b"], ["a", "c", "a", "d"]) == 0.5
     assert leak(["a"], ["b"]) == 0.0

@@ -1,4 +1,4 @@
-"""Subwords: learned on train alone, and joined back into the text."""
+"""Subwords: learned on train only, and joined into the original text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def config(**fields: object) -> DataConfig:
 
 
 @needs_tokenizers
-def test_every_text_made_of_known_letters_comes_back(make_corpus: Callable) -> None:
+def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> None:
     data = prepare_corpus(make_corpus(*ROWS), config(vocabulary={"max_size": 60}))
     assert max(data.record["vocabulary"].values()) <= 60
     for text in ("unhappy reader 7 reads", "read happy unread"):
@@ -52,6 +52,6 @@ def test_a_shared_subword_vocabulary_has_one_set_of_merges(make_corpus: Callable
 
 def test_without_the_package_the_extra_is_named(make_corpus: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    wanted = "data.tokens: subword needs the package tokenizers; pip install 'headtohead[subwords]'"
-    with pytest.raises(HeadToHeadError, match=f"^{re.escape(wanted)}, or use tokens: word$"):
+    message = "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]'"
+    with pytest.raises(HeadToHeadError, match=f"^{re.escape(message)}, or use tokens: word$"):
         prepare_corpus(make_corpus(*ROWS), config())

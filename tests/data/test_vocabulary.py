@@ -1,4 +1,4 @@
-"""Vocabularies: order, bounds, special tokens, and the way back to text."""
+"""Vocabularies: order, size limits, special tokens and decoding."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_special_tokens_in_a_text_are_ordinary_unknown_words() -> None:
 
 
 @given(WORDS)
-def test_known_words_come_back(words: list[str]) -> None:
+def test_decoding_inverts_encoding(words: list[str]) -> None:
     vocabulary = build_vocabulary([words])
     assert vocabulary.decode(vocabulary.encode(words)) == " ".join(words)
 

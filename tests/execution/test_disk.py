@@ -51,7 +51,7 @@ def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
     done = study.run(*arguments, code=2)
     assert done.stderr.strip().splitlines()[-1].startswith("h2h: cannot write to")
     assert "No space left on device" in done.stderr
-    assert "then run the same command: what is done is kept" in done.stderr
+    assert "then run the same command; finished runs are kept" in done.stderr
     assert "Traceback" not in done.stderr
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
     study.run(*arguments)
@@ -127,7 +127,7 @@ def filling(study: Study) -> tuple[str, ...]:
 def check_nothing_failed(done: subprocess.CompletedProcess[str], experiment: Path) -> None:
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("h2h: cannot write to")
-    assert "then run the same command: what is done is kept" in done.stderr
+    assert "then run the same command; finished runs are kept" in done.stderr
     assert "Traceback" not in done.stderr
     logged = [path.read_text() for path in experiment.glob("*/status.json")]
     assert len(logged) == 2

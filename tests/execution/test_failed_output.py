@@ -1,4 +1,4 @@
-"""A study that fails or is interrupted names the fault, its log and the command that goes on."""
+"""A study that fails or is interrupted names the fault, its log and the command that resumes."""
 
 from __future__ import annotations
 
@@ -65,25 +65,25 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
     done = study.run(*plugin, code=1)
     line = line_of(HELPER, "raise RuntimeError")
     reason = f"RuntimeError: cannot divide by 0 (mine.py:{line})"
-    said = done.stdout.splitlines()
-    found = re.fullmatch(r"2 FAILED: (.*); log with the traceback: (.*)", said[-2])
+    messages = done.stdout.splitlines()
+    found = re.fullmatch(r"2 FAILED: (.*); log with the traceback: (.*)", messages[-2])
     assert found is not None, done.stdout
     assert found[1] == reason
     log = (study.folder / found[2]).read_text()
     assert "Traceback" in log
     assert "in divided" in log
-    assert said[-1] == (
+    assert messages[-1] == (
         "not complete: 2 FAILED; h2h status tiny.yaml shows each; "
-        "the same command with --retry trains the failed runs again"
+        "the same command with --retry retrains the failed runs"
     ).replace("tiny.yaml", str(study.file))
 
     again = study.run(*plugin, code=1)  # the same command does not go on, and does not say so
-    assert "goes on" not in done.stdout + again.stdout
-    assert again.stdout.splitlines()[-2:] == said[-2:]
+    assert "resumes" not in done.stdout + again.stdout
+    assert again.stdout.splitlines()[-2:] == messages[-2:]
     status = study.here(study.folder, "status", "tiny.yaml").stdout
     assert f"FAILED at step 0: {reason}" in status
-    assert said[-2] in status.splitlines()
-    assert "the same h2h run with --retry trains the failed runs again" in status
+    assert messages[-2] in status.splitlines()
+    assert "the same h2h run with --retry retrains the failed runs" in status
     planned = study.here(study.folder, "plan", "tiny.yaml", *plugin, H2H_CACHE=str(study.cache))
     assert "nothing to run without --retry" in planned.stdout
 
@@ -95,10 +95,10 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
 def test_a_failed_member_is_told_from_its_neighbour(study: Study) -> None:
     done = study.run(*with_plugin(study, LISTENER), code=1)
     line = line_of(LISTENER, "raise ValueError")
-    said = done.stdout.splitlines()
-    assert said[-2].startswith(f"1 FAILED: ValueError: no more of this (mine.py:{line}); log with the traceback: ")
-    assert said[-1].startswith("not complete: 1 DONE, 1 FAILED; ")
-    assert said[-1].endswith("the same command with --retry trains the failed runs again")
+    messages = done.stdout.splitlines()
+    assert messages[-2].startswith(f"1 FAILED: ValueError: no more of this (mine.py:{line}); log with the traceback: ")
+    assert messages[-1].startswith("not complete: 1 DONE, 1 FAILED; ")
+    assert messages[-1].endswith("the same command with --retry retrains the failed runs")
     (status,) = (
         files.read_json(path / "status.json") for path in study.directories() if study.states()[path.name] == "FAILED"
     )
@@ -116,8 +116,8 @@ def test_ctrl_c_says_how_to_go_on(study: Study, fresh: bool) -> None:
     output, _ = parent.communicate(timeout=60)
     assert parent.returncode == 1
     same = "the same command without --fresh" if fresh else "the same command"
-    assert f"interrupted; what is done is kept, and {same} goes on\n" in output
+    assert f"interrupted; finished runs are kept, and {same} resumes\n" in output
     assert "Traceback" not in output
     status = study.here(study.folder, "status", "tiny.yaml").stdout
     assert "INTERRUPTED" in status
-    assert "the same h2h run goes on" in status
+    assert "the same h2h run resumes" in status

@@ -100,7 +100,7 @@ def test_a_killed_parent_and_the_same_command_again(
     same_results(study, undisturbed)
     log = (study.experiment / "shipper.log").read_text()
     assert runs_by_key(study.folder / "mlflow.db") == {
-        files.read_json(path / "run.json")["key"]: 1 for path in study.directories()
+        files.read_json(path / "run.json")["run_hash"]: 1 for path in study.directories()
     }, done.stdout + log
 
 
@@ -108,7 +108,7 @@ def runs_by_key(database: Path) -> dict[str, int]:
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute(
             "select tags.value, count(*) from tags join runs using (run_uuid) "
-            "where tags.key = 'h2h.key' and runs.lifecycle_stage = 'active' group by tags.value"
+            "where tags.key = 'h2h.run_hash' and runs.lifecycle_stage = 'active' group by tags.value"
         )
         return dict(rows.fetchall())
 
@@ -124,7 +124,7 @@ def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path)
 
 def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     name = undisturbed.directories()[0].name
-    done = undisturbed.here(undisturbed.folder, "rerun", name, H2H_CACHE=str(undisturbed.cache))
+    done = undisturbed.here(undisturbed.folder, "reproduce", name, H2H_CACHE=str(undisturbed.cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal to the last bit" in done.stdout
 

@@ -15,7 +15,7 @@ from headtohead.cli.progress import Lines
 from headtohead.execution import scheduler
 from headtohead.model.members import shape
 from headtohead.planning import planner
-from headtohead.planning.stacking import digest, machine
+from headtohead.planning.stacking import machine_name, shape_hash
 from headtohead.plugins import registry
 from headtohead.storage.histories import read_metrics
 from headtohead.storage.leases import Lease
@@ -224,8 +224,8 @@ def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch:
     monkeypatch.setattr(registry, "_current", None)
     registry.use_files([file])
     (variant,) = api.plan(study.file, runs=study.runs).variants
-    name = digest(shape(variant.config, registry.current()))
-    files.write_json(study.cache / "stack-sizes.json", {machine("cpu"): {name: 8}})
+    name = shape_hash(shape(variant.config, registry.current()))
+    files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
     done = study.run(*plugin(study, HUNGRY), *ONE_THREAD)
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
@@ -236,7 +236,7 @@ def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch:
 def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
     done = study.run(*plugin(study, GREEDY), *ONE_THREAD)
-    assert "out of memory; trying in 2 pieces" in done.stderr
+    assert "out of memory; retrying with 2 micro-batches" in done.stderr
     plain = GREEDY.replace("if self.training and x.shape[1] > 6:", "if False:")
     small = study.scores()
     study.run(*plugin(study, plain), "--fresh", *ONE_THREAD)
@@ -291,7 +291,7 @@ def test_a_failed_run_in_a_stack_of_another_process_is_counted_once(
     done = study.run("--timeout", "0.5", code=1)
     assert polls == [scheduler.BUSY_SECONDS] * 8
     assert "stopped after" not in done.stdout
-    assert done.stderr.count("another process is at work on it; waiting") == 1
+    assert done.stderr.count("waiting for another process that trains it") == 1
     assert study.states() == {failed.name: "FAILED", waiting.name: "TIMEOUT"}
 
 
@@ -308,7 +308,7 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
             r"run the same command\n",
             done.stderr,
         )
-        assert not (study.experiment / ".superseded").exists()
+        assert not (study.experiment / ".archived").exists()
     assert writer.state == ("DONE" if option == "--fresh" else "FAILED")
 
 
@@ -320,8 +320,8 @@ def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: St
     other = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
     record = folder.record
     other._split(folder, [replace(record, members=[member]) for member in record.members])
-    assert len(other.again) == 2
-    assert {one.path for one in execution._current([folder])} == {one.path for one in other.again}
+    assert len(other.next_round) == 2
+    assert {one.path for one in execution._current([folder])} == {one.path for one in other.next_round}
 
 
 def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
@@ -330,9 +330,9 @@ def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
     execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
     with leased(study.directories()[1]):
         execution._split(folder, [replace(folder.record, variant="half")])
-        execution._leave(folder, "FAILED", "a fault")
+        execution._end_runs(folder, "FAILED", "a fault")
     assert folder.exists
-    assert execution.again == [folder]
+    assert execution.next_round == [folder]
     assert [run.state for run in folder.runs()] == ["TIMEOUT", "TIMEOUT"]
 
 
@@ -359,7 +359,7 @@ def test_fresh_moves_earlier_runs_aside_and_loses_none(finished: Study) -> None:
     names = [path.name for path in study.directories()]
     study.run("--fresh")
     assert [path.name for path in study.directories()] == names
-    kept = [path.parent.name for path in study.experiment.glob(".superseded/*/*/results.json")]
+    kept = [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")]
     assert sorted(kept) == names
 
 
@@ -406,8 +406,8 @@ def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) ->
     study.write(base={"train": {"precision": "bfloat16"}})
     done = study.run("--device", "cpu", code=2)
     assert done.stderr == (
-        "h2h: baseline: train.precision 'bfloat16' needs a GPU, and the device is cpu; "
-        "type --set train.precision=float32\n"
+        "h2h: baseline: train.precision 'bfloat16' requires a GPU, and the device is cpu; "
+        "use --set train.precision=float32\n"
     )
     assert not study.experiment.exists()
 

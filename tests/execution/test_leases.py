@@ -212,8 +212,12 @@ def test_a_lease_that_a_power_failure_emptied_is_free(run: Path) -> None:
 
 def test_a_layout_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
-    said = "another process has been laying out the stacks of"
-    with FileLock(tmp_path / ".layout.lock"), pytest.raises(HeadToHeadError, match=said), leases.layout_lock(tmp_path):
+    message = "another process has been laying out the stacks of"
+    with (
+        FileLock(tmp_path / ".layout.lock"),
+        pytest.raises(HeadToHeadError, match=message),
+        leases.layout_lock(tmp_path),
+    ):
         pass
 
 

@@ -474,7 +474,7 @@ def check_store(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         runs = connection.execute(
             "select count(*), count(distinct runs.experiment_id || tags.value), min(runs.status), "
-            "max(runs.status) from runs join tags using (run_uuid) where tags.key = 'h2h.key'"
+            "max(runs.status) from runs join tags using (run_uuid) where tags.key = 'h2h.run_hash'"
         ).fetchone()
         repeated = connection.execute(
             "select run_uuid, key, step, count(*) from metrics group by run_uuid, key, step having count(*) > 1"

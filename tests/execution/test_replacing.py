@@ -31,9 +31,9 @@ def test_a_debug_run_leaves_a_finished_study_as_it_is(study: Study, monkeypatch:
     recorded = files.read_json(study.experiment / "experiment.json")["runs"]
     debug = ("--set", "train.steps=2", "--seeds", "1")
     expected = (
-        f"experiment 'tiny' has {len(recorded)} finished or running runs, and with --set "
-        f"train.steps=2 --seeds 1 the report would leave out {len(recorded)} of them; add --name "
-        "LABEL (name= in Python), which runs this as experiment 'tiny-LABEL', or write the change "
+        f"experiment 'tiny' has {len(recorded)} finished or running runs, and --set "
+        f"train.steps=2 --seeds 1 would drop {len(recorded)} of them from its report; add --name "
+        "LABEL (name= in Python) to create experiment 'tiny-LABEL', or edit the experiment "
         "into the file"
     )
     assert study.run(*debug, code=2).stderr == f"h2h: {expected}\n"

@@ -13,7 +13,7 @@ import torch
 from headtohead import files
 from headtohead.api import plan
 from headtohead.execution import stack_sizes
-from headtohead.planning.stacking import load_stack_sizes, machine, processors
+from headtohead.planning.stacking import load_stack_sizes, machine_name, processors
 from headtohead.plugins import registry
 from headtohead.training import sizing
 from headtohead.training.backends import Graphs
@@ -29,16 +29,16 @@ def test_a_size_is_measured_once_and_used_by_the_plan(study: Study, monkeypatch:
     small = {"model": {"d_model": 4, "d_ff": 8}, "train": {"batch_tokens": 32}}
     study.write(base=small, seeds=processors("cpu") + 2)
     found = plan(study.file, runs=study.runs)
-    monkeypatch.setattr(stack_sizes, "LEAST_SECONDS", 1e9)
+    monkeypatch.setattr(stack_sizes, "MIN_SECONDS", 1e9)
     assert stack_sizes.stack_sizes(found, found.runs, "cpu", study.cache / "own") == {}
-    monkeypatch.setattr(stack_sizes, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(stack_sizes, "SHARE", 1e3)
+    monkeypatch.setattr(stack_sizes, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(stack_sizes, "BENCHMARK_FRACTION", 1e3)
     measured = stack_sizes.stack_sizes(found, found.runs, "cpu", study.cache / "own")
     (members,) = measured.values()
     assert members in {8, 16, 32, 64}, "as many as pay, not as many as this study has"
     assert load_stack_sizes(study.cache / "own", "cpu") == measured
     path = study.cache / "own" / "stack-sizes.json"
-    files.write_json(path, {machine("cpu"): dict.fromkeys(measured, 3)})
+    files.write_json(path, {machine_name("cpu"): dict.fromkeys(measured, 3)})
     assert set(stack_sizes.stack_sizes(found, found.runs, "cpu", study.cache / "own").values()) == {3}
     assert max(len(stack) for stack in found.stacks) <= 3
 
@@ -139,8 +139,8 @@ def test_a_benchmark_that_fails_is_logged_with_its_reason(
     registry.use_files([path])
     study.write(baseline={"positional": "broken"}, seeds=processors("cpu") + 2)
     found = plan(study.file, runs=study.runs)
-    monkeypatch.setattr(stack_sizes, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(stack_sizes, "SHARE", 1e3)
+    monkeypatch.setattr(stack_sizes, "MIN_SECONDS", 0.0)
+    monkeypatch.setattr(stack_sizes, "BENCHMARK_FRACTION", 1e3)
     assert stack_sizes.stack_sizes(found, found.runs, "cpu", study.folder / "cache") == {}
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line == f"stack size of baseline is estimated: its benchmark failed ({reason})"
@@ -177,7 +177,7 @@ def test_another_fault_in_a_benchmark_is_raised(study: Study, monkeypatch: pytes
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 def test_nothing_is_measured_for_gpus_that_are_elsewhere(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stack_sizes, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(stack_sizes, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(stack_sizes, "_measure", lambda *given: pytest.fail("measured"))
     found = plan(study.file, runs=study.runs)
     assert stack_sizes.stack_sizes(found, found.runs, "cuda", study.cache) == {}

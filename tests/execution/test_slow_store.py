@@ -78,11 +78,11 @@ def lines_of_a_run(
     monkeypatch.chdir(study.folder)
     if uri is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    said: list[tuple[float, str]] = []
+    messages: list[tuple[float, str]] = []
     watcher = _Watcher()
-    api.run("tiny.yaml", workers=1, watcher=watcher, log=lambda line: said.append((time.monotonic(), line)))
-    said.append((time.monotonic(), "end"))
-    return [(moment - watcher.ended_at, line) for moment, line in said]
+    api.run("tiny.yaml", workers=1, watcher=watcher, log=lambda line: messages.append((time.monotonic(), line)))
+    messages.append((time.monotonic(), "end"))
+    return [(moment - watcher.ended_at, line) for moment, line in messages]
 
 
 class _Watcher(api._Silent):
@@ -106,14 +106,14 @@ def shippers(study: Study) -> list[str]:
     return found
 
 
-def check(study: Study, said: list[tuple[float, str]], uri: str) -> None:
-    times, lines = zip(*said, strict=True)
+def check(study: Study, messages: list[tuple[float, str]], uri: str) -> None:
+    times, lines = zip(*messages, strict=True)
     assert lines[1] == "report: reports/tiny/index.html"
     assert lines[2] == (
         f"mlflow: shipping to {uri} for at most {SECONDS:.0f} s more; Ctrl-C leaves the rest to h2h sync tiny.yaml"
     )
     assert lines[3].startswith(f"mlflow: not everything was shipped to {uri} (")
-    assert lines[3].endswith("); nothing is lost, type h2h sync tiny.yaml")
+    assert lines[3].endswith("); nothing is lost, run h2h sync tiny.yaml")
     assert lines[4] == "end"
     seconds = dict(zip(lines, times, strict=True))
     # Writing the report takes what it takes; the store adds nothing to it.
@@ -134,14 +134,16 @@ def sync(study: Study, command: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "tiny: " in done.stdout
     with closing(sqlite3.connect(study.folder / "mlflow.db")) as connection:
-        assert connection.execute("select count(distinct value) from tags where key = 'h2h.key'").fetchone() == (2,)
+        assert connection.execute("select count(distinct value) from tags where key = 'h2h.run_hash'").fetchone() == (
+            2,
+        )
 
 
 @pytest.mark.slow
 def test_a_server_that_never_answers(study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str) -> None:
-    said = lines_of_a_run(study, monkeypatch, silent_server)
-    check(study, said, silent_server.replace("name:secret@", ""))
-    sync(study, said[3][1])
+    messages = lines_of_a_run(study, monkeypatch, silent_server)
+    check(study, messages, silent_server.replace("name:secret@", ""))
+    sync(study, messages[3][1])
 
 
 @pytest.mark.slow
@@ -151,17 +153,17 @@ def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch) -> 
     create += "o(sys.argv[1], create=True)"
     subprocess.run([sys.executable, "-c", create, f"sqlite:///{database}"], check=True)
     with locked(database):
-        said = lines_of_a_run(study, monkeypatch, None)
-    check(study, said, f"sqlite:///{database}")
-    sync(study, said[3][1])
+        messages = lines_of_a_run(study, monkeypatch, None)
+    check(study, messages, f"sqlite:///{database}")
+    sync(study, messages[3][1])
 
 
 @pytest.mark.slow
 def test_a_store_that_answers_adds_one_line(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipper, "QUIET_SECONDS", 120.0)
-    said = lines_of_a_run(study, monkeypatch, None, seconds=120.0)
-    assert [line for _, line in said][2:] == [
-        f"mlflow: sqlite:///{study.folder / 'mlflow.db'} (h2h ui opens it, on a page that shows this study's charts)",
+    messages = lines_of_a_run(study, monkeypatch, None, seconds=120.0)
+    assert [line for _, line in messages][2:] == [
+        f"mlflow: sqlite:///{study.folder / 'mlflow.db'} (h2h ui opens this experiment's charts)",
         "end",
     ]
 
@@ -186,5 +188,5 @@ def test_ctrl_c_while_shipping_ends_the_command(study: Study, silent_server: str
         rest = process.stdout.read()
         assert process.wait(20) == 0  # every run is done
     assert time.monotonic() - began < 15
-    assert "nothing is lost, type h2h sync tiny.yaml" in rest
+    assert "nothing is lost, run h2h sync tiny.yaml" in rest
     assert shippers(study) == []

@@ -40,7 +40,7 @@ def test_variants_of_one_shape_are_one_stack_and_score_as_they_do_apart(study: S
     together = study.scores()
     for path in study.directories():
         assert files.read_json(path / "run.json")["execution"]["stack"] == [
-            member.key for member in folder.record.members
+            member.run_hash for member in folder.record.members
         ]
     apart = study.run("--fresh", "--workers", "10")
     assert "training 10 runs in 10 stacks" in apart.stderr
@@ -58,10 +58,10 @@ def test_a_run_of_an_unlike_stack_is_read_again_and_repeated_to_the_last_bit(stu
     study.write(**UNLIKE, seeds=1)
     study.run()
     own = next(path for path in study.directories() if "alibi" not in path.name)
-    said = study.here(study.folder, "translate", own.name, "the cat sleeps", H2H_CACHE=str(study.cache))
-    assert said.returncode == 0, said.stderr
-    again = study.here(study.folder, "rerun", own.name, H2H_CACHE=str(study.cache))
-    assert "equal to the last bit" in again.stdout
+    translated = study.here(study.folder, "translate", own.name, "the cat sleeps", H2H_CACHE=str(study.cache))
+    assert translated.returncode == 0, translated.stderr
+    again = study.here(study.folder, "reproduce", own.name, H2H_CACHE=str(study.cache))
+    assert "bit-for-bit equal" in again.stdout
 
 
 def test_a_variant_that_fails_takes_no_other_of_its_stack_with_it(study: Study) -> None:

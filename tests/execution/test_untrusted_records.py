@@ -68,7 +68,7 @@ def received(undisturbed: Study, study: Study) -> Study:
     marker.unlink()
     named = study.folder / "named.py"
     named.write_text(NAMED.format(marker=str(marker)))
-    planned = [study.experiment / ".reruns" / path.name for path in study.directories()]
+    planned = [study.experiment / ".reproduced" / path.name for path in study.directories()]
     for folder in (study.experiment, *study.directories(), *planned):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".plugins.pickle").write_bytes(attack)
@@ -81,7 +81,7 @@ def received(undisturbed: Study, study: Study) -> Study:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("rerun", "{run}"),
+        ("reproduce", "{run}"),
         pytest.param(("sync", "tiny"), marks=MLFLOWS_OWN),
         ("translate", "{run}", "the cat"),
         ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
@@ -115,7 +115,7 @@ def test_pickles_in_place_of_tensors_are_refused(received: Study, h2h_here: Comm
     marker = received.folder / "attacked"
     (run / file).parent.mkdir(exist_ok=True)
     (run / file).write_bytes(pickle.dumps([Payload(marker)]))
-    for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["rerun", run.name]):
+    for typed in (["translate", run.name, "the cat"], ["report", "tiny"], ["reproduce", run.name]):
         h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
         assert not marker.exists(), typed
 
@@ -129,7 +129,7 @@ def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
     record["members"][1]["directory"] = "../../../outside"
     files.write_json(path, record)
     run = study.directories()[0]
-    done = h2h_here(study.folder, "rerun", run.name, H2H_CACHE=str(study.cache))
+    done = h2h_here(study.folder, "reproduce", run.name, H2H_CACHE=str(study.cache))
     assert done.returncode == 2
     assert "'../../../outside'" in done.stderr
     assert not (study.folder / "outside").exists()
@@ -145,15 +145,15 @@ def test_rerun_uses_the_plugins_of_the_caller_and_names_what_is_missing(study: S
     assert str(mine) not in next(study.experiment.glob(".stacks/*/stack.json")).read_text()
 
     def rerun(*arguments: str) -> CompletedProcess[str]:
-        return h2h_here(study.folder, "rerun", run.name, *arguments, H2H_CACHE=str(study.cache))
+        return h2h_here(study.folder, "reproduce", run.name, *arguments, H2H_CACHE=str(study.cache))
 
     without = rerun()
     assert without.returncode == 2
     assert without.stderr.startswith(f"h2h: run '{run.name}' uses positional 'mine'")
     assert "--plugin FILE" in without.stderr
-    assert not (study.experiment / ".reruns").exists()
+    assert not (study.experiment / ".reproduced").exists()
     again = rerun("--plugin", str(mine))
-    assert again.stdout.endswith("equal to the last bit, weights and scores\n"), again.stderr
+    assert again.stdout.endswith("weights and scores are bit-for-bit equal\n"), again.stderr
 
 
 def test_workers_train_with_the_plugin_file_that_the_command_loaded(study: Study, h2h_here: Command) -> None:
@@ -171,7 +171,7 @@ def test_workers_train_with_the_plugin_file_that_the_command_loaded(study: Study
     assert set(study.states().values()) == {"DONE"}
 
 
-@pytest.mark.parametrize("link", ["run", ".stacks", "stack", "worker.log", ".superseded"])
+@pytest.mark.parametrize("link", ["run", ".stacks", "stack", "worker.log", ".archived"])
 def test_training_follows_no_symbolic_link_out_of_the_experiment(
     undisturbed: Study, study: Study, h2h_here: Command, link: str
 ) -> None:
@@ -183,7 +183,7 @@ def test_training_follows_no_symbolic_link_out_of_the_experiment(
         ".stacks": stack.parent,
         "stack": stack,
         "worker.log": stack / "worker.log",
-        ".superseded": study.experiment / ".superseded",
+        ".archived": study.experiment / ".archived",
     }[link]
     outside = study.folder / "outside"
     if target.exists():
@@ -192,7 +192,7 @@ def test_training_follows_no_symbolic_link_out_of_the_experiment(
         outside.mkdir()
     target.symlink_to(outside)
     before = {path: path.stat().st_mtime_ns for path in (outside, *outside.rglob("*"))}
-    fresh = ("--fresh",) if link == ".superseded" else ()
+    fresh = ("--fresh",) if link == ".archived" else ()
     done = h2h_here(study.folder, "run", str(study.file), "--no-tracking", *fresh, H2H_CACHE=str(study.cache))
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{target.relative_to(study.folder)}' is a symbolic link" in done.stderr

@@ -80,11 +80,13 @@ def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: 
     address = f"127.0.0.1:{closed_port()}"
     line = refused(h2h_here, study, "--launcher", "ray", "--address", address)
     assert line == (
-        f"h2h: no Ray cluster answers at '{address}' (Connection refused); start one with "
+        f"h2h: no Ray cluster responds at '{address}' (Connection refused); start a cluster with "
         "ray start --head, or name one with --address HOST:PORT"
     )
     line = refused(h2h_here, study, "--launcher", "ray", "--address", "ray://head:10001")
-    assert line.startswith("h2h: address 'ray://head:10001' is Ray Client's; start h2h on a node")
+    assert line.startswith(
+        "h2h: address 'ray://head:10001' is for Ray Client, which is not supported; start h2h on a node"
+    )
 
 
 def test_slurm_without_its_commands_is_one_line(
@@ -93,7 +95,7 @@ def test_slurm_without_its_commands_is_one_line(
     pytest.importorskip("submitit", reason="submitit is not installed")
     monkeypatch.setenv("PATH", str(tmp_path))
     line = refused(h2h_here, study, "--launcher", "slurm")
-    assert line.startswith("h2h: launcher 'slurm' finds no srun here")
+    assert line.startswith("h2h: launcher 'slurm' cannot find srun")
 
 
 def test_a_gpu_is_looked_for_where_the_stacks_run(h2h_here: Command, study: Study) -> None:

@@ -210,8 +210,8 @@ def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     study.write(train={"steps": 1_000_000})
-    told = () if loopback else ("--launcher-option", "loopback=false")
-    with study.started("--launcher", "ray", "--address", "local", *told) as parent:
+    options = () if loopback else ("--launcher-option", "loopback=false")
+    with study.started("--launcher", "ray", "--address", "local", *options) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
         found = listening(psutil.Process(parent.pid))
     assert {"gcs_server", "raylet"} <= found.keys()

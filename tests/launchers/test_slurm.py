@@ -132,6 +132,6 @@ def test_what_slurm_refuses_is_one_line(study: Study) -> None:
         output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2
     assert output.splitlines()[-1] == (
-        "h2h: Slurm takes no job: sbatch: error: Batch job submission failed: Invalid partition name specified"
+        "h2h: Slurm rejected the job: sbatch: error: Batch job submission failed: Invalid partition name specified"
     )
     assert "sbatch" not in "".join(output.splitlines()[:-1])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from headtohead.model.attention_context import AttentionContext
-from headtohead.testing.kernels import KERNELS, forced
+from headtohead.testing.kernels import KERNELS, force_kernel
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -17,8 +17,8 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
     subject = Subject(tiny_config(positional="none"))
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
-    with forced(kernel):
-        found = attention(x, memory, subject.view(role, mask=mask))
+    with force_kernel(kernel):
+        found = attention(x, memory, subject.attention_context(role, mask=mask))
     weights = attention.state_dict()
     for member in range(2):
         theirs = torch.nn.MultiheadAttention(16, 4, batch_first=True, dtype=torch.float64)
@@ -33,7 +33,7 @@ def test_split_heads_equal_torchs_multi_head_attention(role, kernel):
         expected, shown = theirs(x[member], side, side, attn_mask=hidden, average_attn_weights=False)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=1e-12)
         seen = {}
-        attention(x, memory, subject.view(role, mask=mask), None, seen.__setitem__)
+        attention(x, memory, subject.attention_context(role, mask=mask), None, seen.__setitem__)
         torch.testing.assert_close(seen["weights"][member], shown, rtol=0, atol=1e-12)
 
 
@@ -48,7 +48,7 @@ def test_independent_heads_equal_the_loop_of_notebook_1():
     subject = Subject(tiny_config("none", "independent-heads", mask_value="-1e9"))
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
-    found = attention(x, None, subject.view("encoder", mask=mask))
+    found = attention(x, None, subject.attention_context("encoder", mask=mask))
     for member in range(2):
         weight = attention.queries_keys_values.weight[member]
         bias = attention.queries_keys_values.bias[member, 0]
@@ -80,7 +80,7 @@ def test_every_head_has_its_own_geometry_per_role():
     for role in ("encoder", "decoder", "cross"):
         x, memory = subject.activations(role)
         recorded = {}
-        subject.attention(role)(x, memory, subject.view(role), None, recorded.__setitem__)
+        subject.attention(role)(x, memory, subject.attention_context(role), None, recorded.__setitem__)
         seen[role] = [tuple(recorded[name].shape) for name in ("queries", "keys", "values")]
     assert seen == {
         "encoder": [(2, 3, 4, 6, 3), (2, 3, 2, 6, 3), (2, 3, 2, 6, 5)],
@@ -113,6 +113,6 @@ def test_values_that_stay_unseen_do_not_move_the_output():
     x, memory = subject.activations("cross")
     changed = memory.clone()
     changed[0, 1, 3:] += 100.0
-    here, there = (attention(x, side, subject.view("cross", mask=mask)) for side in (memory, changed))
+    here, there = (attention(x, side, subject.attention_context("cross", mask=mask)) for side in (memory, changed))
     assert int(subject.sentences.source_lengths[0, 1]) == 3
     assert (here == there).all()

@@ -14,7 +14,7 @@ from headtohead.model.decoding import greedy
 from headtohead.model.decoding_state import is_causal
 from headtohead.model.transformer import BatchRows
 from headtohead.schema.run_config import BeamConfig
-from headtohead.testing.subject import Sentences, Subject, forward
+from headtohead.testing.subject import SentenceBatch, Subject, forward
 from headtohead.testing.tiny import tiny_config
 
 WORDS = 6
@@ -40,7 +40,7 @@ def next_words(subject, prefix):
     target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
     lengths = torch.full_like(read.source_lengths, len(prefix))
     with torch.no_grad():
-        logits = forward(subject.model, Sentences(read.source, read.source_lengths, target, lengths))
+        logits = forward(subject.model, SentenceBatch(read.source, read.source_lengths, target, lengths))
     return torch.log_softmax(logits[..., -1, :], dim=-1).tolist()
 
 

@@ -6,7 +6,7 @@ import torch
 from headtohead import HeadToHeadError
 from headtohead.data.vocabulary import EOS, PAD
 from headtohead.model.decoding import greedy, is_causal
-from headtohead.testing.invariants.decoding import plain_greedy
+from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -36,7 +36,7 @@ def test_greedy_writes_what_a_loop_without_a_cache_writes(positional, masking):
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model) == (masking in ("padding-causal", "causal"))
-    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+    assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
 
 
 DEAF = {
@@ -53,7 +53,7 @@ def test_decoder_that_reads_itself_writes_what_a_loop_writes(masking, cached, po
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model) == cached
-    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+    assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
 
 
 def test_rows_keep_their_positions_when_decoding_with_a_cache():
@@ -62,7 +62,7 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model)
     assert subject.model.position_is_row
-    assert torch.equal(found, plain_greedy(subject, 8)[:, :, : found.shape[-1]])
+    assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
     turned = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
     assert not torch.equal(turned.flip(1), found)
 

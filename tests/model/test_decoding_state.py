@@ -9,7 +9,7 @@ from headtohead.model.attention_context import LEAST_ROOM
 from headtohead.model.beam import beam_search
 from headtohead.model.decoding import active_indices, greedy
 from headtohead.schema.run_config import BeamConfig
-from headtohead.testing.invariants.decoding import plain_greedy
+from headtohead.testing.invariants.decoding import naive_greedy
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
@@ -42,7 +42,7 @@ def rows_of_steps(subject, monkeypatch, decode):
 def test_greedy_decoding_computes_no_more_what_has_ended(monkeypatch):
     subject = subject_of(4.0)
     read = subject.sentences
-    lengths = (plain_greedy(subject, 6) != PAD).sum(-1)
+    lengths = (naive_greedy(subject, 6) != PAD).sum(-1)
     rows = rows_of_steps(subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6))
     # A sentence of n words is computed n + 1 times, the last for its <eos>.
     live = [int((lengths >= place).sum(1).max()) for place in range(6)]
@@ -69,7 +69,7 @@ def test_translations_longer_than_the_caches_first_room(masking):
     subject = subject_of(-100.0, masking=masking)
     read = subject.sentences
     found = greedy(subject.model, read.source, read.source_lengths, LONG)
-    assert torch.equal(found, plain_greedy(subject, LONG))
+    assert torch.equal(found, naive_greedy(subject, LONG))
 
 
 def test_long_searches_grow_their_caches_too(monkeypatch):

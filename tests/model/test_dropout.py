@@ -6,7 +6,7 @@ import torch
 from headtohead.model.dropout import LEVELS, Dropout, DropoutRNG, mix_, mixed, signed
 from headtohead.model.members import PerMember
 from headtohead.model.transformer import Transformer
-from headtohead.testing.kernels import KERNELS, forced
+from headtohead.testing.kernels import KERNELS, force_kernel
 from headtohead.testing.subject import Subject, explicit_forward, forward
 from headtohead.testing.tiny import tiny_config
 
@@ -16,7 +16,7 @@ SITES = ["embedding", "attention", "ffn", "residual"]
 
 def build(training=True, **rates):
     subject = Subject(tiny_config())
-    model = Transformer(tiny_config(**rates), subject.seeds, *subject.words).double()
+    model = Transformer(tiny_config(**rates), subject.seeds, *subject.vocab_sizes).double()
     return model.train(training), subject
 
 
@@ -73,7 +73,7 @@ def test_dropout_of_weights_keeps_their_mean():
     model, _ = build(dropout_attention=0.5)
     attention = model.encoder[0].attention
     x, _ = subject.activations("encoder")
-    view = subject.view("encoder", mask=subject.mask("encoder"))
+    view = subject.attention_context("encoder", mask=subject.mask("encoder"))
     with torch.no_grad():
         expected = attention.eval()(x, None, view)
         attention.train()
@@ -84,7 +84,7 @@ def test_dropout_of_weights_keeps_their_mean():
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_path_drops_the_same(kernel):
     model, subject = build(dropout=0.3)
-    with forced(kernel):
+    with force_kernel(kernel):
         model.dropout_rng.set_step(4)
         fused = forward(model, subject.sentences)
         model.dropout_rng.set_step(4)

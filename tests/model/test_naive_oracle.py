@@ -43,7 +43,7 @@ CHOICES = {
 def test_logits_equal_those_of_plain_loops(model, masking):
     small = {"d_model": 6, "heads": 2, "d_ff": 5, "encoder_layers": 1, "decoder_layers": 1}
     subject = Subject(tiny_config(masking=masking, **(small | model)))
-    sentences, logits = subject.sentences, subject.plain
+    sentences, logits = subject.sentences, subject.reference_logits
     for member, row in ((0, 1), (1, 0)):
         weights = {name: value[member].tolist() for name, value in subject.model.state_dict().items()}
         oracle = Oracle(subject.config, weights, masking == "padding-causal", row)

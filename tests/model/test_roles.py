@@ -35,7 +35,7 @@ def test_each_role_uses_its_own_mask_and_no_other():
         spoilt = Subject(tiny_config(masking=masks | {role: "none"}))
         encoded = spoilt.model.encode(plain.sentences.source, plain.sentences.source_lengths)
         assert torch.equal(encoded, memory) == (role != "encoder")
-        assert not torch.equal(spoilt.plain, plain.plain)
+        assert not torch.equal(spoilt.reference_logits, plain.reference_logits)
 
 
 def test_each_role_uses_its_own_encoding_and_no_other():
@@ -45,7 +45,7 @@ def test_each_role_uses_its_own_encoding_and_no_other():
         other = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"} | {role: "alibi"}))
         encoded = other.model.encode(plain.sentences.source, plain.sentences.source_lengths)
         assert torch.equal(encoded, memory) == (role != "encoder")
-        assert not torch.allclose(other.plain, plain.plain, atol=1e-6)
+        assert not torch.allclose(other.reference_logits, plain.reference_logits, atol=1e-6)
 
 
 def test_layers_of_a_role_share_one_encoding():

@@ -20,6 +20,7 @@ from headtohead.report.html import html_blocks
 from headtohead.report.notebook.maps import MOST_CELLS
 from headtohead.report.notebook.runs import run_html
 from headtohead.report.notebook.tables import text_table, titled_list
+from headtohead.storage.records import PitfallRecord, RunRecord
 from headtohead.training.maps import SentenceMaps
 
 STUDY = """
@@ -105,7 +106,7 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     _, result, frame = study
     html = result._repr_html_()
     assert html.startswith("<p")
-    assert "Against the baseline" in html
+    assert "Compared with the baseline" in html
     assert html.count("<svg") == 2
     scored = [row for row in read(html[html.rindex("</svg>") + 12 :]).rows if len(row) == 6]
     mean = frame[frame["variant"] == "none"]["test/exact_match"].mean()
@@ -115,15 +116,15 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
 
 def test_a_study_that_is_not_finished_says_how_far_it_got() -> None:
     result = Result(Path("runs/x"), Counter({"DONE": 2, "FAILED": 1}), None, None)
-    assert result._repr_html_() == "<p>not complete: 2 DONE, 1 FAILED in runs/x</p>"
+    assert result._repr_html_() == "<p>incomplete: 2 DONE, 1 FAILED in runs/x</p>"
 
 
 def test_results_are_a_frame_with_a_summary_above_it(study: Any) -> None:
     _, _, frame = study
     assert isinstance(frame, pd.DataFrame)
     html = frame._repr_html_()
-    assert html.index("Against the baseline") < html.index("test/exact_match")
-    assert "4 runs; .columns names" in html
+    assert html.index("Compared with the baseline") < html.index("test/exact_match")
+    assert "4 runs; .columns lists" in html
     assert "reason" not in html
     assert len([row for row in read(html).rows if "DONE" in row]) == 4
 
@@ -132,7 +133,7 @@ def test_what_is_cut_from_results_is_an_ordinary_frame(study: Any) -> None:
     _, _, frame = study
     for part in (frame[frame["seed"] == 1], frame[["seed", "state"]], frame.head(1)):
         assert type(part) is pd.DataFrame
-    assert "Against the baseline" in pickle.loads(pickle.dumps(frame))._repr_html_()
+    assert "Compared with the baseline" in pickle.loads(pickle.dumps(frame))._repr_html_()
     pd.testing.assert_frame_equal(copy.copy(frame), pd.DataFrame(frame))
 
 
@@ -147,15 +148,16 @@ def test_a_loaded_run_shows_choices_and_scores(study: Any) -> None:
     assert repr(run) == f"LoadedRun({str(run.path)!r})"
 
 
-def test_a_run_without_scores_says_so_and_its_faults_are_listed() -> None:
+def test_a_run_without_scores_lists_its_pitfalls() -> None:
     names = {role: {"name": "none"} for role in ("encoder", "decoder", "cross")}
     model = dict.fromkeys(("d_model", "heads", "encoder_layers", "decoder_layers", "d_ff"), 1)
     config = {"data": {"dataset": "x"}, "model": model}
     config |= {"positional": names, "attention": names, "masking": names}
-    record = {"title": "<mine>", "config": config, "pitfalls": [{"name": "a", "consequence": "b < c"}]}
+    pitfall = PitfallRecord(name="a", field="f", consequence="b < c")
+    record = RunRecord.model_construct(title="<mine>", seed=1, config=config, pitfalls=(pitfall,))
     html = run_html(record, {})
-    assert html.startswith("<p><b>&lt;mine&gt;</b></p>")
-    assert "no scores: it was not evaluated here" in html
+    assert html.startswith("<p><b>&lt;mine&gt;, seed 1</b></p>")
+    assert "no scores: the run was not evaluated" in html
     assert "<li>a: b &lt; c</li>" in html
 
 

@@ -37,7 +37,7 @@ def made() -> ModuleType:
 @pytest.fixture(scope="session")
 def paths() -> ModuleType:
     """The module that writes invented path experiments."""
-    return _load("path_study")
+    return _load("shapley_study")
 
 
 @pytest.fixture(scope="session")

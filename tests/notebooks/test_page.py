@@ -168,14 +168,14 @@ def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, t
 
 
 def test_a_refusal_stands_in_the_row_with_its_reason(made: ModuleType, tmp_path: Path, write: Write) -> None:
-    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only", "source": "undefined"}
+    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only", "source": "incompatible"}
     studies(made, tmp_path / "runs", excluded=[refused])
     row = text_of(write().split('id="notebook-5"')[1])
     assert "excluded: fits six words only" in row
 
 
 def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write: Write) -> None:
-    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": HOSTILE, "source": "undefined"}
+    refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": HOSTILE, "source": "incompatible"}
     studies(made, tmp_path / "runs", excluded=[refused], sentences=[(HOSTILE, HOSTILE)] * 3)
     page = write()
     assert "<img" not in page

@@ -76,7 +76,7 @@ def record():
     def record(plan, run, state="DONE", metrics=None, experiment=None, changes=None, gone=False, **status):
         folder = plan.runs_root / (experiment or plan.name) / run.directory
         folder.mkdir(parents=True)
-        execution = {"stack": [run.key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
+        execution = {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"}
         content = plan.run_record(run).to_json() | {"execution": execution} | (changes or {})
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n")
         (folder / "status.json").write_text(json.dumps({"state": state} | status))

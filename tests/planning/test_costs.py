@@ -48,7 +48,7 @@ def test_finished_runs_set_the_pace_by_their_median():
     finished = [Finished(100.0, 10.0, 1), Finished(100.0, 20.0, 1), Finished(100.0, 50.0, 1)]
     found = estimate([50.0, 50.0], 1, finished, cores=4)
     assert found.seconds == pytest.approx(20.0)
-    assert found.words == "20 s (from 3 finished runs, 1 at a time)"
+    assert found.summary == "20 s (from 3 finished runs, 1 in parallel)"
 
 
 def test_stacks_share_the_cores():
@@ -89,20 +89,20 @@ def test_the_detectable_difference_is_found_with_the_promised_power():
     assert (p <= 0.05 / 4).mean() == pytest.approx(0.8, abs=0.01)
 
 
-def test_the_floor_of_the_sign_flip_is_told_with_the_seeds_needed():
+def test_the_summary_has_the_smallest_sign_flip_p_and_the_seeds_needed():
     found = power_of("variant", 11, 6, "test/exact_match", 0.02)
     assert found.floor == pytest.approx(11 * 2 / 2**6)
     assert found.seeds_needed == 9
-    assert found.words == (
-        "11 variant contrasts on 6 seeds detect 2.51 sd of the paired difference, for the median "
-        "contrast 0.050 (80% power, Holm at 0.05); sign-flip p after Holm cannot go below 0.34; "
+    assert found.summary == (
+        "11 variant contrasts on 6 seeds: MDE 2.51 sd of the paired difference, for the median "
+        "contrast 0.050 (80% power, Holm at 0.05); the smallest sign-flip p after Holm is 0.34; "
         "9 seeds are needed for 0.05"
     )
 
 
 def test_one_seed_gives_no_test():
-    assert power_of("variant", 2, 1, "test/bleu").words == (
-        "2 variant contrasts: one seed gives a difference but no test; use at least 2, better 6"
+    assert power_of("variant", 2, 1, "test/bleu").summary == (
+        "2 variant contrasts: one seed allows no test; use at least 2 seeds, better 6"
     )
 
 
@@ -120,7 +120,7 @@ def test_counts_between_two_widths_are_those_of_the_built_model(registry, monkey
         resolve({"train": {"epochs": 1}, "model": {"d_model": 8, "heads": 2, "d_ff": width}}, registry)
         for width in (3, 17, 5, 40)
     ]
-    direct = [counting.count(one, 10, 12, 5.0, 6.0) for one in configs]
+    direct = [counting.count(config, 10, 12, 5.0, 6.0) for config in configs]
     built = []
     count = counting.count
     monkeypatch.setattr(counting, "count", lambda *given: built.append(given) or count(*given))

@@ -23,11 +23,11 @@ def failure(design, text, *overrides):
 
 
 def slugs(found):
-    return [one.slug for one in found.variants]
+    return [variant.slug for variant in found.variants]
 
 
 def factors(found):
-    return [one.to_json() for one in found.contrasts() if one.kind == "factor"]
+    return [contrast.to_json() for contrast in found.contrasts() if contrast.kind == "factor"]
 
 
 def test_without_a_design_the_baseline_alone_runs(design):
@@ -62,7 +62,7 @@ def test_one_at_a_time_includes_the_baseline_and_changes_one_axis_each(design):
 
 def test_zip_sets_values_side_by_side(design):
     found = design("design: [{zip: {model.d_model: [4, 16], model.heads: [1, 4]}}]")
-    sizes = [(one.config.model.d_model, one.config.model.heads) for one in found.variants]
+    sizes = [(variant.config.model.d_model, variant.config.model.heads) for variant in found.variants]
     assert sizes == [(8, 2), (4, 1), (16, 4)]
 
 
@@ -105,7 +105,7 @@ def test_values_are_laid_over_base_and_baseline(design):
 
 def test_an_override_changes_what_every_variant_starts_from(design):
     found = design(GRID, "model.d_model=16")
-    assert {one.config.model.d_model for one in found.variants} == {16}
+    assert {variant.config.model.d_model for variant in found.variants} == {16}
 
 
 def test_a_wrong_override_names_itself(design):
@@ -171,7 +171,7 @@ def test_an_exclusion_takes_its_reason_along(design):
     found = design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
     assert "none-single-head" not in slugs(found)
     assert found.notes == ()
-    assert [one.to_json() for one in found.excluded] == [
+    assert [record.to_json() for record in found.excluded] == [
         {
             "axes": {"positional": "none", "attention": "single-head"},
             "slug": "none-single-head",
@@ -198,16 +198,18 @@ def test_an_exclusion_with_options_holds_for_those_alone(design):
     assert slugs(found) == ["sinusoidal", "rotary"]
 
 
-def test_an_exclusion_that_matches_nothing_is_said(design):
+def test_an_exclusion_that_matches_nothing_is_noted(design):
     found = design(GRID + "exclude: [{when: {positional: alibi}, reason: why}]")
-    assert found.notes == ("x.yaml:11: exclude[0]: no variant matches, nothing is left out",)
+    assert found.notes == ("x.yaml:11: exclude[0]: the exclusion matches no combination",)
 
 
 def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
     found = design("""
         design: [{product: {model.tie_embeddings: [none, all], data.vocabulary.shared: [false, true]}}]
     """)
-    assert [(one.slug, one.source) for one in found.excluded] == [("tie_embeddings-all-shared-false", "undefined")]
+    assert [(record.slug, record.source) for record in found.excluded] == [
+        ("tie_embeddings-all-shared-false", "incompatible")
+    ]
     assert "set data.vocabulary.shared: true" in found.excluded[0].reason
 
 
@@ -232,12 +234,13 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{product: {model: [{}]}}]",
-            "x.yaml:7: design[0].product.model: an axis is a family or one field, such as model.…; got 'model'",
+            "x.yaml:7: design[0].product.model: 'model' is a section, not an axis; name a field of it, "
+            "such as model.d_model",
         ),
         (
             "design: [{product: {train.num_microbatches: [1, 2]}}]",
-            "x.yaml:7: design[0].product.train.num_microbatches: 'train.num_microbatches' does not change a "
-            "result and cannot be an axis",
+            "x.yaml:7: design[0].product.train.num_microbatches: 'train.num_microbatches' does not change "
+            "any result; remove it from the design",
         ),
         (
             "design: [{product: {train.device: [cpu, cuda]}}]",
@@ -246,29 +249,33 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
         (
             "design: [{product: {positional: []}}]",
-            "x.yaml:7: design[0].product.positional: an axis needs at least one value",
+            "x.yaml:7: design[0].product.positional: axis 'positional' has no values; list at least one",
         ),
         (
             "design: [{zip: {model.d_model: [4, 8], model.heads: [2]}}]",
-            "x.yaml:7: design[0].zip: zip needs lists of equal length; model.d_model has 2, model.heads has 1",
+            "x.yaml:7: design[0].zip: zip requires lists of equal length; model.d_model has 2, model.heads has 1",
         ),
         (
             "design: [{}]",
-            "x.yaml:7: design[0]: a block has one of product, one_at_a_time, zip or path, got none of them",
+            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or path; got none of them",
         ),
         (
             "design: [{product: {positional: [none]}, zip: {positional: [none]}}]",
-            "x.yaml:7: design[0]: a block has one of product, one_at_a_time, zip or path, got product and zip",
+            "x.yaml:7: design[0]: a block requires one of product, one_at_a_time, zip or path; got product and zip",
         ),
         (
             "exclude: [{when: {positional: sinusoidal}, reason: why}]",
-            "x.yaml:7: exclude[0]: this leaves out the baseline, which every variant is compared with",
+            "x.yaml:7: exclude[0]: this excludes the baseline, which every variant is compared with; "
+            "narrow the exclusion",
         ),
         (
             "exclude: [{when: {positional: rotery}, reason: why}]",
             "x.yaml:7: exclude[0].when.positional: unknown positional 'rotery'; did you mean 'rotary'?",
         ),
-        ("exclude: [{when: {}, reason: why}]", "x.yaml:7: exclude[0].when: expected axis values, got none"),
+        (
+            "exclude: [{when: {}, reason: why}]",
+            "x.yaml:7: exclude[0].when: no axis values are given; name at least one",
+        ),
         (
             "design: [{product: {match: [parameter]}}]",
             "x.yaml:7: design[0].product.match[0]: expected one of none, parameters, flops, got "
@@ -276,7 +283,7 @@ def test_a_contradiction_in_a_cell_is_refused_and_reported(design):
         ),
     ],
 )
-def test_every_fault_of_a_design_is_one_line_with_its_place(design, text, message):
+def test_every_error_of_a_design_is_a_line_with_its_location(design, text, message):
     assert failure(design, text) == message
 
 
@@ -288,14 +295,14 @@ def test_an_unknown_axis_of_an_exclusion_suggests_the_nearest(design):
 
 def test_every_variant_is_contrasted_with_the_baseline(design):
     found = design(GRID)
-    plain = [one for one in found.contrasts() if one.kind == "variant"]
-    assert [one.variant for one in plain] == slugs(found)[1:]
-    assert {one.baseline for one in plain} == {"sinusoidal-split-heads"}
+    plain = [contrast for contrast in found.contrasts() if contrast.kind == "variant"]
+    assert [contrast.variant for contrast in plain] == slugs(found)[1:]
+    assert {contrast.baseline for contrast in plain} == {"sinusoidal-split-heads"}
 
 
 def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
     found = factors(design(GRID))
-    assert [(one["axis"], one["value"], one["against"]) for one in found] == [
+    assert [(contrast["axis"], contrast["value"], contrast["against"]) for contrast in found] == [
         ("positional", "rotary", "sinusoidal"),
         ("positional", "none", "sinusoidal"),
         ("attention", "single-head", "split-heads"),
@@ -308,7 +315,7 @@ def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
 
 def test_an_incomplete_pair_is_left_out_and_counted(design):
     found = factors(design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]"))
-    none = next(one for one in found if one["value"] == "none")
+    none = next(item for item in found if item["value"] == "none")
     assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
     assert none["pairs_missing"] == 1
 
@@ -316,20 +323,20 @@ def test_an_incomplete_pair_is_left_out_and_counted(design):
 def test_a_pair_whose_baseline_side_is_excluded_is_left_out(design):
     when = "{positional: sinusoidal, attention: single-head}"
     found = factors(design(GRID + f"exclude: [{{when: {when}, reason: why}}]"))
-    none = next(one for one in found if one["value"] == "none")
+    none = next(item for item in found if item["value"] == "none")
     assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
     assert none["pairs_missing"] == 1
 
 
-def test_a_variant_that_turns_out_undefined_leaves_its_pairs(design):
-    def undefined(config):
+def test_an_incompatible_variant_leaves_its_pairs(design):
+    def find_incompatibility(config):
         chosen = config.positional.encoder.name, config.attention.encoder.name
-        return "no meaning" if chosen == ("none", "single-head") else None
+        return "a reason" if chosen == ("none", "single-head") else None
 
-    found = design(GRID, undefined=undefined)
-    none = next(one for one in factors(found) if one["value"] == "none")
+    found = design(GRID, find_incompatibility=find_incompatibility)
+    none = next(item for item in factors(found) if item["value"] == "none")
     assert none["pairs_missing"] == 1
-    assert found.excluded[-1].source == "undefined"
+    assert found.excluded[-1].source == "incompatible"
 
 
 def test_a_single_axis_has_no_contrast_beyond_its_variants(design):
@@ -345,7 +352,10 @@ def test_two_spellings_of_one_value_are_no_contrast(design):
               attention: [split-heads, single-head]
     """)
     )
-    assert [one["name"] for one in found] == ["positional: rotary − sinusoidal", "attention: single-head − split-heads"]
+    assert [contrast["name"] for contrast in found] == [
+        "positional: rotary − sinusoidal",
+        "attention: single-head − split-heads",
+    ]
     assert len(found[1]["pairs"]) == 2
 
 
@@ -363,7 +373,7 @@ def test_an_arm_is_contrasted_within_itself(design):
               match: [parameters]
     """)
     )
-    assert [one["name"] for one in found] == [
+    assert [item["name"] for item in found] == [
         "positional: rotary − sinusoidal",
         "attention: single-head − split-heads",
         "positional: rotary − sinusoidal (match parameters)",
@@ -387,7 +397,7 @@ def test_an_axis_held_at_the_value_of_the_baseline_is_no_arm(design):
               model.norm: [pre]
     """)
     )
-    assert [one["given"] for one in found] == [{}, {}]
+    assert [item["given"] for item in found] == [{}, {}]
     assert found[0]["name"] == "positional: rotary − sinusoidal"
 
 
@@ -455,19 +465,19 @@ def test_expansion_agrees_with_a_naive_count(registry, given_blocks):
         for changes in naive_block(block):
             wanted.add(tuple((start | changes).values()))
     assert len(found.variants) == len(wanted)
-    assert len({one.slug for one in found.variants}) == len(wanted)
+    assert len({variant.slug for variant in found.variants}) == len(wanted)
     assert found.baseline == found.variants[0].slug
-    assert all(set(one.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for one in found.variants)
-    for one in found.variants:
+    assert all(set(variant.slug) <= set("abcdefghijklmnopqrstuvwxyz0123456789._-") for variant in found.variants)
+    for variant in found.variants:
         actual = {
-            "positional": one.config.positional.decoder.name,
-            "attention": one.config.attention.decoder.name,
-            "model.d_model": one.config.model.d_model,
-            "model.norm": one.config.model.norm,
-            "train.lr": one.config.train.lr,
+            "positional": variant.config.positional.decoder.name,
+            "attention": variant.config.attention.decoder.name,
+            "model.d_model": variant.config.model.d_model,
+            "model.norm": variant.config.model.norm,
+            "train.lr": variant.config.train.lr,
         }
         assert tuple(actual.values()) in wanted
-        assert {axis: actual[axis] for axis in found.axes} == dict(one.axes)
+        assert {axis: actual[axis] for axis in found.axes} == dict(variant.axes)
     for contrast in factors(found):
         for left, right in contrast["pairs"]:
             ours, theirs = found.variant(left).axes, found.variant(right).axes

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from headtohead.config.identity import canonical
+from headtohead.config.identity import run_identity
 from headtohead.config.resolve import resolve
 from headtohead.planning.design import Variant
 from headtohead.planning.equality import LONGEST, equal_variants
@@ -58,13 +58,13 @@ def equals(registry, *maskings, longest=LENGTHS, **raw):
             f"v{number}",
             f"v{number}",
             {},
-            resolve({"train": {"epochs": 1}, "masking": "padding-causal"} | raw | one, registry),
+            resolve({"train": {"epochs": 1}, "masking": "padding-causal"} | raw | masking, registry),
         )
-        for number, one in enumerate(maskings)
+        for number, masking in enumerate(maskings)
     ]
-    identities = {one.slug: canonical(one.config, "f", registry) for one in variants}
+    identities = {variant.slug: run_identity(variant.config, "f", registry) for variant in variants}
     found = equal_variants(variants, "v0", identities, longest, registry)
-    return {slug: one.to for slug, one in found.items()}
+    return {slug: item.to for slug, item in found.items()}
 
 
 def test_causal_equals_padding_causal_in_the_decoder(registry):
@@ -75,12 +75,12 @@ def test_the_reason_names_the_masks_and_the_lengths(registry):
     config = resolve({"train": {"epochs": 1}}, registry)
     other = resolve({"train": {"epochs": 1}, "masking.decoder": "causal"}, registry)
     variants = [Variant("a", "a", {}, config), Variant("b", "b", {}, other)]
-    identities = {one.slug: canonical(one.config, "f", registry) for one in variants}
+    identities = {variant.slug: run_identity(variant.config, "f", registry) for variant in variants}
     found = equal_variants(variants, "b", identities, LENGTHS, registry)
     assert found["a"].to == "b"
     assert found["a"].reason == (
-        "masking.decoder 'padding-causal' and 'causal' keep the same keys for every live query at "
-        "all lengths up to 9 when padding stands on the right"
+        "masking.decoder 'padding-causal' and 'causal' allow the same keys for every non-padding query at "
+        "all lengths up to 9 with right padding"
     )
 
 
@@ -130,7 +130,7 @@ def test_rows_of_padding_must_not_differ_where_cross_attention_reads_them(plante
         {"masking.encoder": "pads-see-all", "masking.cross": "none"},
     ]
     assert equals(planted, *maskings) == {}
-    closed = [one | {"masking.cross": "padding"} for one in maskings]
+    closed = [masking | {"masking.cross": "padding"} for masking in maskings]
     assert equals(planted, *closed) == {"v1": "v0"}
 
 
@@ -149,18 +149,18 @@ def test_the_same_configuration_twice_is_one(registry):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2))
+    ("scheme", "other"), list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2))
 )
 @pytest.mark.parametrize(("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")])
-def test_the_verdict_agrees_with_the_model_itself(registry, one, other, role, cross):
+def test_the_verdict_agrees_with_the_model_itself(registry, scheme, other, role, cross):
     """The oracle is the model: equal variants, and only they, give equal live logits."""
     from headtohead.model.transformer import Transformer
 
-    assert one != other
+    assert scheme != other
     masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
     if cross == "decoder":
         masks["cross"] = "causal"
-    maskings = [{"masking": masks | {role: mask}} for mask in (one, other)]
+    maskings = [{"masking": masks | {role: mask}} for mask in (scheme, other)]
     sizes = {"d_model": 8, "heads": 2, "layers": 2, "d_ff": 8, "dropout": 0.0}
     small = {"model": sizes, "quirks": {"cross_attention_memory": cross}}
     verdict = bool(equals(registry, *maskings, **small))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from headtohead.config import identity
-from headtohead.config.identity import canonical, identity_fields, key_of, run_key
+from headtohead.config.identity import identity_fields, run_hash, run_hashes, run_identity
 from headtohead.config.resolve import resolve
 from headtohead.schema.run_config import ModelConfig, RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed, Section
@@ -44,7 +44,7 @@ GOLDEN = {
 def key(registry):
     def key(seed=1, data_hash=FINGERPRINT, **raw):
         config = resolve({"train": {"epochs": 1}} | raw, registry)
-        return run_key(config, seed, data_hash, registry)
+        return run_hash(config, seed, data_hash, registry)
 
     return key
 
@@ -52,7 +52,7 @@ def key(registry):
 @pytest.mark.parametrize("name", GOLDEN)
 def test_keys_stay_what_they_were(name, registry):
     raw, wanted = GOLDEN[name]
-    assert run_key(resolve(raw, registry), 1, FINGERPRINT, registry) == wanted
+    assert run_hash(resolve(raw, registry), 1, FINGERPRINT, registry) == wanted
 
 
 def test_a_key_is_a_full_sha256(key):
@@ -61,7 +61,7 @@ def test_a_key_is_a_full_sha256(key):
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("settings", "other"),
     [
         ({}, {"positional": "sinusoidal", "attention": "split-heads", "masking": "padding-causal"}),
         ({"model": {"layers": 2}}, {"model": {"layers": 5, "encoder_layers": 2, "decoder_layers": 2}}),
@@ -99,8 +99,8 @@ def test_a_key_is_a_full_sha256(key):
         ),
     ],
 )
-def test_two_spellings_of_one_configuration_have_one_key(key, one, other):
-    assert key(**one) == key(**other)
+def test_two_spellings_of_one_configuration_have_one_key(key, settings, other):
+    assert key(**settings) == key(**other)
 
 
 @pytest.mark.parametrize(
@@ -162,19 +162,19 @@ def test_a_changed_default_changes_the_key(registry, monkeypatch):
 
     config = resolve({"train": {"epochs": 1}}, registry)
     wider = config.model_copy(update={"model": Wider(**config.model.model_dump(exclude={"d_ff"}))})
-    before, after = (run_key(one, 1, FINGERPRINT, registry) for one in (config, wider))
+    before, after = (run_hash(candidate, 1, FINGERPRINT, registry) for candidate in (config, wider))
     assert before != after
 
 
 def test_defaults_are_written_out_in_the_identity(registry):
-    identity = canonical(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
+    identity = run_identity(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
     assert identity["config"]["model"]["d_ff"] == 512
     assert identity["config"]["train"]["betas"] == [0.9, 0.98]
     assert identity["config"]["data"]["options"]["size"] == 6000
 
 
 def test_every_field_of_the_schema_counts_unless_it_is_marked(registry):
-    counted = canonical(resolve({"train": {"epochs": 1}}, registry), "", registry)["config"]
+    counted = run_identity(resolve({"train": {"epochs": 1}}, registry), "", registry)["config"]
     for section, info in RunConfig.model_fields.items():
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
@@ -197,8 +197,8 @@ def test_options_of_a_plugin_may_be_runtime_or_neutral():
 
 
 def test_the_order_of_fields_does_not_matter(registry):
-    known = canonical(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
-    assert key_of(shuffled(known, random.Random(1)), 3) == key_of(known, 3)
+    known = run_identity(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
+    assert run_hashes(shuffled(known, random.Random(1)), [3]) == run_hashes(known, [3])
 
 
 raws = st.fixed_dictionaries(
@@ -218,13 +218,13 @@ raws = st.fixed_dictionaries(
 
 
 @settings(max_examples=60, deadline=None)
-@given(one=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
-def test_keys_are_equal_exactly_where_configuration_and_seed_are(registry, one, other, seeds):
+@given(first=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
+def test_keys_are_equal_exactly_where_configuration_and_seed_are(registry, first, other, seeds):
     keys = [
-        run_key(resolve(raw, registry), seed, FINGERPRINT, registry)
-        for raw, seed in zip((one, other), seeds, strict=True)
+        run_hash(resolve(raw, registry), seed, FINGERPRINT, registry)
+        for raw, seed in zip((first, other), seeds, strict=True)
     ]
-    assert (keys[0] == keys[1]) == ((one, seeds[0]) == (other, seeds[1]))
+    assert (keys[0] == keys[1]) == ((first, seeds[0]) == (other, seeds[1]))
 
 
 @settings(max_examples=30, deadline=None)
@@ -232,12 +232,12 @@ def test_keys_are_equal_exactly_where_configuration_and_seed_are(registry, one, 
 def test_a_stored_configuration_gives_its_key_again(registry, raw):
     config = resolve(raw, registry)
     stored = RunConfig.model_validate_json(json.dumps(json.loads(config.model_dump_json())))
-    assert run_key(stored, 1, FINGERPRINT, registry) == run_key(config, 1, FINGERPRINT, registry)
+    assert run_hash(stored, 1, FINGERPRINT, registry) == run_hash(config, 1, FINGERPRINT, registry)
 
 
 def shuffled(value, dice):
     if isinstance(value, dict):
-        items = [(name, shuffled(one, dice)) for name, one in value.items()]
+        items = [(name, shuffled(item, dice)) for name, item in value.items()]
         dice.shuffle(items)
         return dict(items)
     return value

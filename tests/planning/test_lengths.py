@@ -24,23 +24,23 @@ def test_references_that_cannot_be_written_are_counted(load, registry, cache, tm
     """Up to 10 words are written, 1.5 times 6 and <eos>; 2, 20 and 10 times 50 are tested."""
     notes = length_notes(plan_of(load, registry, cache, tmp_path))
     assert notes == [
-        "100 of 522 test references are longer than the 10 words a translation may have: set evaluate.max_length: 12",
-        "training ends at sources of 6 tokens, inside a bucket of evaluate.buckets: give a bound "
-        "at 6 to tell lengths that were trained on from others",
+        "100 of 522 test references are longer than the decoding limit of 10 words: set evaluate.max_length: 12",
+        "the longest training source has 6 tokens, which is inside a bucket of evaluate.buckets: add a bound "
+        "at 6 to separate lengths that were trained on from longer ones",
     ]
 
 
-def test_nothing_is_said_where_both_are_set(load, registry, cache, tmp_path):
+def test_there_is_no_note_where_both_are_set(load, registry, cache, tmp_path):
     sound = plan_of(load, registry, cache, tmp_path, "evaluate.max_length=12", "evaluate.buckets=[3,6,9,12]")
     assert length_notes(sound) == []
 
 
-def test_nothing_is_said_of_a_split_of_equal_lengths(load, registry, cache, tmp_path):
+def test_a_split_of_equal_lengths_has_no_note(load, registry, cache, tmp_path):
     assert length_notes(plan_of(load, registry, cache, tmp_path, "data.split=iid")) == []
 
 
-def test_nothing_is_said_where_nothing_is_translated(load, registry, cache, tmp_path):
+def test_without_translations_references_are_not_compared(load, registry, cache, tmp_path):
     notes = length_notes(plan_of(load, registry, cache, tmp_path, "evaluate.decode=none"))
     assert [note.split(":")[0] for note in notes] == [
-        "training ends at sources of 6 tokens, inside a bucket of evaluate.buckets"
+        "the longest training source has 6 tokens, which is inside a bucket of evaluate.buckets"
     ]

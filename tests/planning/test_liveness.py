@@ -54,7 +54,7 @@ def test_all_agree_whether_a_run_is_alive(plan, record, holder, state):
     assert read_progress(run.parent).runs[0].state == seen
     again = plan(seeds=1)
     assert again.runs[0].state == seen
-    assert [one.directory for one in again.remaining] == ([] if alive else [run.name])
+    assert [entry.directory for entry in again.remaining] == ([] if alive else [run.name])
     assert RunDirectory(run).observed_state == seen
     assert load_frames(run.parent).runs["state"].tolist() == [seen]
     tracked = read_study(run.parent).runs()[0].observed(sweep=True)

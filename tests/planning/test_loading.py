@@ -154,7 +154,7 @@ def test_an_override_without_a_value_is_refused(load):
 
 def test_an_override_is_parsed_as_yaml(load):
     loaded = load("question: q", "train.lr=1e-4", "model.norm=post", "train.betas=[0.9, 0.99]")
-    assert [one.value for one in loaded.overrides] == [1e-4, "post", [0.9, 0.99]]
+    assert [override.value for override in loaded.overrides] == [1e-4, "post", [0.9, 0.99]]
     assert loaded.overrides[0].path == ("train", "lr")
 
 

@@ -12,7 +12,7 @@ design:
 
 
 def by_slug(plan):
-    return {one.slug: one for one in plan.variants}
+    return {variant.slug: variant for variant in plan.variants}
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
@@ -58,13 +58,14 @@ def test_both_counts_reach_the_record(plan):
 
 def test_without_match_nothing_is_widened(plan):
     found = plan("design: [{product: {attention: [split-heads, independent-heads]}}]")
-    assert {one.config.model.d_ff for one in found.variants} == {16}
+    assert {variant.config.model.d_ff for variant in found.variants} == {16}
 
 
 def test_a_widened_variant_has_another_key(plan):
     text = "design: [{{product: {{attention: [split-heads, independent-heads]}}}}]\nmatch: {}"
     plain, matched = (
-        {run.variant: run.key for run in plan(text.format(match), seeds=1).runs} for match in ("none", "parameters")
+        {run.variant: run.run_hash for run in plan(text.format(match), seeds=1).runs}
+        for match in ("none", "parameters")
     )
     assert plain["split-heads"] != matched["split-heads"]
     assert plain["independent-heads"] == matched["independent-heads"]
@@ -87,16 +88,16 @@ def test_the_largest_variant_of_an_arm_is_trained_once(plan):
     assert len(found.runs) == 3 * 2
 
 
-def test_a_match_that_whole_numbers_cannot_meet_is_said(plan):
+def test_a_match_that_whole_numbers_cannot_reach_is_noted(plan):
     found = plan(
         "match: parameters\ndesign: [{product: {model.bias: [true, false]}}]", "model.d_model=4", "model.d_ff=1"
     )
-    assert found.notes[0] == ("match: parameters cannot be met for bias-false: 328 against 322 with d_ff 5")
+    assert found.notes[0] == ("match: parameters is not reached for bias-false: 328 instead of 322 with d_ff 5")
 
 
 def test_matching_and_d_ff_as_an_axis_contradict(plan):
     with pytest.raises(HeadToHeadError) as caught:
         plan("match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]")
     assert str(caught.value) == (
-        "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; use match: none"
+        "x.yaml:7: match: 'parameters' widens model.d_ff, which is an axis of this design; set match: none"
     )

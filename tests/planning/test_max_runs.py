@@ -19,7 +19,7 @@ from headtohead.planning.design import expand
 from headtohead.plugins.registry import current
 
 BASE = "question: q\nbase: {data: {size: 400}, model: {layers: 1}, train: {epochs: 1}}\n"
-WIDTHS, RATES = [4 * one for one in range(1, 1000)], [one / 1e5 for one in range(1, 1000)]
+WIDTHS, RATES = [4 * number for number in range(1, 1000)], [number / 1e5 for number in range(1, 1000)]
 MILLION = f"design: [{{product: {{model.d_model: {WIDTHS}, train.lr: {RATES}}}}}]\n"
 
 
@@ -104,8 +104,8 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
     ]
     counts = [len(list(itertools.product(range(3), range(2)))), 2 + 1, 4]
     for chosen in ([0], [1], [2], [0, 1, 2]):
-        text = f"design: [{', '.join(f'{{{blocks[one]}}}' for one in chosen)}]\nseeds: 5\n"
-        runs = 5 * sum(counts[one] for one in chosen)
+        text = f"design: [{', '.join(f'{{{blocks[name]}}}' for name in chosen)}]\nseeds: 5\n"
+        runs = 5 * sum(counts[name] for name in chosen)
         assert load(text, max_runs=runs).max_runs == runs
         assert f"are {runs} runs, more than the limit of {runs - 1};" in refusal(text, max_runs=runs - 1)
 
@@ -133,7 +133,7 @@ seeds: 5
 
 def test_the_limit_of_the_commands_is_the_limit_of_the_interface():
     for command in (run.command, plan.command):
-        (option,) = [one for one in command.params if one.name == "max_runs"]
+        (option,) = [parameter for parameter in command.params if parameter.name == "max_runs"]
         assert option.default == MAX_RUNS
 
 

@@ -40,19 +40,19 @@ def test_a_sound_configuration_has_none():
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
     ],
 )
-def test_each_faulty_choice_is_named_and_no_other(raw, name):
+def test_each_pitfall_is_named_and_no_other(raw, name):
     assert names(raw) == [name]
 
 
-def test_a_second_attention_that_reads_the_decoder_unmasked_sees_the_future():
+def test_unmasked_cross_attention_to_the_decoder_is_two_pitfalls():
     assert names({"quirks": {"cross_attention_memory": "decoder"}}) == ["future not masked", "source ignored"]
 
 
-def test_a_fault_says_which_field_makes_it():
+def test_a_pitfall_names_its_field():
     config = resolve(
         SOUND | {"positional": {role: {"name": "sinusoidal", "index": "row"} for role in ("encoder", "decoder")}},
         current(),
     )
     (pitfall,) = find_pitfalls(config, current())
     assert pitfall.field == "positional.encoder.index, positional.decoder.index"
-    assert "word order is not heard" in pitfall.consequence
+    assert "cannot represent word order" in pitfall.consequence

@@ -19,7 +19,7 @@ def test_an_empty_runs_folder_leaves_everything_to_do(plan):
     found = plan(PAIR, seeds=2)
     assert set(states(found).values()) == {"MISSING"}
     assert [[run.seed for run in stack] for stack in found.stacks] == [[1, 2], [1, 2]]
-    assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].key[:8]}"
+    assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].run_hash[:8]}"
 
 
 def test_the_plan_is_the_record_of_the_experiment(plan):
@@ -29,8 +29,8 @@ def test_the_plan_is_the_record_of_the_experiment(plan):
     assert record["baseline"] == "sinusoidal"
     assert record["axes"] == ["positional"]
     assert record["seeds"] == [1, 2]
-    assert [one["slug"] for one in record["variants"]] == ["sinusoidal", "rotary"]
-    assert [(one["variant"], one["seed"]) for one in record["runs"]] == [
+    assert [entry["slug"] for entry in record["variants"]] == ["sinusoidal", "rotary"]
+    assert [(entry["variant"], entry["seed"]) for entry in record["runs"]] == [
         ("sinusoidal", 1),
         ("sinusoidal", 2),
         ("rotary", 1),
@@ -133,7 +133,7 @@ def test_fresh_takes_nothing_for_done(plan, record):
 
 def test_a_directory_with_the_start_of_the_key_alone_is_no_hit(plan, record):
     first = plan(seeds=1)
-    record(first, first.runs[0], changes={"key": first.runs[0].key[:8] + "0" * 56})
+    record(first, first.runs[0], changes={"run_hash": first.runs[0].run_hash[:8] + "0" * 56})
     assert plan(seeds=1).runs[0].state == "MISSING"
 
 
@@ -145,8 +145,8 @@ def test_equal_keys_with_unequal_configurations_are_an_error(plan, record):
     with pytest.raises(HeadToHeadError) as caught:
         plan(seeds=1)
     assert str(caught.value) == (
-        f"{folder / 'run.json'} has the key of the planned run but another model.d_model; it was "
-        "changed by hand or damaged, move its directory away"
+        f"{folder / 'run.json'} has the run hash of the planned run but a different model.d_model; "
+        "the file is damaged or was edited, move its directory away"
     )
 
 
@@ -203,16 +203,16 @@ def test_a_directory_without_a_record_is_no_run(plan, record):
 
 def test_a_file_in_place_of_the_runs_folder_is_named(plan, tmp_path):
     (tmp_path / "runs").write_text("")
-    with pytest.raises(HeadToHeadError, match=r"runs folder '.*runs' is not a folder; name another"):
+    with pytest.raises(HeadToHeadError, match=r"runs folder '.*runs' is not a folder; choose another"):
         plan(seeds=1)
 
 
 def test_a_changed_plugin_makes_finished_runs_stale(plan, record):
     first = plan(seeds=1)
     used = first.run_record(first.runs[0]).to_json()["plugins"]
-    for one in used:
-        if one["name"] == "split-heads":
-            one["source_sha256"] = "0" * 64
+    for plugin in used:
+        if plugin["name"] == "split-heads":
+            plugin["source_sha256"] = "0" * 64
     record(first, first.runs[0], changes={"plugins": used})
     found = plan(seeds=1)
     assert found.runs[0].stale == ("attention 'split-heads' has changed",)
@@ -226,10 +226,10 @@ def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, re
     for variant, inner in zip(first.variants[1:], ("alibi", "sinusoidal"), strict=True):
         (run,) = [run for run in first.runs if run.variant == variant.slug]
         used = first.run_record(run).to_json()["plugins"]
-        assert inner in {one["name"] for one in used}
-        for one in used:
-            if one["name"] == inner:
-                one["source_sha256"] = "0" * 64
+        assert inner in {plugin["name"] for plugin in used}
+        for plugin in used:
+            if plugin["name"] == inner:
+                plugin["source_sha256"] = "0" * 64
         record(first, run, changes={"plugins": used})
     assert {run.variant: run.stale for run in plan(design, seeds=1).runs if run.stale} == {
         first.variants[1].slug: ("positional 'alibi' has changed",),
@@ -238,7 +238,7 @@ def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, re
 
 
 def test_who_is_blind_to_the_order_of_the_source_is_said_of_every_variant(plan):
-    """Not who has no encoding, but whom nothing tells places: no style and no mask either."""
+    """A variant is order-invariant if no encoding, no style and no mask depends on positions."""
     found = plan(
         """
 design:
@@ -251,7 +251,7 @@ design:
 """,
         seeds=1,
     )
-    blind = {one.slug for one in found.variants if one.blind_to_order}
+    blind = {variant.slug for variant in found.variants if variant.order_invariant}
     assert {slug.removesuffix("-padding-causal") for slug in blind} == {
         "none-split-heads",
         "none-sinusoidal-none-split-heads",
@@ -269,9 +269,9 @@ def test_another_code_version_makes_finished_runs_stale(plan, record):
 
 def test_heads_that_do_not_divide_the_width_are_refused_in_a_cell(plan):
     found = plan("design: [{product: {model.heads: [2, 3]}}]")
-    assert [one.slug for one in found.variants] == ["heads-2"]
+    assert [variant.slug for variant in found.variants] == ["heads-2"]
     (refused,) = found.design.excluded
-    assert (refused.slug, refused.source) == ("heads-3", "undefined")
+    assert (refused.slug, refused.source) == ("heads-3", "incompatible")
     assert refused.reason == "split-heads needs d_model to be a multiple of heads, got 8 and 3"
 
 
@@ -288,23 +288,23 @@ def test_data_longer_than_a_learned_table_is_refused(plan):
 
 
 def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp_path):
-    from headtohead.planning.compatibility import undefined_reason
+    from headtohead.planning.compatibility import find_incompatibility
 
     registry = load_registry(objects=[short_table()])
     config = resolved(registry, {"positional": "short"})
-    assert undefined_reason(config, {"source": 4, "target": 3}, registry) is None
-    assert undefined_reason(config, {"source": 5, "target": 3}, registry) == (
+    assert find_incompatibility(config, {"source": 4, "target": 3}, registry) is None
+    assert find_incompatibility(config, {"source": 5, "target": 3}, registry) == (
         "a source of 5 tokens is longer than the 4 positions of short; use sentences of at most 4 tokens"
     )
 
 
 def test_a_plugin_that_raises_while_asked_is_named_with_its_distribution(load, cache, tmp_path):
-    from headtohead.planning.compatibility import undefined_reason
+    from headtohead.planning.compatibility import find_incompatibility
 
     registry = load_registry(objects=[short_table(broken=True)])
     config = resolved(registry, {"positional": "short"})
     with pytest.raises(HeadToHeadError) as caught:
-        undefined_reason(config, {}, registry)
+        find_incompatibility(config, {}, registry)
     assert str(caught.value) == (
         "plugin 'short_table.<locals>.Planted' (python): incompatible_with of positional 'short' "
         "raised ZeroDivisionError: division by zero"
@@ -319,19 +319,19 @@ def test_the_null_pair_is_trained_once(plan):
     assert found.runs_of("masking.decoder-causal") == found.runs_of(causal.equal.to)
     record = found.record().to_json()["variants"][1]
     assert record["equal_to"] == "masking.decoder-padding-causal"
-    assert "keep the same keys" in record["equal_reason"]
+    assert "allow the same keys" in record["equal_reason"]
 
 
 def test_pairs_equal_by_construction_are_no_test(plan):
     found = plan("design: [{one_at_a_time: {masking.decoder: [causal], positional: [none]}}]")
-    assert [(one.family, one.contrasts) for one in found.power] == [("variant", 1)]
+    assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1)]
 
 
 def test_variants_may_differ_in_their_data(plan):
     found = plan("design: [{product: {data.size: [400, 300]}}]", seeds=1)
-    assert len({one.data_hash for one in found.variants}) == 2
+    assert len({variant.data_hash for variant in found.variants}) == 2
     assert found.data_of("size-300").record["counts"]["train"] < 300
-    assert "2 different data sets; the baseline's is described" in found.notes
+    assert "2 different data sets; the plan describes the baseline's" in found.notes
 
 
 def test_the_time_of_finished_runs_predicts_the_rest(plan, record):
@@ -340,12 +340,12 @@ def test_the_time_of_finished_runs_predicts_the_rest(plan, record):
         record(first, run, metrics={"system/wall_seconds": 10.0})
     found = plan(PAIR, seeds=2)
     at_once = min(2, processors("cpu"))
-    assert found.estimate.basis == f"from 2 finished runs, {at_once} at a time"
+    assert found.estimate.basis == f"from 2 finished runs, {at_once} in parallel"
     assert found.estimate.seconds == pytest.approx(20.0 / at_once, rel=0.01)
 
 
 def test_before_any_run_the_estimate_calls_itself_rough(plan):
-    assert plan(seeds=1).estimate.basis.startswith("rough: no finished run yet")
+    assert plan(seeds=1).estimate.basis.startswith("rough: no finished run")
 
 
 def test_finished_runs_put_the_detectable_difference_into_the_metric(plan, record):
@@ -387,7 +387,7 @@ def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, re
         of_seeds = scores[axes["attention"] == "independent-heads", axes["match"]]
         record(first, run, metrics={"test/exact_match": of_seeds[run.seed - 1]})
     found = plan(design, seeds=3)
-    (factor,) = (one for one in found.power if one.family == "factor")
+    (factor,) = (family for family in found.power if family.family == "factor")
     assert factor.contrasts == 1
     assert factor.sd == pytest.approx(0.1)  # of -0.4, -0.3 and -0.2; half of it with the equal pair
 
@@ -400,12 +400,12 @@ def test_the_record_of_an_experiment_holds_no_power_of_an_earlier_time(plan):
 
 def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
-    assert [dict(one) for one in found.probes] == [
+    assert [dict(probe) for probe in found.probes] == [
         {"source": "the cat sleeps", "target": None},
         {"source": "a dog", "target": "un chien"},
     ]
     default = plan(seeds=1)
-    assert {one.source for one in default.probes} <= set(default.data.splits["test"].source_text)
+    assert {probe.source for probe in default.probes} <= set(default.data.splits["test"].source_text)
 
 
 def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_file_without_claims_has_none(design):
 
 def test_claims_are_no_part_of_a_runs_key(plan):
     with_claims, without = plan(claimed()), plan(DESIGN)
-    assert [run.key for run in with_claims.runs] == [run.key for run in without.runs]
+    assert [run.run_hash for run in with_claims.runs] == [run.run_hash for run in without.runs]
     assert with_claims.record().to_json()["published"]["claims"][0]["variant"] == "rotary-heads-2"
     assert without.record().to_json()["published"] is None
 
@@ -98,7 +98,7 @@ WRONG = [
     ),
     (
         changed("{positional: rotary}", "{positional: sinusoidal}"),
-        "published.claims[0]: variant and against are the same variant; name two that differ",
+        "published.claims[0]: variant and against are the same variant; name two different variants",
     ),
     (
         changed("expect: higher", "expect: more"),
@@ -106,17 +106,17 @@ WRONG = [
     ),
     (
         changed("expect: higher", "expect: equal"),
-        "published.claims[0]: expect: equal needs a margin, stated before anything runs",
+        "published.claims[0]: expect: equal requires margin; choose it before the first run",
     ),
     (
         changed("expect: higher", "expect: at-most"),
-        "published.claims[0]: expect: at-most needs a limit, stated before anything runs",
+        "published.claims[0]: expect: at-most requires limit; choose it before the first run",
     ),
-    (claimed("      margin: 0.1\n"), "published.claims[0].margin: margin belongs to expect: equal, got expect: higher"),
-    (claimed("      limit: 0.1\n"), "published.claims[0].limit: limit belongs to expect: at-most, got expect: higher"),
+    (claimed("      margin: 0.1\n"), "published.claims[0].margin: margin requires expect: equal, got expect: higher"),
+    (claimed("      limit: 0.1\n"), "published.claims[0].limit: limit requires expect: at-most, got expect: higher"),
     (
         changed("expect: higher", "expect: equal\n      margin: 1\n      by: 2"),
-        "published.claims[0].by: by belongs to expect: higher or lower, got expect: equal",
+        "published.claims[0].by: by requires expect: higher or lower, got expect: equal",
     ),
     (
         changed("expect: higher", "expect: equal\n      margin: 0"),
@@ -128,22 +128,22 @@ WRONG = [
     ),
     (
         claimed("      lengths: [3, 8]\n"),
-        "published.claims[0].lengths: expected whole buckets of evaluate.buckets: from one of 1, 6, "
-        "9, 12, 15, 21, 31 to one of 5, 8, 11, 14, 20, 30, got 3 to 8",
+        "published.claims[0].lengths: lengths must be whole buckets of evaluate.buckets: start at 1, 6, "
+        "9, 12, 15, 21, 31 and end at 5, 8, 11, 14, 20, 30; got 3 to 8",
     ),
     (
         claimed("      against_lengths: [9, 12]\n"),
-        "published.claims[0].against_lengths: expected whole buckets of evaluate.buckets: from one of "
-        "1, 6, 9, 12, 15, 21, 31 to one of 5, 8, 11, 14, 20, 30, got 9 to 12",
+        "published.claims[0].against_lengths: lengths must be whole buckets of evaluate.buckets: start at "
+        "1, 6, 9, 12, 15, 21, 31 and end at 5, 8, 11, 14, 20, 30; got 9 to 12",
     ),
     (
         claimed("      metric: test/chrf\n      lengths: [1, 8]\n"),
-        "published.claims[0].lengths: test/chrf has no score by source length; choose "
+        "published.claims[0].lengths: test/chrf has no score by source length; use "
         "test/exact_match, test/bleu or test/loss",
     ),
     (
         claimed("      metric: valid/loss\n      lengths: [1, 8]\n"),
-        "published.claims[0].lengths: valid/loss has no score by source length; choose ",
+        "published.claims[0].lengths: valid/loss has no score by source length; use ",
     ),
     (
         claimed("      against_metric: heads/cross/only-one/loss\n      lengths: [1, 8]\n"),
@@ -194,7 +194,7 @@ design:
 """
         + PUBLISHED_VALUES
     )
-    with pytest.raises(HeadToHeadError, match="published claims speak of variants by their axis"):
+    with pytest.raises(HeadToHeadError, match="published claims name variants by axis values"):
         expand(load(text), registry)
 
 
@@ -203,7 +203,7 @@ def test_every_published_check_names_its_variants_source_and_values(path, regist
     found = expand(load_file(path), registry)
     assert found.published is not None
     assert re.search(r"(19|20)\d\d", found.published.source)
-    slugs = {one.slug for one in found.variants}
+    slugs = {variant.slug for variant in found.variants}
     for claim in found.published.claims:
         assert claim.variant in slugs
         assert claim.against in slugs | {None}

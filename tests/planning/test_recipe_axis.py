@@ -16,12 +16,12 @@ design:
 
 def test_base_is_laid_over_every_recipe_and_their_own_fields_over_base(design):
     found = design(BESIDE)
-    configs = {one.slug: one.config for one in found.variants}
+    configs = {variant.slug: variant.config for variant in found.variants}
     assert list(configs) == ["scratch-en-fr", "scratch-en-fr-positional-learned-lr-0.5", "by-hand-en-fr"]
     assert found.baseline == "scratch-en-fr"
     assert found.axes == ("recipe",)
     first, changed, by_hand = configs.values()
-    assert {one.model.d_model for one in configs.values()} == {8}  # base over the recipes
+    assert {config.model.d_model for config in configs.values()} == {8}  # base over the recipes
     assert first.quirks.min_vocab_size == changed.quirks.min_vocab_size == 5000
     assert (first.model.mask_value, by_hand.quirks.decoder_feed_forward) == ("-1e9", "after-each")
     assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
@@ -30,13 +30,13 @@ def test_base_is_laid_over_every_recipe_and_their_own_fields_over_base(design):
 
 
 def test_what_differs_from_the_name_is_in_the_title(design):
-    titles = [one.title for one in design(BESIDE).variants]
+    titles = [variant.title for variant in design(BESIDE).variants]
     assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
 
 
 def test_the_same_recipe_twice_is_one_variant(design):
     found = design("baseline: {recipe: scratch-en-fr}\ndesign: [{one_at_a_time: {recipe: [scratch-en-fr]}}]\n")
-    assert [one.slug for one in found.variants] == ["scratch-en-fr"]
+    assert [variant.slug for variant in found.variants] == ["scratch-en-fr"]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_wrong_recipe_is_named_with_its_place(design, value, said):
     assert "design[0].one_at_a_time.recipe[0]" in str(caught.value)
 
 
-def test_faults_stand_in_the_plan_and_in_the_record_of_its_variants(plan):
+def test_pitfalls_are_in_the_plan_and_in_the_record_of_its_variants(plan):
     made = plan("baseline: {masking: causal}\n")
     (variant,) = made.record().to_json()["variants"]
     assert [pitfall["name"] for pitfall in variant["pitfalls"]] == ["padding not masked"]

@@ -69,7 +69,7 @@ def test_the_examples_of_the_page_are_designs(load, registry):
 
     texts = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     designs = [expand(load(text), registry) for text in texts]
-    assert [[one.slug for one in found.variants] for found in designs] == [
+    assert [[variant.slug for variant in found.variants] for found in designs] == [
         ["sinusoidal-split-heads", "sinusoidal-independent-heads", "rotary-split-heads"],
         ["tatoeba-en-es-positional-sinusoidal", "scratch-en-fr", "tatoeba-en-es"],
         ["none", "alibi"],

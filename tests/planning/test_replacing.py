@@ -71,9 +71,9 @@ def refusal(study, *overrides, **options):
 def test_overrides_that_leave_results_out_are_refused_with_what_to_type(study, overrides, options, typed, lost):
     study.done()
     assert refusal(study, *overrides, **options) == (
-        f"experiment 'x' has 6 finished or running runs, and with {typed} the report would leave "
-        f"out {lost} of them; add --name LABEL (name= in Python), which runs this as experiment "
-        "'x-LABEL', or write the change into the file"
+        f"experiment 'x' has 6 finished or running runs, and {typed} would drop "
+        f"{lost} of them from its report; add --name LABEL (name= in Python) to create experiment "
+        "'x-LABEL', or edit the experiment file"
     )
 
 
@@ -109,7 +109,7 @@ def test_an_edited_file_replaces_the_study_without_options_and_with_those_that_c
     edited = TWO + "seeds: 3\n"
     study(text=edited)
     study("train.checkpoint_seconds=5", text=edited)
-    assert "leave out 3 of them" in refusal(study, "model.d_ff=16", text=edited, seeds=3)
+    assert "drop 3 of them" in refusal(study, "model.d_ff=16", text=edited, seeds=3)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_edited_file_replaces_the_study_without_options_and_with_those_that_c
 def test_results_and_live_runs_are_protected_and_nothing_else(study, state, protected):
     study.done(state=state)
     if protected:
-        assert "leave out 4 of them" in refusal(study, seeds=1)
+        assert "drop 4 of them" in refusal(study, seeds=1)
     else:
         study(seeds=1)
 
@@ -172,20 +172,20 @@ def test_a_tuned_study_takes_further_variants(study):
     study.done(text=TUNED)
     found = study(text=TUNED.replace(TWO, THREE), seeds=3)
     assert not found.tuning.is_done
-    assert "leave out 4 of them" in refusal(study, text=TUNED.replace(TWO, THREE), seeds=1)
+    assert "drop 4 of them" in refusal(study, text=TUNED.replace(TWO, THREE), seeds=1)
 
 
 def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, plan):
     study.done(text=TUNED, state="PLANNED")
     assert refusal(study, "model.d_ff=8", text=TUNED, seeds=3).startswith(
-        "experiment 'x-tuning' has 8 finished or running runs, and with --set model.d_ff=8 --seeds "
-        "3 the report would leave out 8 of them; add --name LABEL"
+        "experiment 'x-tuning' has 8 finished or running runs, and --set model.d_ff=8 --seeds "
+        "3 would drop 8 of them from its report; add --name LABEL"
     )
 
 
 def test_the_seeds_of_a_sweep_are_none_that_a_study_can_have(study, load):
     first, second = (study(text=TUNED, seeds=number).tuning.plan for number in (1, 8))
     assert first.design.seeds == second.design.seeds
-    assert [run.key for run in first.runs] == [run.key for run in second.runs]
+    assert [run.run_hash for run in first.runs] == [run.run_hash for run in second.runs]
     with pytest.raises(HeadToHeadError, match="seeds are whole numbers from 1 to 1,000,000, got"):
         load("question: q", seeds=[1, first.design.seeds[0]])

@@ -7,7 +7,15 @@ from headtohead.config.resolve import resolve
 from headtohead.model.counting import training_bytes
 from headtohead.model.members import shape
 from headtohead.planning import stacking
-from headtohead.planning.stacking import FILLED, PROCESS, activations, arrange, digest, load_stack_sizes, machine
+from headtohead.planning.stacking import (
+    MEMORY_FRACTION,
+    PROCESS_BYTES,
+    activations,
+    arrange,
+    load_stack_sizes,
+    machine_name,
+    shape_hash,
+)
 from headtohead.plugins.registry import current
 
 WIDE = """
@@ -32,8 +40,8 @@ PLENTY = 2**40
 
 
 def arranged(plan, workers, most=None, memory=PLENTY):
-    shapes = {shape(one.config, current()) for one in plan.variants}
-    sizes = {} if most is None else {digest(one): most for one in shapes}
+    shapes = {shape(variant.config, current()) for variant in plan.variants}
+    sizes = {} if most is None else {shape_hash(shape): most for shape in shapes}
     return arrange(plan, plan.runs, workers, "cpu", sizes, memory)
 
 
@@ -42,7 +50,7 @@ def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
     assert sizes_of(stacks) == [12, 12]
     for stack in stacks:
         configs = [wide.by_slug[run.variant].config for run in stack]
-        assert len({one.attention.model_dump_json() for one in configs}) == 1
+        assert len({config.attention.model_dump_json() for config in configs}) == 1
         assert len({run.variant for run in stack}) == 4
 
 
@@ -50,8 +58,8 @@ def test_every_run_is_in_one_stack(wide):
     for workers in (1, 2, 3, 5, 40):
         for most in (1, 4, 7, None):
             stacks = arranged(wide, workers, most)
-            keys = [run.key for stack in stacks for run in stack]
-            assert sorted(keys) == sorted(run.key for run in wide.runs)
+            keys = [run.run_hash for stack in stacks for run in stack]
+            assert sorted(keys) == sorted(run.run_hash for run in wide.runs)
             assert max(map(len, stacks)) <= (most or 99)
             assert len(stacks) >= min(workers, len(keys))
 
@@ -105,7 +113,7 @@ def test_members_that_would_be_slower_together_are_left_apart(plan):
 
 def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
     assert load_stack_sizes(tmp_path, "cpu") == {}
-    files.write_json(tmp_path / "stack-sizes.json", {machine("cpu"): {"a": 4}, "other": {"a": 9}})
+    files.write_json(tmp_path / "stack-sizes.json", {machine_name("cpu"): {"a": 4}, "other": {"a": 9}})
     assert load_stack_sizes(tmp_path, "cpu") == {"a": 4}
     (tmp_path / "stack-sizes.json").write_text('{"torn')
     assert load_stack_sizes(tmp_path, "cpu") == {}
@@ -156,13 +164,13 @@ def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monke
         return traced[-1]
 
     monkeypatch.setattr(stacking, "training_bytes", trace)
-    assert stacking._fitting(found, run, 2, PROCESS) == 1
-    (one,) = traced
+    assert stacking._fitting(found, run, 2, PROCESS_BYTES) == 1
+    (member_bytes,) = traced
     traced.clear()
-    low, high = PROCESS, PLENTY
+    low, high = PROCESS_BYTES, PLENTY
     while high - low > 2**10:  # the least memory that needs no trace
         middle = (low + high) // 2
         traced.clear()
         stacking._fitting(found, run, 1, middle)
         low, high = (middle, high) if traced else (low, middle)
-    assert FILLED * (high - PROCESS) >= one
+    assert MEMORY_FRACTION * (high - PROCESS_BYTES) >= member_bytes

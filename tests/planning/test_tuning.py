@@ -27,7 +27,7 @@ def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
     found = plan(SWEEP, seeds=3)
     sweep = found.tuning.plan
     assert sweep.name == "x-tuning"
-    assert [one.name for one in found.tuning.settings] == [
+    assert [setting.name for setting in found.tuning.settings] == [
         "lr 0.003, dropout 0",
         "lr 0.003, dropout 0.2",
         "lr 0.001, dropout 0",
@@ -55,9 +55,9 @@ def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
 def test_every_value_is_tried_once_in_the_order_of_the_file_however_it_is_written(plan, tune, expected):
     found = plan(f"tune: {{{tune}}}", seeds=1).tuning
     section, _, name = tune.partition(":")[0].partition(".")
-    assert [one.values[f"{section}.{name}"] for one in found.settings] == expected
-    configs = [one.config for one in found.plan.variants]
-    assert [getattr(getattr(one, section), name) for one in configs] == expected
+    assert [setting.values[f"{section}.{name}"] for setting in found.settings] == expected
+    configs = [variant.config for variant in found.plan.variants]
+    assert [getattr(getattr(config, section), name) for config in configs] == expected
 
 
 def test_the_whole_sweep_is_of_one_shape(plan):
@@ -81,7 +81,7 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
     record = found.record().to_json()["tuning"]
     assert record["variants"]["alibi"]["chosen"] == {"train.lr": 0.001, "model.dropout": 0}
     assert record["seeds"] == [1_000_001, 1_000_002]
-    means = [one["mean"] for one in record["variants"]["alibi"]["tried"]]
+    means = [trial["mean"] for trial in record["variants"]["alibi"]["tried"]]
     assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
 
 
@@ -104,7 +104,7 @@ def test_nothing_is_chosen_before_the_last_run_has_a_result(plan, record):
     found = plan(SWEEP, seeds=3)
     assert not found.tuning.is_done
     assert len(found.tuning.plan.remaining) == 1
-    assert [run.key for run in found.runs] == [run.key for run in first.runs]
+    assert [run.run_hash for run in found.runs] == [run.run_hash for run in first.runs]
 
 
 def test_a_setting_that_diverged_is_never_chosen(plan, record):
@@ -129,12 +129,12 @@ def test_a_best_value_at_the_edge_is_told(plan, finish):
     ("text", "said"),
     [
         ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]: expected a number, got 'fast'"),
-        ("tune: {train.steps: [1]}", "tune.train.steps: 'train.steps' cannot be tuned; fields "),
-        ("tune: {train.lr: []}", "tune.train.lr: an axis needs at least one value"),
-        ("tune: {}", "tune: a sweep needs at least one field, such as train.lr: [0.001, 0.003]"),
+        ("tune: {train.steps: [1]}", "tune.train.steps: 'train.steps' cannot be tuned; use one of "),
+        ("tune: {train.lr: []}", "tune.train.lr: axis 'train.lr' has no values; list at least one"),
+        ("tune: {}", "tune: tune has no field; add one, such as train.lr: [0.001, 0.003]"),
         (
             "design: [{product: {train.lr: [0.1, 0.2]}}]\ntune: {train.lr: [0.1]}",
-            "tune.train.lr: 'train.lr' is an axis of the design; it is compared",
+            "tune.train.lr: 'train.lr' is an axis of the design; remove it from tune",
         ),
         ("tune: {train.lr: [0.1]}\ntune_seeds: 0", "tune_seeds: "),
     ],

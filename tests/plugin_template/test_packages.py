@@ -128,7 +128,7 @@ def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> No
     done = h2h("check", name, "--plugin", "dilated/h2h_dilated.py")
     assert done.returncode == 0, done.stdout
     assert name in done.stdout
-    assert re.search(r"^mask-promise +holds", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^mask-properties +holds", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the tests of recipes share: the notebooks' models in plain torch, and the command line."""
+"""Fixtures of recipe tests: the models of the notebooks in plain torch, and the command line."""
 
 import importlib.util
 import sys
@@ -22,7 +22,7 @@ def load_module(name):
 
 @pytest.fixture(scope="session")
 def notebooks():
-    """The plain models."""
+    """The module with the models of the notebooks."""
     return load_module("notebooks")
 
 
@@ -35,21 +35,21 @@ def _cache(tmp_path_factory):
 
 @pytest.fixture
 def h2h(tmp_path, monkeypatch):
-    """Run a command in the test's own folder; return exit code, stdout and stderr."""
+    """Run a command in a temporary folder; return exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        done = CliRunner().invoke(main, [str(one) for one in arguments])
-        if done.exception and not isinstance(done.exception, SystemExit):
-            raise done.exception
-        return done.exit_code, done.stdout, done.stderr
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
 
     return run
 
 
 @pytest.fixture
 def saved(tmp_path):
-    """Save a model's weights, as its notebook would, and return the file."""
+    """Save the weights of a model as its notebook does, and return the path."""
 
     def save(model, name="weights.pt"):
         torch.save(model.state_dict(), tmp_path / name)

@@ -1,7 +1,7 @@
-"""The models of four notebooks in plain torch, written anew from what their texts say.
+"""The models of four notebooks in plain torch, written independently from the text of the notebooks.
 
-They have the notebooks' state-dict names and share no code with headtohead: sentences and heads are
-taken one by one. Dropout is left out, since they stand for evaluation.
+They have the state-dict names of the notebooks and share no code with headtohead: sentences and
+heads are computed separately. There is no dropout, because they are used in evaluation mode only.
 """
 
 import math
@@ -11,7 +11,7 @@ from torch import nn
 
 
 def table(length, width, log):
-    """Sinusoids in single precision, whatever the weights are in: as all four notebooks do."""
+    """Return the sinusoidal table in single precision, whatever the precision of the weights."""
     rates = torch.exp(torch.arange(0, width, 2).float() * -(log / width))
     angles = torch.arange(length).float()[:, None] * rates
     rows = torch.zeros(length, width)
@@ -19,49 +19,49 @@ def table(length, width, log):
     return rows
 
 
-def attend(q, k, v, keep, fill, width):
-    """One sentence, one head: ``[query, width]``; where keep is False, a score becomes fill."""
+def attend(q, k, v, mask, mask_value, width):
+    """Return one head of one sentence, ``[query, width]``; scores become mask_value where mask is False."""
     scores = (q @ k.T) / math.sqrt(width)
-    if keep is not None:
-        scores = torch.where(keep, scores, torch.full_like(scores, fill))
+    if mask is not None:
+        scores = torch.where(mask, scores, torch.full_like(scores, mask_value))
     return torch.softmax(scores, dim=-1) @ v
 
 
-def sees(keys, queries=None):
-    """Keep-mask of one sentence: keys whose id is not 0, and none later than its query."""
-    live = torch.tensor([key != 0 for key in keys.tolist()])
+def attention_mask(keys, queries=None):
+    """Return the mask of one sentence: padding (id 0) is masked, and for a decoder also later keys."""
+    not_padding = torch.tensor([key != 0 for key in keys.tolist()])
     if queries is None:
-        return live.expand(len(keys), -1)
+        return not_padding.expand(len(keys), -1)
     causal = torch.tensor([[j <= i for j in range(len(keys))] for i in range(queries)])
-    return live & causal
+    return not_padding & causal
 
 
 class SplitHeads(nn.Module):
-    def __init__(self, width, heads, fill, names=("W_q", "W_k", "W_v", "W_o")):
+    def __init__(self, width, heads, mask_value, names=("W_q", "W_k", "W_v", "W_o")):
         super().__init__()
-        self.heads, self.fill, self.names = heads, fill, names
+        self.heads, self.mask_value, self.names = heads, mask_value, names
         for name in names:
             self.add_module(name, nn.Linear(width, width))
 
-    def forward(self, x, memory, keep):
-        q, k, v = (getattr(self, name)(one) for name, one in zip(self.names, (x, memory, memory), strict=False))
+    def forward(self, x, memory, mask):
+        q, k, v = (getattr(self, name)(input) for name, input in zip(self.names, (x, memory, memory), strict=False))
         width = x.shape[-1] // self.heads
         parts = [slice(head * width, (head + 1) * width) for head in range(self.heads)]
-        rows = [attend(q[:, part], k[:, part], v[:, part], keep, self.fill, width) for part in parts]
+        rows = [attend(q[:, part], k[:, part], v[:, part], mask, self.mask_value, width) for part in parts]
         return getattr(self, self.names[3])(torch.cat(rows, dim=-1))
 
 
 class IndependentHeads(nn.Module):
-    def __init__(self, width, heads, fill):
+    def __init__(self, width, heads, mask_value):
         super().__init__()
-        self.fill = fill
+        self.mask_value = mask_value
         for name in ("W_q", "W_k", "W_v"):
             self.add_module(name, nn.ModuleList(nn.Linear(width, width) for _ in range(heads)))
         self.W_o = nn.Linear(heads * width, width)
 
-    def forward(self, x, memory, keep):
+    def forward(self, x, memory, mask):
         rows = [
-            attend(q(x), k(memory), v(memory), keep, self.fill, x.shape[-1])
+            attend(q(x), k(memory), v(memory), mask, self.mask_value, x.shape[-1])
             for q, k, v in zip(self.W_q, self.W_k, self.W_v, strict=True)
         ]
         return self.W_o(torch.cat(rows, dim=-1))
@@ -80,7 +80,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attentions in order, then the feed-forward; each is added and normalised."""
+    """Attentions in order, then the feed-forward network; each with a residual connection and LayerNorm."""
 
     def __init__(self, width, attentions, feed_forward):
         super().__init__()
@@ -90,13 +90,13 @@ class Layer(nn.Module):
         for number in range(1, len(self.order) + 1):
             self.add_module(f"norm{number}", nn.LayerNorm(width))
 
-    def forward(self, x, reads):
-        """``reads``: for each attention the memory, None for the layer itself, and the mask."""
+    def forward(self, x, inputs):
+        """Return the output; ``inputs`` are memory (None for self-attention) and mask of each attention."""
         for number, name in enumerate(self.order):
             module = getattr(self, name)
-            if number < len(reads):
-                memory, keep = reads[number]
-                change = module(x, x if memory is None else memory, keep)
+            if number < len(inputs):
+                memory, mask = inputs[number]
+                change = module(x, x if memory is None else memory, mask)
             else:
                 change = module(x)
             x = getattr(self, f"norm{number + 1}")(x + change)
@@ -129,20 +129,20 @@ class Scratch(nn.Module):
         self.decoder_layers = nn.ModuleList(layer("self_attn", "cross_attn") for _ in range(layers))
         self.fc = nn.Linear(width, words[1])
 
-    def places(self, time):
+    def positions(self, time):
         return self.positional_encoding.pe[0, :time]
 
     def forward(self, source, target):
         return torch.stack([self.row(*pair) for pair in zip(source, target, strict=True)])
 
     def row(self, source, target):
-        memory = self.encoder_embedding(source) + self.places(len(source))
+        memory = self.encoder_embedding(source) + self.positions(len(source))
         for layer in self.encoder_layers:
-            memory = layer(memory, [(None, sees(source))])
-        x = self.decoder_embedding(target) + self.places(len(target))
-        across = sees(source)[:1].expand(len(target), -1)
+            memory = layer(memory, [(None, attention_mask(source))])
+        x = self.decoder_embedding(target) + self.positions(len(target))
+        cross_mask = attention_mask(source)[:1].expand(len(target), -1)
         for layer in self.decoder_layers:
-            x = layer(x, [(None, sees(target, len(target))), (memory, across)])
+            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
         return self.fc(x)
 
 
@@ -171,22 +171,22 @@ class Architecture(nn.Module):
         self.final_layer = nn.Linear(width, words[1])
         self.learned = learned
 
-    def places(self, time):
-        own = self.positional_encoding
-        rows = own["positional_embedding"] if self.learned else own.pe[0]
+    def positions(self, time):
+        encoding = self.positional_encoding
+        rows = encoding["positional_embedding"] if self.learned else encoding.pe[0]
         return rows[:time]
 
     def forward(self, source, target):
         return torch.stack([self.row(*pair) for pair in zip(source, target, strict=True)])
 
     def row(self, source, target):
-        memory = self.encoder_embedding(source) + self.places(len(source))
+        memory = self.encoder_embedding(source) + self.positions(len(source))
         for layer in self.encoder_layers:
-            memory = layer(memory, [(None, sees(source))])
-        x = self.decoder_embedding(target) + self.places(len(target))
-        across = sees(source)[:1].expand(len(target), -1)
+            memory = layer(memory, [(None, attention_mask(source))])
+        x = self.decoder_embedding(target) + self.positions(len(target))
+        cross_mask = attention_mask(source)[:1].expand(len(target), -1)
         for layer in self.decoder_layers:
-            x = layer(x, [(None, sees(target, len(target))), (memory, across)])
+            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
         return self.final_layer(x)
 
 
@@ -198,7 +198,7 @@ class Stack(nn.Module):
 
 
 class Tatoeba(nn.Module):
-    """Notebook 3: every token of row b gets P[b]; the table is no part of the state dict."""
+    """Notebook 3: every token of row b gets P[b]; the state dict does not contain the table."""
 
     def __init__(self, words=(50, 60), width=16, heads=8, layers=2, inner=24):
         super().__init__()
@@ -223,22 +223,22 @@ class Tatoeba(nn.Module):
         return torch.stack([self.row(row, *pair) for row, pair in enumerate(pairs)])
 
     def row(self, row, source, target):
-        scale, place = math.sqrt(self.encoder_embedding.embedding_dim), self.table[0][row]
-        memory = self.encoder_embedding(source) * scale + place
+        scale, position = math.sqrt(self.encoder_embedding.embedding_dim), self.table[0][row]
+        memory = self.encoder_embedding(source) * scale + position
         for layer in self.encoder.layers:
-            memory = layer(memory, [(None, sees(source))])
+            memory = layer(memory, [(None, attention_mask(source))])
         memory = self.encoder.norm(memory)
-        x = self.decoder_embedding(target) * scale + place
-        across = sees(source)[:1].expand(len(target), -1)
+        x = self.decoder_embedding(target) * scale + position
+        cross_mask = attention_mask(source)[:1].expand(len(target), -1)
         for layer in self.decoder.layers:
-            x = layer(x, [(None, sees(target, len(target))), (memory, across)])
+            x = layer(x, [(None, attention_mask(target, len(target))), (memory, cross_mask)])
         return self.output_layer(self.decoder.norm(x))
 
 
 class Slides(nn.Module):
-    """Notebook 4 as its translate calls it: causal first attention, second one unmasked.
+    """Notebook 4 as its ``translate`` calls it: the first attention is causal, the second unmasked.
 
-    Its forward alone, called without a mask, masks nothing: ``causal=False``.
+    ``causal=False`` is its ``forward`` without a mask argument, which masks nothing.
     """
 
     NAMES = ("query", "key", "value", "fc")
@@ -264,22 +264,22 @@ class Slides(nn.Module):
         return torch.stack([self.row(target_ids) for target_ids in target])
 
     def row(self, target):
-        """The source is read by nobody."""
+        """Return the logits of a target; the model does not use the source."""
         x = self.embedding(target) + self.table[0][: len(target)]
-        causal = sees(torch.ones_like(target), len(target)) if self.causal else None
+        causal = attention_mask(torch.ones_like(target), len(target)) if self.causal else None
         for layer in self.decoder_layers:
             x = layer(x, [(None, causal), (None, None)])
         return self.fc_out(x)
 
 
 @torch.no_grad()
-def greedy(model, source, sos, eos, most):
-    """Ids after sos, before eos, at most ``most``: one sentence alone, the whole pass each time."""
-    written = [sos]
-    for _ in range(most):
-        logits = model(torch.tensor([source]), torch.tensor([written]))
-        chosen = int(logits[0, -1].argmax())
-        if chosen == eos:
+def greedy(model, source, sos, eos, max_length):
+    """Return the ids between sos and eos, at most ``max_length``, with a full forward pass per token."""
+    ids = [sos]
+    for _ in range(max_length):
+        logits = model(torch.tensor([source]), torch.tensor([ids]))
+        best = int(logits[0, -1].argmax())
+        if best == eos:
             break
-        written.append(chosen)
-    return written[1:]
+        ids.append(best)
+    return ids[1:]

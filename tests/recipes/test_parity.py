@@ -1,4 +1,4 @@
-"""Logits of imported checkpoints against the notebooks' models, written anew in plain torch."""
+"""Logits of imported checkpoints, compared with the models of the notebooks in plain torch."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ SIZES = {
     "3": {"layers": 3, "heads": 2, "width": 18, "words": (11, 13)},
     "4": {"layers": (1, 3), "heads": 4, "width": 72, "inner": 16},
 }
-"""A second size of each. Of width 18 and 72 the notebooks' tables are not equal to each other."""
+"""A second size of each form. At widths 18 and 72 the tables of the notebooks differ from each other."""
 
 EXACT = {torch.float32: 1e-4, torch.float64: 1e-9}
 
@@ -35,7 +35,7 @@ def build(notebooks, form, seed=0, **changes):
         sizes["style"] = getattr(notebooks, sizes["style"])
     torch.manual_seed(seed)
     model = getattr(notebooks, name)(**sizes).eval()
-    with torch.no_grad():  # LayerNorms as they are drawn are all alike
+    with torch.no_grad():  # freshly initialised LayerNorms are all equal
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     heads = sizes.get("heads", {"Scratch": 1}.get(name, 8))
@@ -43,7 +43,7 @@ def build(notebooks, form, seed=0, **changes):
 
 
 def ids(words, rows, time, seed, dead=False):
-    """Ids with padding inside, on the right and, where asked for, a row of nothing else."""
+    """Return ids with padding inside and on the right, and optionally a row of padding only."""
     chosen = torch.randint(0, min(words, 30), (rows, time), generator=torch.Generator().manual_seed(seed))
     chosen[chosen == 3] = 0
     chosen[:, 0] = 1
@@ -55,15 +55,15 @@ def ids(words, rows, time, seed, dead=False):
 
 
 def batch(model, form, seed=0, rows=5, time=5):
-    dead = not form.startswith("2")  # notebook 2 gives NaN to a row that may see nothing
+    dead = not form.startswith("2")  # notebook 2 computes NaN for a row whose keys are all masked
     tables = ("embedding",) * 2 if form == "4" else ("encoder_embedding", "decoder_embedding")
     first, second = (getattr(model, name).num_embeddings for name in tables)
     return ids(first, rows, time, seed, dead), ids(second, rows, time - 1, seed + 1, dead)
 
 
-def assert_equal(found, expected):
-    assert found.dtype == expected.dtype
-    torch.testing.assert_close(found, expected, rtol=0, atol=EXACT[expected.dtype])
+def assert_equal(logits, expected):
+    assert logits.dtype == expected.dtype
+    torch.testing.assert_close(logits, expected, rtol=0, atol=EXACT[expected.dtype])
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def imported(saved, tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
-    code, out, err = h2h("import", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
+    code, out, err = h2h("import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == "runs/imported/mine"
     source, target = batch(model, form)
@@ -114,7 +114,7 @@ def test_weights_of_single_precision_can_be_computed_with_in_double(form, notebo
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_two_projections_that_changed_places_are_noticed(form, notebooks, imported):
+def test_exchanging_two_projections_changes_the_logits(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
     source, target = batch(model, form)
     with torch.no_grad():
@@ -127,11 +127,11 @@ def test_two_projections_that_changed_places_are_noticed(form, notebooks, import
     ][:2]
     state[first], state[second] = state[second].clone(), state[first].clone()
     model.load_state_dict(state)
-    found = imported(recipe, model, heads).logits(source, target)
-    assert float((found - expected).abs().max()) > 1e-3
+    logits = imported(recipe, model, heads).logits(source, target)
+    assert float((logits - expected).abs().max()) > 1e-3
 
 
-def test_one_head_of_either_style_is_read_as_the_style_its_names_say(notebooks, imported):
+def test_the_names_decide_the_attention_style_of_a_single_head(notebooks, imported):
     for style in ("SplitHeads", "IndependentHeads"):
         recipe, model, heads = build(notebooks, "1 split", heads=1, style=style)
         loaded = imported(recipe, model, heads)
@@ -139,7 +139,7 @@ def test_one_head_of_either_style_is_read_as_the_style_its_names_say(notebooks, 
         assert loaded.config.attention.decoder.name == named
 
 
-def test_sizes_are_read_from_the_shapes(notebooks, imported):
+def test_sizes_are_those_of_the_tensors(notebooks, imported):
     recipe, model, _ = build(notebooks, "1 independent", layers=3, heads=2, width=6, inner=14, length=7, words=(41, 44))
     config = imported(recipe, model).config
     sizes = config.model
@@ -148,7 +148,7 @@ def test_sizes_are_read_from_the_shapes(notebooks, imported):
     assert config.evaluate.max_length == 7
 
 
-def test_heads_that_split_the_width_are_the_recipes_unless_they_are_set(notebooks, imported):
+def test_the_number_of_split_heads_is_the_recipes_unless_it_is_set(notebooks, imported):
     recipe, model, _ = build(notebooks, "3", heads=4)
     source, target = batch(model, "3")
     with torch.no_grad():
@@ -159,26 +159,26 @@ def test_heads_that_split_the_width_are_the_recipes_unless_they_are_set(notebook
     assert float((by_recipe.logits(source, target) - expected).abs().max()) > 1e-3
 
 
-def test_a_sentence_of_notebook_3_depends_on_its_row_as_it_does_there(notebooks, imported):
+def test_a_sentence_of_notebook_3_depends_on_its_row(notebooks, imported):
     recipe, model, _ = build(notebooks, "3")
     loaded = imported(recipe, model)
-    source, target = (one[3:4].expand(128, -1) for one in batch(model, "3"))
+    source, target = (ids[3:4].expand(128, -1) for ids in batch(model, "3"))
     with torch.no_grad():
         expected = model(source, target)
-    found = loaded.logits(source, target)
-    assert_equal(found, expected)
-    assert float((found[0] - found[100]).abs().max()) > 1e-2
+    logits = loaded.logits(source, target)
+    assert_equal(logits, expected)
+    assert float((logits[0] - logits[100]).abs().max()) > 1e-2
     assert_equal(loaded.logits(source[:1], target[:1]), expected[:1])
 
 
 def test_a_batch_of_more_rows_than_notebook_3_has_positions_is_refused(notebooks, imported):
     recipe, model, _ = build(notebooks, "3")
-    source, target = (one[:1].expand(129, -1) for one in batch(model, "3"))
+    source, target = (ids[:1].expand(129, -1) for ids in batch(model, "3"))
     with pytest.raises(HeadToHeadError, match="row 129 is beyond the 128 rows of sinusoidal"):
         imported(recipe, model).logits(source, target)
 
 
-def test_notebook_4_without_the_mask_of_its_translate_is_a_setting_away(notebooks, imported):
+def test_masking_none_gives_notebook_4_without_the_mask_of_its_translate(notebooks, imported):
     recipe, model, heads = build(notebooks, "4", causal=False)
     source, target = batch(model, "4")
     with torch.no_grad():
@@ -187,14 +187,14 @@ def test_notebook_4_without_the_mask_of_its_translate_is_a_setting_away(notebook
     assert float((imported(recipe, model, heads).logits(source, target) - expected).abs().max()) > 0
 
 
-def test_the_decoder_of_notebook_4_hears_no_source_here_either(notebooks, imported):
+def test_the_decoder_of_notebook_4_does_not_depend_on_the_source(notebooks, imported):
     recipe, model, heads = build(notebooks, "4")
     loaded = imported(recipe, model, heads)
     source, target = batch(model, "4")
     assert torch.equal(loaded.logits(source, target), loaded.logits(source.flip(0, 1), target))
 
 
-def test_a_table_that_a_notebook_stores_is_told_from_one_that_it_would_compute(notebooks, imported, saved, tmp_path):
+def test_the_stored_positional_table_decides_the_arithmetic(notebooks, imported, saved, tmp_path):
     recipe, model, heads = build(notebooks, "2 sinusoidal", width=18, heads=2)
     assert imported(recipe, model, heads).config.positional.encoder.options["arithmetic"] == "single"
     exact = [[p / 10000 ** (2 * (i // 2) / 18) for i in range(18)] for p in range(120)]

@@ -1,4 +1,4 @@
-"""An imported checkpoint is an ordinary run: its files, its study, the commands that read it."""
+"""An imported checkpoint is an ordinary run: its files, its study, and the commands for runs."""
 
 import hashlib
 import json
@@ -14,26 +14,26 @@ from headtohead.execution import imported_run
 
 
 @pytest.fixture
-def one(notebooks, saved):
+def scratch(notebooks, saved):
     torch.manual_seed(0)
-    return saved(notebooks.Scratch(words=(5000, 5000)), "one.pt")
+    return saved(notebooks.Scratch(words=(5000, 5000)), "scratch.pt")
 
 
 @pytest.fixture
-def three(notebooks, saved):
+def tatoeba(notebooks, saved):
     torch.manual_seed(0)
-    return saved(notebooks.Tatoeba(), "three.pt")
+    return saved(notebooks.Tatoeba(), "tatoeba.pt")
 
 
 def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
-    code, out, err = h2h("import", one, "--recipe", "scratch-en-fr", "--name", "first")
+def test_the_directory_has_the_files_of_a_run(scratch, h2h, tmp_path):
+    code, out, err = h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "scratch-en-fr, split heads: d_model 10, 1 heads, 1+1 layers, d_ff 40, 5000 and 5000 words",
+        "scratch-en-fr, split heads: d_model 10, 1 heads, 1+1 layers, d_ff 40, vocabularies of 5000 and 5000 words",
         "pitfalls: nothing held out, words dropped",
         "runs/imported/first",
     ]
@@ -41,8 +41,8 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
     record = read(run / "run.json")
     assert record["recipe"] == "scratch-en-fr"
     assert record["imported"] == {
-        "file": str(one),
-        "sha256": hashlib.sha256(one.read_bytes()).hexdigest(),
+        "file": str(scratch),
+        "sha256": hashlib.sha256(scratch.read_bytes()).hexdigest(),
         "form": "split heads",
         "words": {"source": 5000, "target": 5000},
         "positions": 5,
@@ -50,7 +50,7 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
     assert {pitfall["name"] for pitfall in record["pitfalls"]} >= {"nothing held out", "words dropped"}
     assert record["config"]["quirks"]["min_vocab_size"] == 5000
     assert record["parameters"]["total"] == sum(
-        tensor.numel() for name, tensor in torch.load(one).items() if not name.endswith("pe")
+        tensor.numel() for name, tensor in torch.load(scratch).items() if not name.endswith("pe")
     )
     assert read(run / "status.json")["state"] == "DONE"
     assert (run / "metrics.jsonl").read_text() == ""
@@ -59,11 +59,11 @@ def test_the_directory_holds_what_a_run_holds(one, h2h, tmp_path):
     assert load_file(run / "checkpoint.safetensors")["lm_head.weight"].shape == (10, 5000)
 
 
-def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
-    code, out, _ = h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "third")
+def test_a_run_without_vocabularies_records_the_reason(tatoeba, h2h, tmp_path):
+    code, out, _ = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "third")
     assert code == 0
     assert out.splitlines()[2:] == [
-        "note: it was imported without --data: it works on ids alone and cannot translate",
+        "note: it was imported without --data: it has no vocabularies, works on ids alone and cannot translate",
         "runs/imported/third",
     ]
     run = tmp_path / "runs" / "imported" / "third"
@@ -71,7 +71,7 @@ def test_a_run_on_ids_alone_has_no_words_and_says_why(three, h2h, tmp_path):
     assert "works on ids alone" in read(run / "results.json")["notes"][1]
 
 
-def test_double_precision_stays(notebooks, saved, tmp_path):
+def test_double_precision_is_preserved(notebooks, saved, tmp_path):
     file = saved(notebooks.Scratch().double())
     path = headtohead.import_checkpoint(file, recipe="scratch-en-fr", name="double", runs=tmp_path / "runs")
     assert load_file(path / "checkpoint.safetensors")["lm_head.weight"].dtype == torch.float64
@@ -80,9 +80,9 @@ def test_double_precision_stays(notebooks, saved, tmp_path):
 
 # MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
-def test_status_report_translate_and_sync_read_it(one, three, h2h, tmp_path):
-    h2h("import", one, "--recipe", "scratch-en-fr", "--name", "first")
-    h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "third")
+def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_path):
+    h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
+    h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "third")
     code, out, _ = h2h("status", "imported")
     assert code == 0
     assert "2 runs: 2 DONE" in out
@@ -100,36 +100,36 @@ def test_status_report_translate_and_sync_read_it(one, three, h2h, tmp_path):
     code, out, err = h2h("sync", "imported")
     assert code == 0, err
     assert "2 shipped" in out
-    assert "nothing to train again" in h2h("rerun", "first")[2]
+    assert "it cannot be reproduced" in h2h("reproduce", "first")[2]
 
 
-def test_an_existing_run_is_kept_unless_force_is_given(one, three, h2h, tmp_path):
-    h2h("import", one, "--recipe", "scratch-en-fr", "--name", "mine")
-    code, out, err = h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine")
+def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tmp_path):
+    h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "mine")
+    code, out, err = h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine")
     assert (code, out) == (2, "")
-    assert err == ("h2h: run 'runs/imported/mine' exists; give another --name, or --force to replace it\n")
+    assert err == ("h2h: run 'runs/imported/mine' exists; use another --name, or --force to replace it\n")
     run = tmp_path / "runs" / "imported" / "mine"
     assert read(run / "run.json")["recipe"] == "scratch-en-fr"
-    assert h2h("import", three, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
+    assert h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
     assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
     assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
-    (kept,) = run.parent.glob(".superseded/*/mine/run.json")
-    assert read(kept)["recipe"] == "scratch-en-fr"
+    (superseded,) = run.parent.glob(".archived/*/mine/run.json")
+    assert read(superseded)["recipe"] == "scratch-en-fr"
 
 
-def test_another_folder_of_runs_is_used(one, h2h, tmp_path):
+def test_another_folder_of_runs_is_used(scratch, h2h, tmp_path):
     arguments = ("--recipe", "scratch-en-fr", "--name", "first", "--runs", "elsewhere")
-    assert h2h("import", one, *arguments)[1].splitlines()[-1] == "elsewhere/imported/first"
+    assert h2h("import-checkpoint", scratch, *arguments)[1].splitlines()[-1] == "elsewhere/imported/first"
     assert headtohead.load("first", tmp_path / "elsewhere").imported
 
 
-def test_an_import_that_is_interrupted_leaves_nothing(one, tmp_path, monkeypatch):
+def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(imported_run.checkpoint, "save", fail)
     with pytest.raises(HeadToHeadError, match="No space left on device"):
-        headtohead.import_checkpoint(one, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs")
+        headtohead.import_checkpoint(scratch, recipe="scratch-en-fr", name="first", runs=tmp_path / "runs")
     left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
     assert [path.name for path in left if path.name != ".lock"] == []
 
@@ -154,5 +154,5 @@ def test_a_run_with_another_file_has_another_key(notebooks, saved, tmp_path):
         path = headtohead.import_checkpoint(
             saved(notebooks.Scratch()), recipe="scratch-en-fr", name=f"run{seed}", runs=tmp_path / "runs"
         )
-        keys.add(read(path / "run.json")["key"])
+        keys.add(read(path / "run.json")["run_hash"])
     assert len(keys) == 2

@@ -1,7 +1,7 @@
-"""tatoeba-en-es trains as a plain implementation does: the same start, the same batches, 50 losses.
+"""tatoeba-en-es has the losses of a plain implementation for 50 steps with equal weights and batches.
 
-At the notebook's own sizes, with a start and batches of each side's own, compared over seeds, it is
-benchmarks/notebook3.py that shows it.
+``benchmarks/notebook3.py`` compares the two at the notebook's sizes over seeds, each with its own
+initial weights and batches.
 """
 
 import random
@@ -11,8 +11,7 @@ import torch
 from torch.nn import functional
 
 from headtohead import data
-from headtohead.execution.checkpoint_mapping import fit
-from headtohead.execution.conversion import convert
+from headtohead.execution.checkpoint_mapping import convert, map_names
 from headtohead.plugins.registry import current
 from headtohead.tools.pitfalls.entries import recipe_config
 from headtohead.training.loop import StackTraining
@@ -48,7 +47,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def training(file, tmp_path):
-    """The recipe's own choices at a small size, in float64; losses of every step are kept."""
+    """Training of the recipe at a small size, in float64; every step is evaluated."""
     chosen = {
         "data.file": file,
         "data.valid": 4,
@@ -72,14 +71,14 @@ def training(file, tmp_path):
 
 
 def plain_losses(model, training):
-    """Train the notebook's model on the same batches, in the notebook's own loop."""
+    """Train the notebook's model on the same batches with the notebook's loop."""
     training_pairs, plan = training.splits["train"], training.plan
     optimizer = torch.optim.Adam(model.parameters(), lr=training.train.lr)
     losses = []
     for epoch in range(1 + STEPS // plan.steps_per_epoch):
         for rows, *times in plan.batches([1], epoch, 0):
             batch = training_pairs.batch(rows, *times)
-            # The whole target, sos to eos, padded with 0 as in the notebook.
+            # The target from sos to eos, padded with 0 as in the notebook.
             target = torch.cat([batch.decoder_input_ids[0, :, :1], batch.labels[0].clamp(min=0)], dim=1)
             logits = model(batch.source[0], target[:, :-1])
             optimizer.zero_grad()
@@ -95,15 +94,13 @@ def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
     words = training.model.vocab_sizes
     plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
     checkpoint = current().recipe("tatoeba-en-es").checkpoints[0]
-    found = fit(plain.state_dict(), checkpoint)
-    assert not found.faults
-    start = convert(found.parts, training.model)
+    start = convert(map_names(plain.state_dict(), checkpoint), training.model)
     training.model.load_state_dict({name: value[None] for name, value in start.items()})
     ours = []
-    training.on_evaluation = lambda one: ours.append(one.metrics["train/loss"])
+    training.on_evaluation = lambda evaluation: ours.append(evaluation.metrics["train/loss"])
     training.run()
     expected = plain_losses(plain, training)
     assert len(ours) == STEPS
-    # float64 rounding, enlarged by Adam over 50 steps.
+    # float64 rounding, amplified by Adam over 50 steps.
     assert max(abs(a - b) for a, b in zip(ours, expected, strict=True)) < 1e-9
     assert expected[-1] < 0.8 * expected[0]

@@ -1,4 +1,4 @@
-"""Translations of imported checkpoints, token for token those of the notebooks."""
+"""Translations of imported checkpoints, compared with the notebooks token by token."""
 
 from collections import Counter
 from pathlib import Path
@@ -60,7 +60,7 @@ def export(tmp_path):
 
 
 def spread(model, projection, seed, often=(0,)):
-    """Draw a model whose likeliest word changes from step to step, ``often`` one of these."""
+    """Initialise a model whose most likely word varies from step to step; the ids in ``often`` are frequent."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -74,15 +74,15 @@ def spread(model, projection, seed, often=(0,)):
 
 @pytest.fixture
 def unmasked(notebooks, monkeypatch):
-    """Decode as a notebook would if its decoder attended to padding that it wrote itself."""
-    sees = notebooks.sees
+    """Decode as a notebook would if its decoder attended to padding in its own output."""
+    attention_mask = notebooks.attention_mask
 
     def causal(keys, queries=None):
-        return sees(keys if queries is None else torch.ones_like(keys), queries)
+        return attention_mask(keys if queries is None else torch.ones_like(keys), queries)
 
     def decode(*arguments):
         with monkeypatch.context() as patch:
-            patch.setattr(notebooks, "sees", causal)
+            patch.setattr(notebooks, "attention_mask", causal)
             return notebooks.greedy(*arguments)
 
     return decode
@@ -100,13 +100,13 @@ def test_notebook_1_translates_token_for_token(style, notebooks, imported, unmas
             source = [SOURCE.index(word) for word in sentence.split() if word in SOURCE] + [39]
             expected = notebooks.greedy(model, source, 38, 39, 9)
             assert loaded.generate(source) == expected
-            words = [TARGET[one] for one in expected if one < 40 and one not in (0, 38, 39)]
+            words = [TARGET[index] for index in expected if index < 40 and index not in (0, 38, 39)]
             assert loaded.translate([sentence]) == [" ".join(words)]
             seen["padding"] += 0 in expected
             seen["padding masked"] += expected != unmasked(model, source, 38, 39, 9)
             seen["ended"] += len(expected) < 9
             seen["full"] += len(expected) == 9
-            seen["wordless"] += any(one > 39 for one in expected)
+            seen["wordless"] += any(index > 39 for index in expected)
     assert min(seen.values()) > 0, seen
 
 
@@ -119,7 +119,7 @@ def test_notebook_1_ends_after_as_many_words_as_its_table_has_rows(notebooks, im
 
 
 def plain_vocabulary(sentences):
-    """Words by id as notebook 3 builds them, written with a sort by hand."""
+    """Return the words by id as notebook 3 builds them, with an explicit sort."""
     counts = {}
     for sentence in sentences:
         for word in sentence.split():
@@ -148,16 +148,16 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(noteboo
         loaded = imported("tatoeba-en-es", model, "evaluate.max_length=9", data=export)
         assert loaded.data.source_vocabulary.words == english
         assert loaded.data.target_vocabulary.words == spanish
-        found = loaded.translate(sentences)
-        for sentence, translation in zip(sentences, found, strict=True):
+        translations = loaded.translate(sentences)
+        for sentence, translation in zip(sentences, translations, strict=True):
             words = plain_sentence(sentence).split()
             source = [english.index(word) if word in english else 1 for word in words]
             ends = spanish.index("<sos>"), spanish.index("<eos>")
             expected = notebooks.greedy(model, source, *ends, 9)
             assert loaded.data.tokenise(sentence, "source") == source
             assert loaded.generate(source) == expected
-            silent = ("<pad>", "<sos>", "<eos>")
-            words = [spanish[one] for one in expected if spanish[one] not in silent]
+            specials = ("<pad>", "<sos>", "<eos>")
+            words = [spanish[index] for index in expected if spanish[index] not in specials]
             assert translation == " ".join(words)
             seen["padding"] += 0 in expected
             seen["padding masked"] += expected != unmasked(model, source, *ends, 9)
@@ -165,7 +165,7 @@ def test_notebook_3_translates_token_for_token_with_its_own_vocabularies(noteboo
     assert min(seen.values()) > 0, seen
 
 
-def test_notebook_3_goes_on_for_128_tokens_without_an_end(notebooks, imported, export):
+def test_notebook_3_stops_after_128_tokens_without_eos(notebooks, imported, export):
     words = (
         len(plain_vocabulary([plain_sentence(row[1]) for row in EXPORT])),
         len(plain_vocabulary([plain_sentence(row[3]) for row in EXPORT])),
@@ -197,16 +197,16 @@ def test_vocabularies_of_a_real_export_are_those_of_the_notebook(notebooks, impo
     rows = [line.strip().split("\t") for line in lines if "\t" in line]
     expected = [Counter(), Counter()]
     for row in rows:
-        for side, place in enumerate((1, 3)):
-            expected[side].update(plain_sentence(row[place]).split())
-    words = [["<pad>", "<unk>", *(word for word, _ in one.most_common())] for one in expected]
+        for side, column in enumerate((1, 3)):
+            expected[side].update(plain_sentence(row[column]).split())
+    words = [["<pad>", "<unk>", *(word for word, _ in counts.most_common())] for counts in expected]
     model = notebooks.Tatoeba(words=(len(words[0]), len(words[1])), width=8, layers=1)
     loaded = imported("tatoeba-en-es", model, data=path)
     assert loaded.data.source_vocabulary.words == words[0]
     assert loaded.data.target_vocabulary.words == words[1]
 
 
-def test_notebook_4_writes_in_one_pass_over_zeros(notebooks, imported):
+def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
     words = ["<pad>", "J'", "adore", "l'IA", "."]
     seen = Counter()
     for seed in range(6):
@@ -216,11 +216,11 @@ def test_notebook_4_writes_in_one_pass_over_zeros(notebooks, imported):
         for sentence, source in (("I love AI .", [1, 2, 3, 4]), ("AI love", [3, 2])):
             with torch.no_grad():
                 logits = model(torch.tensor([source]), torch.zeros(1, len(source)).long())
-            chosen = logits[0].argmax(-1).tolist()
-            expected = [one for one in chosen if one != 0]
+            best = logits[0].argmax(-1).tolist()
+            expected = [index for index in best if index != 0]
             assert loaded.generate(source) == expected
-            assert loaded.translate([sentence]) == [" ".join(words[one] for one in expected)]
-            seen.update({"dropped": 0 in chosen, "written": bool(expected)})
+            assert loaded.translate([sentence]) == [" ".join(words[index] for index in expected)]
+            seen.update({"dropped": 0 in best, "written": bool(expected)})
     assert min(seen.values()) > 0, seen
 
 
@@ -228,11 +228,11 @@ def test_many_sentences_are_translated_as_each_alone(notebooks, imported):
     model = notebooks.Scratch()
     loaded = imported("scratch-en-fr", spread(model, model.fc, 3))
     sentences = ["I love you", "hello", "she walks slow", "we go"]
-    assert loaded.translate(sentences) == [loaded.translate([one])[0] for one in sentences]
+    assert loaded.translate(sentences) == [loaded.translate([sentence])[0] for sentence in sentences]
     assert loaded.translate([]) == []
 
 
-def test_words_that_are_not_known_vanish_as_the_notebook_lets_them(notebooks, imported):
+def test_unknown_words_are_dropped_as_in_the_notebook(notebooks, imported):
     loaded = imported("scratch-en-fr", notebooks.Scratch())
     assert loaded.data.tokenise("cat is small", "source") == [9, 22, 39]
     assert loaded.unknown_words("cat is small") == ["is"]
@@ -248,23 +248,25 @@ def refused(h2h, *arguments):
 
 def test_a_notebook_without_decoding_is_refused_with_the_reason(notebooks, saved, h2h):
     file = saved(notebooks.Architecture())
-    assert h2h("import", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
+    assert h2h("import-checkpoint", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
     assert refused(h2h, "translate", "two", "hello world") == (
         "run 'two' cannot translate: its recipe defines no decoding (evaluate.decode: none): "
         "without <sos> and <eos> generation has no start and no stop"
     )
 
 
-def test_a_run_on_ids_alone_says_so_when_asked_to_translate(notebooks, saved, h2h):
+def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
     file = saved(notebooks.Tatoeba())
-    code, out, _ = h2h("import", file, "--recipe", "tatoeba-en-es", "--name", "three")
+    code, out, _ = h2h("import-checkpoint", file, "--recipe", "tatoeba-en-es", "--name", "three")
     assert code == 0
-    assert "note: it was imported without --data: it works on ids alone and cannot translate" in out
+    assert (
+        "note: it was imported without --data: it has no vocabularies, works on ids alone and cannot translate" in out
+    )
     assert refused(h2h, "translate", "three", "hello") == (
-        "run 'three' works on ids alone: it has no vocabularies; type h2h import again with --data "
+        "run 'three' has no vocabularies; repeat h2h import-checkpoint with --data "
         "and the sentences that it was trained on"
     )
-    assert "works on ids alone" in refused(h2h, "attention", "three", "hello")
+    assert "has no vocabularies" in refused(h2h, "attention", "three", "hello")
 
 
 def test_a_word_that_notebook_4_does_not_have_is_refused_by_name(notebooks, imported):
@@ -273,7 +275,7 @@ def test_a_word_that_notebook_4_does_not_have_is_refused_by_name(notebooks, impo
         loaded.translate(["I hate AI ."])
 
 
-def test_a_sentence_longer_than_the_table_is_refused_where_the_notebook_fails(notebooks, imported):
+def test_a_sentence_longer_than_the_table_is_refused(notebooks, imported):
     loaded = imported("scratch-en-fr", notebooks.Scratch())
     assert loaded.translate(["I love you good"])
     with pytest.raises(HeadToHeadError, match="6 tokens is longer than the table of 5 positions"):
@@ -283,7 +285,7 @@ def test_a_sentence_longer_than_the_table_is_refused_where_the_notebook_fails(no
 
 
 def test_attention_of_an_imported_run_is_shown(notebooks, saved, h2h):
-    """Also over its own translation, whose words may be rows of the table that have no word."""
+    """The target can be the run's translation, which can contain ids without a word."""
     model = notebooks.Scratch(words=(40, 60))
     with torch.no_grad():
         model.fc.bias[55] += 100.0
@@ -297,9 +299,9 @@ def test_attention_of_an_imported_run_is_shown(notebooks, saved, h2h):
     assert {"<sos>", "55"} <= set(out.split())
 
 
-def test_attention_of_a_run_that_does_not_translate_asks_for_a_target(notebooks, saved, h2h):
+def test_attention_of_a_run_without_decoding_requires_a_target(notebooks, saved, h2h):
     file = saved(notebooks.Architecture())
-    assert h2h("import", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
+    assert h2h("import-checkpoint", file, "--recipe", "architecture-en-de", "--name", "two")[0] == 0
     assert "pass a target" in refused(h2h, "attention", "two", "hello world")
     code, out, _ = h2h("attention", "two", "hello world", "--target", "hallo welt")
     assert code == 0
@@ -310,12 +312,12 @@ def test_attention_of_a_run_that_does_not_translate_asks_for_a_target(notebooks,
 def real():
     import os
 
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("H2H_TEST_DATA", beside))
+    default = Path(__file__).resolve().parents[3] / "shared" / "data"
+    folder = Path(os.environ.get("H2H_TEST_DATA", default))
 
     def find(name):
         if not (folder / name).is_file():
-            pytest.skip(f"needs {name}: set H2H_TEST_DATA to the folder that holds it")
+            pytest.skip(f"requires {name}: set H2H_TEST_DATA to its folder")
         return folder / name
 
     return find

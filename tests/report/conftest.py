@@ -37,7 +37,7 @@ def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def paths() -> ModuleType:
     """The module that writes made-up path experiments."""
-    return _load("path_study")
+    return _load("shapley_study")
 
 
 @pytest.fixture(scope="session")

@@ -84,16 +84,22 @@ def write_study(runs_root: Path, study: Study | None = None) -> Path:
         if variant["equal_to"]:
             continue
         for seed in study.seeds:
-            key = hashlib.sha256(f"{study.name}/{variant['slug']}/{seed}".encode()).hexdigest()
-            directory = f"{variant['slug']}-s{seed}-{key[:8]}"
+            run_hash = hashlib.sha256(f"{study.name}/{variant['slug']}/{seed}".encode()).hexdigest()
+            directory = f"{variant['slug']}-s{seed}-{run_hash[:8]}"
             other = study.reused.get((variant["slug"], seed))
             reused = f"{other}/{directory}" if other else None
             planned.append(
-                {"variant": variant["slug"], "seed": seed, "key": key, "directory": directory, "reused_from": reused}
+                {
+                    "variant": variant["slug"],
+                    "seed": seed,
+                    "run_hash": run_hash,
+                    "directory": directory,
+                    "reused_from": reused,
+                }
             )
             state = study.states.get((variant["slug"], seed), "DONE")
             if state != "PLANNED":
-                _run(runs_root / (reused or f"{study.name}/{directory}"), study, variant, seed, key, state, data)
+                _run(runs_root / (reused or f"{study.name}/{directory}"), study, variant, seed, run_hash, state, data)
     _dump(folder / "experiment.json", _experiment(study, variants, planned, data))
     return folder
 
@@ -128,7 +134,7 @@ def _variant(study: Study, axes: dict[str, Any]) -> dict[str, Any]:
         "steps": 10,
         "evaluate_every": 1,
         "decoding_limit": 20,
-        "blind_to_order": axes.get("positional") == "none",
+        "order_invariant": axes.get("positional") == "none",
         "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": {
@@ -159,7 +165,7 @@ def _data(study: Study) -> dict[str, Any]:
         "longest": {"source": 15, "target": 18},
         "leak": 0.0,
         "leaky": False,
-        "bag_of_words_ceiling": CEILING,
+        "bag_of_words_upper_bound": CEILING,
         "unk_rate": {"train": {"source": 0.0, "target": 0.0}, "test": {"source": 0.0, "target": 0.0125}},
         "normalise": "none",
         "tokens": "word",
@@ -252,7 +258,13 @@ def true_score(axes: Mapping[str, Any], seed: int) -> float:
 
 
 def _run(
-    folder: Path, study: Study, variant: Mapping[str, Any], seed: int, key: str, state: str, data: Mapping[str, Any]
+    folder: Path,
+    study: Study,
+    variant: Mapping[str, Any],
+    seed: int,
+    run_hash: str,
+    state: str,
+    data: Mapping[str, Any],
 ) -> None:
     folder.mkdir(parents=True)
     (folder / "attempts").mkdir()
@@ -262,7 +274,7 @@ def _run(
         folder / "run.json",
         {
             "format": 1,
-            "key": key,
+            "run_hash": run_hash,
             "experiment": folder.parent.name,
             "variant": variant["slug"],
             "seed": seed,
@@ -279,7 +291,7 @@ def _run(
             ],
             "data": data,
             "execution": {
-                "stack": [key] * len(study.seeds),
+                "stack": [run_hash] * len(study.seeds),
                 "member": 0,
                 "threads": 1,
                 "device": "cpu",

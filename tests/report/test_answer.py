@@ -24,7 +24,7 @@ def test_the_quickstart_is_answered_axis_by_axis_in_one_sentence(quickstart):
     text = answered(quickstart)
     assert text.startswith("Positional rotary is better than sinusoidal by 0.031 exact match (95 %")
     assert "; positional none is worse than sinusoidal by 0.447 exact match (95 % interval 0.4" in text
-    assert ("; attention independent-heads against split-heads: no difference detected (could have seen ≥ 0.0") in text
+    assert ("; attention independent-heads against split-heads: inconclusive (MDE 0.0") in text
     assert text.endswith(".")
     assert ". " not in text
 
@@ -37,7 +37,7 @@ def test_sizes_and_intervals_are_positive_whichever_way_the_difference_points(qu
 
 def test_without_factors_variants_are_compared_with_the_baseline(study):
     text = answered(study(one_at_a_time=True))
-    assert text.startswith("Against the baseline, positional rotary is better by 0.030")
+    assert text.startswith("Compared with the baseline, positional rotary is better by 0.030")
     assert "positional none is worse by 0.4" in text
     assert "split-heads" not in text  # what a variant shares with the baseline is not repeated
 
@@ -52,9 +52,9 @@ def test_a_study_that_is_not_finished_says_so_and_ranks_nothing(made, tmp_path):
     states = {(slug, 6): "PLANNED" for slug in slugs}
     folder = made.write_study(tmp_path, made.Study(states=states, maps=False))
     text = answered(folder)
-    assert text.startswith("No answer yet: 60 of 72 runs have come to a result")
+    assert text.startswith("No answer yet: 60 of 72 runs have a result")
     partial = answered(folder, allow_partial=True)
-    assert partial.startswith("On the seeds that have finished, positional rotary is better")
+    assert partial.startswith("On the finished seeds, positional rotary is better")
 
 
 def test_a_factor_that_cannot_be_judged_is_named_and_not_passed_over(study):
@@ -72,7 +72,7 @@ def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path)
         axes={"masking.decoder": ["padding-causal", "causal"]}, maps=False, equal_to={"causal": "padding-causal"}
     )
     text = answered(made.write_study(tmp_path, study))
-    assert text == "No difference is possible: all variants are equal by construction."
+    assert text == "All variants are equal by construction."
 
 
 def test_one_seed_is_not_a_verdict(study):
@@ -84,7 +84,7 @@ def test_one_seed_is_not_a_verdict(study):
 
 def test_one_variant_has_nothing_to_be_compared_with(study):
     text = answered(study(axes={"positional": ["sinusoidal"]}))
-    assert text.startswith("One variant, nothing to compare it with: exact match 0.9")
+    assert text.startswith("The experiment has a single variant and no comparison: exact match 0.9")
 
 
 def test_an_effect_that_turns_round_in_some_settings_says_so(study):
@@ -103,7 +103,7 @@ def test_an_effect_that_turns_round_in_some_settings_says_so(study):
         )
     )
     assert "is better than sinusoidal by 0.111" in text
-    assert "though not in every setting (−0.089 to +0.311)" in text
+    assert "but not in every setting (−0.089 to +0.311)" in text
 
 
 QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
@@ -123,7 +123,7 @@ def crossing(gains, noise=0.001):
 def test_a_factor_with_a_better_variant_is_not_said_to_make_no_difference(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
     clause = text.split("; ")[0]
-    assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average (co")
+    assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average (MDE")
     assert "−0.024 to +0.024 exact match in single settings" in clause
     assert "qk-norm · 0.003 is better than the baseline by 0.024 exact match (95 % int" in clause
     assert "no difference" not in clause
@@ -138,8 +138,8 @@ def test_a_factor_whose_range_turns_is_not_said_to_make_no_difference(made, tmp_
         ),
     )
     text = answered(folder)
-    (clause,) = (one for one in text.split("; ") if "qk-norm against split-heads" in one)
-    assert "inconclusive on average (could have seen ≥ 0.0" in clause
+    (clause,) = (item for item in text.split("; ") if "qk-norm against split-heads" in item)
+    assert "inconclusive on average (MDE 0.0" in clause
     assert clause.rstrip(".").endswith("−0.100 to +0.100 exact match in single settings")
 
 
@@ -151,7 +151,7 @@ def test_settings_that_cancel_in_every_seed_are_not_said_to_score_the_same(study
 
 def test_a_factor_without_a_difference_in_any_setting_is_said_to_have_none(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
-    assert text.startswith("Attention qk-norm against split-heads: no difference detected (could h")
+    assert text.startswith("Attention qk-norm against split-heads: inconclusive (MDE")
 
 
 def test_factors_with_differing_settings_are_counted_apart(study):
@@ -161,7 +161,7 @@ def test_factors_with_differing_settings_are_counted_apart(study):
 
     text = answered(study(axes={"positional": list(range(7)), **QK}, score=score))
     assert (
-        "of the rest, 1 smaller difference detected, 1 contrast inconclusive on average, with "
+        "of the other contrasts: 1 smaller difference detected, 1 contrast inconclusive on average, with "
         "differences in single settings"
     ) in text
 
@@ -176,7 +176,7 @@ def test_many_contrasts_are_counted_and_the_largest_are_told(study):
     )
     assert text.count(" is better by ") == 5
     assert "0.12 is better by" in text
-    assert "of the rest, 6 smaller differences detected" in text
+    assert "of the other contrasts: 6 smaller differences detected" in text
 
 
 def test_a_lower_primary_metric_is_better(study):
@@ -214,11 +214,11 @@ def test_a_baseline_that_diverged_leaves_no_answer_and_the_reason(study):
 
 
 def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
-    one = made.Study(
+    single = made.Study(
         axes={"recipe": ["here", "there"]}, config=lambda axes: {"data": {"dataset": axes["recipe"]}}, maps=False
     )
-    text = answer(analyse(load_frames(made.write_study(tmp_path, one))))
-    opening = "Each variant has a data set of its own, so none is ranked; exact match of each by itself: "
+    text = answer(analyse(load_frames(made.write_study(tmp_path, single))))
+    opening = "The variants use different data sets and are not ranked; exact match of each variant: "
     assert text.startswith(opening)
     scores = text.removeprefix(opening).rstrip(".").split("; ")
     assert len(scores) == 2
@@ -233,6 +233,6 @@ def test_a_study_that_nobody_scored_in_says_so(tmp_path, made, score, said):
         results = json.loads(path.read_text())
         results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
         path.write_text(json.dumps(results))
-    told = [one for one in facts(analyse(load_frames(folder))) if "there is, 0.000" in one]
+    told = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
     assert bool(told) is said
-    assert not said or told[0].startswith("Every run has the worst exact match there is, 0.000: ")
+    assert not said or told[0].startswith("Every run has the worst possible exact match, 0.000")

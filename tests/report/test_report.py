@@ -19,20 +19,20 @@ from headtohead.report.blocks import (
     AttentionMaps,
     Block,
     BulletList,
+    CellNote,
     CodeBlock,
     Column,
     Contents,
+    DataTable,
     Definitions,
     Details,
     Heading,
     Link,
     NamedFigure,
-    Note,
     Paragraph,
     Prose,
     SentenceTranslations,
     Span,
-    Table,
     TableCell,
     TableRow,
     TranslationOutput,
@@ -123,7 +123,7 @@ def test_the_page_is_well_formed_and_asks_no_server_for_anything(report, page):
 
 def test_the_answer_stands_before_every_table(page, report):
     text = words(page)
-    assert text.index(report.answer) < text.index("Axis by axis") < text.index("How to repeat it")
+    assert text.index(report.answer) < text.index("Axis by axis") < text.index("Reproduction")
     tags = [tag for tag, _ in page.elements]
     assert tags.index("h1") < tags.index("svg") < tags.index("table")
 
@@ -154,9 +154,9 @@ def test_every_variant_has_its_line_with_mean_interval_and_verdict(page, quickst
 
 def test_batched_and_lonely_scores_stand_side_by_side(page):
     text = words(page)
-    assert "Batched and one sentence at a time" in text
-    assert "stays under the ceiling" in text
-    assert "All 4 variants that are told no order of the source stay under the ceiling of 0.530" in text
+    assert "With and without padding" in text
+    assert "within the upper bound" in text
+    assert "All 4 order-invariant variants are within the bag-of-words upper bound of 0.530" in text
 
 
 def test_maps_travel_inside_the_page_to_a_byte(page, quickstart):
@@ -208,7 +208,7 @@ def test_samples_are_the_same_sentences_for_every_variant(report, quickstart):
     assert len(chosen) == 8
     for sample in chosen:
         slugs = [slug for output in sample.outputs for slug in output.slugs]
-        assert sorted(slugs) == sorted(load_frames(quickstart).variants)
+        assert sorted(slugs) == sorted(load_frames(quickstart).by_slug)
         assert len({output.hypothesis for output in sample.outputs}) == len(sample.outputs)
         assert any(output.exact for output in sample.outputs)
         assert any(not output.exact for output in sample.outputs)
@@ -310,7 +310,7 @@ def test_allowed_partial_ranks_and_says_so_on_its_face(messy, tmp_path):
     paths = write_report(messy, tmp_path, allow_partial=True)
     text = words(Page(paths.html.read_text(encoding="utf-8")))
     assert "Partial: 2 of 11 variants are incomplete" in text
-    assert text.index("Partial: ") < text.index("On the seeds that have finished")
+    assert text.index("Partial: ") < text.index("On the finished seeds")
     assert "Partial: " in paths.markdown.read_text(encoding="utf-8")
 
 
@@ -323,9 +323,9 @@ def test_failures_exclusions_reuse_and_equals_are_all_listed(incomplete):
         assert "not asked" in text
         assert "earlier/none-split-heads-padding-causal-s1-" in text
         assert (
-            "sinusoidal · split-heads · causal equals sinusoidal · split-heads · "
-            "padding-causal by construction: with right padding a causal decoder never sees "
-            "a pad; it was trained once."
+            "sinusoidal · split-heads · causal and sinusoidal · split-heads · "
+            "padding-causal are equal by construction: with right padding a causal decoder never sees "
+            "a pad; they were trained once."
         ) in text
 
 
@@ -339,9 +339,9 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     folder = made.write_study(tmp_path / "runs", study)
     text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
     assert text.count("LEAKY") == 2
-    assert ("LEAKY split: 31.7 % of the test pairs have a source sentence that is also in the training set") in text
+    assert ("LEAKY split: the source of 31.7 % of the test pairs is also in the training set") in text
     assert "source or target" not in text
-    assert text.index("LEAKY") < text.index("How to repeat it")
+    assert text.index("LEAKY") < text.index("Reproduction")
 
 
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
@@ -352,7 +352,7 @@ def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     )
     folder = made.write_study(tmp_path / "runs", study)
     text = write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")
-    assert 'title="losses do not compare: predicted tokens differ"' in text
+    assert 'title="losses are not comparable: labels differ"' in text
 
 
 def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tmp_path):
@@ -364,7 +364,7 @@ def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tm
     )
     folder = made.write_study(tmp_path / "runs", study)
     text = write_report(folder, tmp_path / "reports").markdown.read_text(encoding="utf-8")
-    assert "losses do not compare" not in text
+    assert "losses are not comparable" not in text
     table = text.split("### Further metrics")[1].splitlines()
     row = next(line for line in table if line.startswith("| 0.1 |"))
     losses = [json.loads((run / "results.json").read_text())["metrics"]["valid/loss"] for run in folder.glob("0.1-s*")]
@@ -380,7 +380,7 @@ def test_code_that_changed_between_runs_is_stale(made, tmp_path):
     content["versions"]["torch"] = "2.14.0"
     record.write_text(json.dumps(content))
     text = words(Page(write_report(folder, tmp_path / "reports").html.read_text(encoding="utf-8")))
-    assert "STALE: positional none changed its source between runs" in text
+    assert "STALE: the source of positional none changed between runs" in text
     assert "Runs differ in torch: 2.13.0, 2.14.0." in text
 
 
@@ -390,14 +390,14 @@ def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path)
         seeds=(1, 2, 3),
         maps=False,
         one_at_a_time=True,
-        data={"bag_of_words_ceiling": None},
+        data={"bag_of_words_upper_bound": None},
     )
     folder = made.write_study(tmp_path / "runs", study)
     paths = write_report(folder, tmp_path / "reports")
     text = words(Page(paths.html.read_text(encoding="utf-8")))
     assert "Attention maps" not in text
     assert "Axis by axis" not in text
-    assert "3 seeds: even a single sign-flip test cannot reach 0.05" in text
+    assert "3 seeds: a single sign-flip test requires at least 6 seeds" in text
 
 
 def test_a_study_of_which_nothing_has_run_reports(made, tmp_path):
@@ -412,7 +412,7 @@ def test_a_study_of_which_nothing_has_run_reports(made, tmp_path):
 def test_an_unwritable_folder_is_named(quickstart, tmp_path):
     taken = tmp_path / "reports"
     taken.write_text("a file")
-    with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; name another folder with"):
+    with pytest.raises(HeadToHeadError, match=r"cannot be written to .*; choose another folder with"):
         write_report(quickstart, taken)
 
 
@@ -490,7 +490,7 @@ def test_the_data_block_tells_what_a_reader_must_know_of_the_data(page, report):
 
 
 def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
-    sentence = "those of the program that trained 6 runs of a variant together"
+    sentence = "those of a stack of 6 runs"
     assert sentence in words(page)
     assert sentence in report.markdown.read_text(encoding="utf-8")
 
@@ -570,10 +570,10 @@ EVERY_BLOCK = [
     Prose("an *author's* text 5\n\n- and a list 6"),
     BulletList(("first _7_", (Span("LEAKY 8", "alarm"), " <b>"))),
     Definitions((("term 9", Span("code 10", "code")), ("b", "c"))),
-    Table(
+    DataTable(
         (Column("variant\n11", align="left"), Column("score"), Column("verdict")),
         (
-            TableRow((TableCell(VariantTitle("a · b 12", PALETTE[0])), TableCell("0.5", (Note("0.4 to 0.6"),)))),
+            TableRow((TableCell(VariantTitle("a · b 12", PALETTE[0])), TableCell("0.5", (CellNote("0.4 to 0.6"),)))),
             TableRow((TableCell("c 13"), TableCell("–"), TableCell(VerdictLabel("better", "better"))), emphasised=True),
         ),
     ),

@@ -9,7 +9,7 @@ import torch
 
 from headtohead import Positional
 from headtohead.model.attention import overrides
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.covering import every_value
 from headtohead.testing.subject import Subject
@@ -24,7 +24,7 @@ POSITIONALS, ATTENTIONS, MASKINGS = (
 
 
 def refused(positional, attention):
-    return undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
+    return find_incompatibility(tiny_config(positional, attention), {}, REGISTRY)
 
 
 GRID = [

@@ -139,7 +139,7 @@ def write_run(folder: Path, record: dict[str, Any], state: str, number: int) -> 
         },
     )
     skill = _skill(record)
-    random = np.random.default_rng(_number(record["key"]))
+    random = np.random.default_rng(_number(record["run_hash"]))
     last = _write_metrics(folder / "metrics.jsonl", steps, skill, began, random)
     (folder / "attempts").mkdir()
     (folder / "attempts/1.log").write_text("started\n", encoding="utf-8")
@@ -184,7 +184,7 @@ def _variant(axes: dict[str, str]) -> dict[str, Any]:
         "steps": 10,
         "evaluate_every": 1,
         "decoding_limit": 20,
-        "blind_to_order": False,
+        "order_invariant": False,
         "pitfalls": [],
         "path": {"encoder": "fused", "decoder": "fused", "cross": "fused"},
         "config": config.model_dump(mode="json"),
@@ -197,17 +197,17 @@ def _roles(name: str) -> PerRole:
 
 
 def _run_record(experiment: str, variant: dict[str, Any], seed: int) -> dict[str, Any]:
-    key = hashlib.sha256(json.dumps([variant["config"], seed]).encode()).hexdigest()
+    run_hash = hashlib.sha256(json.dumps([variant["config"], seed]).encode()).hexdigest()
     return {
         "format": 1,
-        "key": key,
+        "run_hash": run_hash,
         "experiment": experiment,
         "variant": variant["slug"],
         "seed": seed,
         **{name: value for name, value in variant.items() if name not in {"slug", "equal_to", "equal_reason"}},
         "plugins": [],
         "data": _data_record(),
-        "execution": {"stack": [key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
+        "execution": {"stack": [run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
         "versions": _versions(),
         "created": _iso(BEGAN),
     }
@@ -227,7 +227,7 @@ def _data_record() -> dict[str, Any]:
         "longest": {"source": 15, "target": 18},
         "leak": 0.0,
         "leaky": False,
-        "bag_of_words_ceiling": 0.53,
+        "bag_of_words_upper_bound": 0.53,
         "unk_rate": {"source": 0.0, "target": 0.0},
         "notes": [],
     }
@@ -276,8 +276,8 @@ def _experiment_record(
             {
                 "variant": record["variant"],
                 "seed": record["seed"],
-                "key": record["key"],
-                "directory": f"{record['variant']}-s{record['seed']}-{record['key'][:8]}",
+                "run_hash": record["run_hash"],
+                "directory": f"{record['variant']}-s{record['seed']}-{record['run_hash'][:8]}",
                 "reused_from": None,
             }
             for record in records
@@ -287,7 +287,7 @@ def _experiment_record(
 
 
 def _skill(record: dict[str, Any]) -> float:
-    wobble = (_number(record["key"]) % 100 - 50) / 2500
+    wobble = (_number(record["run_hash"]) % 100 - 50) / 2500
     return 0.93 + sum(EFFECT.get(value, 0.0) for value in record["axes"].values()) + wobble
 
 
@@ -410,8 +410,8 @@ def _write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-def _number(key: str) -> int:
-    return int(key[:12], 16)
+def _number(run_hash: str) -> int:
+    return int(run_hash[:12], 16)
 
 
 def _iso(time: datetime) -> str:

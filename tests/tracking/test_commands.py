@@ -33,11 +33,11 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     result = _call(sync.command, "--runs", str(tmp_path / "runs"))
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
-    assert lines[0] == "one: 1 shipped, 0 unchanged, 1 not begun"
+    assert lines[0] == "one: 1 shipped, 0 unchanged, 1 not started"
     assert lines[1].endswith("/runs?workflowType=machine_learning&viewStateShareKey=study&compareRunsMode=CHART")
-    assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not begun"
+    assert lines[2] == "two: 1 shipped, 0 unchanged, 1 not started"
     ui = f"h2h ui --runs {tmp_path / 'runs'}"
-    assert lines[4] == f"store: {store_uri}; the links open while {ui} runs"
+    assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
 
 def test_sync_of_one_experiment_takes_its_file_or_its_name(
@@ -85,7 +85,7 @@ def test_without_mlflow_sync_says_what_to_install(
     monkeypatch.setattr(environment, "installed", lambda: False)
     result = _call(sync.command, "--runs", str(tmp_path / "runs"))
     assert str(result.exception) == (
-        f"mlflow is not installed; runs stay in {tmp_path / 'runs'}; install it and type h2h sync"
+        f"mlflow is not installed; runs stay in {tmp_path / 'runs'}; install it and run h2h sync"
     )
 
 
@@ -145,7 +145,7 @@ def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
         env=kept | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
     ) as parent:
         assert parent.stdout is not None
-        assert any(line.startswith("Ctrl-C ends it") for line in parent.stdout)
+        assert any(line.startswith("Ctrl-C stops the server") for line in parent.stdout)
         started = psutil.Process(parent.pid).children(recursive=True)
         assert any("mlflow" in " ".join(one.cmdline()) for one in started)
         try:

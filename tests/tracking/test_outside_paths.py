@@ -72,7 +72,7 @@ def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
     reports = () if command == "status" else ("--reports", str(tmp_path / "project" / "reports"))
     done = h2h_here(tmp_path, command, "quickstart", *reports)
     assert done.returncode == 2
-    reason = f"name {name!r} cannot name a folder" if isinstance(name, str) else "name: Input should be a valid string"
+    reason = f"{name!r} is not a valid folder name" if isinstance(name, str) else "name: Input should be a valid string"
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert (content(outside), content(tmp_path / "runs")) == before
@@ -117,12 +117,12 @@ def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     target.symlink_to(secret)
     shipped = h2h_here(tmp_path, "sync", "quickstart")
     assert shipped.returncode == (2 if name == "" else 1), shipped.stderr
-    said = f"'{target.relative_to(tmp_path)}' is a symbolic link"
-    assert said in shipped.stderr
+    message = f"'{target.relative_to(tmp_path)}' is a symbolic link"
+    assert message in shipped.stderr
     assert holds_secret(tmp_path / "mlruns-artifacts") == []
     reported = h2h_here(tmp_path, "report", "quickstart")
     assert reported.returncode == 2
-    assert said in reported.stderr
+    assert message in reported.stderr
 
 
 def test_one_run_with_a_link_does_not_keep_the_others_from_the_store(

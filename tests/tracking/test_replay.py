@@ -75,10 +75,10 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shippe
 
 def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
     tags = shipped.shipped().data.tags
-    assert tags["h2h.key"] == shipped.run.key
+    assert tags["h2h.run_hash"] == shipped.run.run_hash
     assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
     assert tags["mlflow.source.git.commit"] == "c0ffee"
-    assert f"`h2h rerun quickstart/{shipped.run.path.name}`" in tags["mlflow.note.content"]
+    assert f"`h2h reproduce quickstart/{shipped.run.path.name}`" in tags["mlflow.note.content"]
 
 
 def test_histories_and_final_values_arrive(shipped: Place) -> None:
@@ -256,7 +256,7 @@ def test_a_reused_run_is_shown_in_both_studies_with_its_weights_in_the_first(
     experiment = first.client.get_experiment_by_name("extended")
     (run,) = first.client.search_runs([experiment.experiment_id])
     assert run.data.tags["h2h.reused_from"] == f"quickstart/{first.run.path.name}"
-    assert run.data.tags["h2h.key"] == first.run.key
+    assert run.data.tags["h2h.run_hash"] == first.run.run_hash
     assert run.outputs.model_outputs == []
     assert first.shipped().outputs.model_outputs != []
 

@@ -47,7 +47,7 @@ def test_reading_back_changes_nothing_in_the_store(tmp_path: Path, store_uri: st
 
 
 def test_an_unknown_study_is_answered_with_the_nearest(tmp_path: Path, store_uri: str, folder: Path) -> None:
-    with pytest.raises(HeadToHeadError, match=r"no study 'quikstart'.*did you mean 'quickstart'"):
+    with pytest.raises(HeadToHeadError, match=r"no experiment 'quikstart'.*did you mean 'quickstart'"):
         materialise(store_uri, "quikstart", tmp_path / "back")
 
 
@@ -58,5 +58,5 @@ def test_a_folder_that_holds_the_experiment_is_not_written_over(store_uri: str, 
 
 def test_a_store_whose_artifacts_were_moved_is_one_line(tmp_path: Path, store_uri: str, folder: Path) -> None:
     (tmp_path / "mlruns-artifacts").rename(tmp_path / "elsewhere")
-    with pytest.raises(HeadToHeadError, match="was the store moved"):
+    with pytest.raises(HeadToHeadError, match="restore the folder if it was moved"):
         materialise(store_uri, "quickstart", tmp_path / "back")

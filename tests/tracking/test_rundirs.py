@@ -65,7 +65,7 @@ def test_a_dead_process_leaves_no_run_running(run: TrackedRun) -> None:
 
 
 def test_a_folder_without_a_plan_is_refused_with_what_to_type(tmp_path: Path) -> None:
-    with pytest.raises(HeadToHeadError, match=r"holds no experiment\.json; start with h2h run"):
+    with pytest.raises(HeadToHeadError, match=r"has no experiment\.json; start with h2h run"):
         read_study(tmp_path)
 
 

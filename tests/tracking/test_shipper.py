@@ -43,7 +43,7 @@ def test_killed_and_started_again_it_ships_every_run_once(make_experiment: MakeE
     # Its parent is gone: it ships what is left and ends by itself.
     assert _start(folder, store_uri, gone.pid).wait(120) == 0
     runs = _runs(store_uri)
-    assert len(runs) == len({run.data.tags["h2h.key"] for run in runs}) == 8
+    assert len(runs) == len({run.data.tags["h2h.run_hash"] for run in runs}) == 8
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert (folder / "shipper.log").read_text().count("shipping") == 2
 
@@ -53,11 +53,11 @@ def test_finished_runs_are_shipped_while_others_train(
 ) -> None:
     folder = make_experiment(seeds=1, axes=AXES, states={(1, 1): "RUNNING"})
     shipper = StudyShipper(folder, store_uri)
-    shipper.look()
+    shipper.poll()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED"]
     running = read_study(folder).runs()[1]
     change_json(running.path / "status.json", state="DONE", ended="2026-01-05T09:00:42Z")
-    shipper.look()
+    shipper.poll()
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED", "FINISHED"]
 
 
@@ -68,12 +68,12 @@ def test_a_running_run_shows_its_curve_after_some_seconds(
     monkeypatch.setattr(room, "LIVE_SHARE", 1e9)
     folder = make_experiment(seeds=1, axes={"positional": ["none"]}, states={(0, 1): "RUNNING"})
     shipper = StudyShipper(folder, store_uri, live_seconds=0.0)
-    shipper.look()
+    shipper.poll()
     (run,) = _runs(store_uri)
     assert run.info.status == "RUNNING"
     with (read_study(folder).runs()[0].path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 155, "epoch": 1, "time": 1, "values": {"train/loss": 0.125}}\n')
-    shipper.look()
+    shipper.poll()
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
 
 
@@ -81,9 +81,9 @@ def test_nothing_new_costs_the_store_nothing(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), store_uri)
-    shipper.look()
+    shipper.poll()
     monkeypatch.setattr(room, "opened", lambda uri: pytest.fail("the store was opened"))
-    shipper.look()
+    shipper.poll()
 
 
 def test_a_store_that_is_down_makes_it_wait_longer_each_time(make_experiment: MakeExperiment, down: str) -> None:
@@ -91,7 +91,7 @@ def test_a_store_that_is_down_makes_it_wait_longer_each_time(make_experiment: Ma
     pauses = []
     for _ in range(2):
         shipper.next_try = 0.0
-        shipper.look()
+        shipper.poll()
         pauses.append(shipper.pause)
     assert pauses == [5.0, 10.0]
     assert shipper.next_try > time.monotonic() + 8
@@ -143,7 +143,7 @@ def test_a_second_shipper_waits_for_the_first(store_uri: str, monkeypatch: pytes
         thread = threading.Thread(target=try_it)
         thread.start()
         thread.join()
-    assert "another process has kept the MLflow store" in errors[0]
+    assert "another process has locked the MLflow store" in errors[0]
 
 
 @pytest.fixture

@@ -140,7 +140,7 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
 
 def test_without_mlflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "installed", lambda: False)
-    with pytest.raises(HeadToHeadError, match="install it and type h2h sync"):
+    with pytest.raises(HeadToHeadError, match="install it and run h2h sync"):
         open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
 
 

@@ -24,7 +24,7 @@ def study(make_experiment: MakeExperiment, store_uri: str) -> MlflowClient:
     folder = make_experiment(seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
-    (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)")
+    (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")
     (report / "index.html").write_text("<p>Rotary is better.</p>")
     (report / "figures/forest.svg").write_text("<svg/>")
     ship(folder, store_uri)
@@ -56,6 +56,8 @@ def test_the_study_tells_its_states_its_answer_and_carries_plan_and_report(study
     note = own.data.tags["mlflow.note.content"]
     assert "**Rotary is better.**" in note
     assert "x.svg" not in note
+    assert "A caption." not in note
+    assert "A note." in note
     assert "`no-mask` (the decoder would see the target)" in note
     names = {file.path for file in study.list_artifacts(own.info.run_id)}
     assert names == {"experiment.json", "report", "figures"}
@@ -103,7 +105,7 @@ def test_an_mlflow_whose_page_was_not_looked_at_is_mentioned(
     assert ship(folder, store_uri).notes == []
     monkeypatch.setattr(view, "TESTED", ("3.0",))
     (note,) = ship(folder, store_uri).notes
-    assert "the plain page shows the same runs" in note
+    assert "the experiment's page shows the same runs" in note
 
 
 def test_two_studies_in_one_store_stay_apart(make_experiment: MakeExperiment, store_uri: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from matplotlib.colors import to_rgb
 
-from headtohead.figures.heat_map import coloured
+from headtohead.figures.heat_map import HIDDEN, ColourRange
 from headtohead.figures.style import PALETTE
 from headtohead.model.transformer import Transformer
 from headtohead.report.gallery import Gallery, VariantMaps, payload
@@ -86,13 +86,13 @@ def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix
 
 
 def test_negative_weights_have_a_colour_of_their_own_as_full_at_minus_one():
-    colours = coloured(np.array([[0.5, -0.5], [-1.2, np.nan]]), 1.0)
+    scale = ColourRange(-1.0, 1.0)
+    half, negative_half, beyond, masked = scale.colours(np.ma.masked_invalid([0.75, 0.25, -0.1, np.nan]))
     plus, minus = to_rgb(PALETTE[0]), to_rgb(PALETTE[1])
-    assert colours[0, 0].tolist() == [*plus, 0.5]
-    assert colours[0, 1].tolist() == [*minus, 0.5]
-    assert colours[1, 0].tolist() == [*minus, 1.0]
-    assert colours[1, 1, 3] == 1.0
-    assert colours[1, 1, :3].tolist() not in ([*plus], [*minus])
+    assert half.tolist() == pytest.approx([*plus, 0.5], abs=0.01)
+    assert negative_half.tolist() == pytest.approx([*minus, 0.5], abs=0.01)
+    assert beyond.tolist() == [*minus, 1.0]
+    assert masked.tolist() == [*to_rgb(HIDDEN), 1.0]
 
 
 def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():

@@ -18,7 +18,7 @@ from headtohead.config.resolve import resolve
 from headtohead.data import PreparedData, cache_root, prepare, prepare_corpus
 from headtohead.data.corpus import hash_pairs
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.compatibility import reach, undefined_reason
+from headtohead.planning.compatibility import find_incompatibility, longest_sequences
 from headtohead.planning.lengths import decoding_limit
 from headtohead.plugins.dataset import Corpus, Pair
 from headtohead.plugins.registry import current
@@ -303,7 +303,7 @@ FORCED = {"test/loss", "test/perplexity", "test/token_accuracy", "test/loss_unpa
 def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
     config = resolve({"recipe": name, **RECIPES[name][0]}, current())
     data = prepare(config.data, cache_root())
-    assert undefined_reason(config, data.record["longest"], current()) is None
+    assert find_incompatibility(config, data.record["longest"], current()) is None
     stack = trained(config, [1, 2], data)
     limit = decoding_limit(config, data.longest_target)
     return stack, data, score_test_split(stack, data, limit)(1)
@@ -425,7 +425,7 @@ def test_a_probe_without_a_target_reads_the_runs_translation_or_is_refused() -> 
 
 def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
     config = resolve({"train": {"epochs": 1}} | raw, current())
-    return undefined_reason(config, longest or {"source": 9, "target": 11}, current())
+    return find_incompatibility(config, longest or {"source": 9, "target": 11}, current())
 
 
 @pytest.mark.parametrize(
@@ -433,19 +433,19 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
     [
         (
             {"data": {"target_boundaries": "none"}},
-            "greedy decoding has no start and no stop where data.target_boundaries is none; set "
+            "greedy decoding requires start and end tokens, but data.target_boundaries is none; set "
             "evaluate.decode: none, non-autoregressive or teacher-forced",
         ),
         (
             {"train": {"epochs": 1, "batch_size": 8}, "quirks": {"pad_to": 10}},
             "pad_to 10 is less than the 11 tokens of the longest target; set data.truncate_tokens: 10",
         ),
-        ({"quirks": {"pad_to": 100}}, "pad_to 100 needs batches of a number of sentences; set batch_size"),
+        ({"quirks": {"pad_to": 100}}, "pad_to 100 requires batches with a fixed number of sentences; set batch_size"),
         (
             {"train": {"epochs": 1, "batch_size": 8, "length_buckets": "exact"}},
-            "length_buckets exact needs batches of a number of tokens; leave batch_size out",
+            "length_buckets exact requires batches with a number of tokens; remove batch_size",
         ),
-        ({"quirks": {"trainable": []}}, "quirks.trainable is empty, so nothing is trained; set train.epochs: 0"),
+        ({"quirks": {"trainable": []}}, "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"),
         (
             {
                 "train": {"epochs": 1, "batch_size": 8},
@@ -470,7 +470,7 @@ def reason(longest: Mapping[str, int] | None = None, **raw: Any) -> str | None:
         ),
         (
             {"longest": {"source": 3, "target": 1}},
-            "no target has a second token, so there is nothing to predict; set quirks.shift_targets: false",
+            "no target has a second token, so there is no label; set quirks.shift_targets: false",
         ),
     ],
 )
@@ -488,13 +488,13 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 
     def reached(pad_to: str | int = "batch", **train: Any) -> dict[str, int]:
         raw = {"train": {"epochs": 1} | train, "quirks": {"pad_to": pad_to}}
-        return reach(resolve(raw, current()), longest)
+        return longest_sequences(resolve(raw, current()), longest)
 
     assert reached() == longest
     assert reached(batch_size=4) == longest
     assert reached(batch_size=4, pad_to="corpus") == {"source": 11, "target": 11}
     assert reached(batch_size=4, pad_to=30) == {"source": 30, "target": 30}
-    assert reach(resolve({"train": {"epochs": 1}}, current()), {}) == {}
+    assert longest_sequences(resolve({"train": {"epochs": 1}}, current()), {}) == {}
 
 
 # -- through the command -----------------------------------------------------------------------

@@ -175,7 +175,7 @@ def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, membe
             torch.device("cpu"),
             resume,
             configs=[configs[member] for member in chosen],
-            keys=[f"run {member}" for member in chosen],
+            run_hashes=[f"run {member}" for member in chosen],
         )
 
     whole = stack([0, 1, 2, 3, 4], path)
@@ -198,4 +198,4 @@ def test_a_resume_point_of_other_runs_is_refused(tmp_path: Path) -> None:
     config, path = tiny(), tmp_path / "resume.safetensors"
     cut_off(config, path, 3)
     with pytest.raises(HeadToHeadError, match="belongs to other runs; delete it"):
-        training(config, path, keys=["a", "b", "c"]).run()
+        training(config, path, run_hashes=["a", "b", "c"]).run()

@@ -1,7 +1,7 @@
-"""The declared contrasts of an experiment, tested: variants, values of an axis, choices of a path.
+"""Test the declared contrasts of an experiment: variants, axis values, choices of a Shapley path.
 
-The kinds are separate families for Holm's correction. A contrast that cannot be ranked says why,
-and is not counted in its family.
+Each kind is a family for Holm's correction. A contrast that cannot be tested has a reason and is not
+counted in its family.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import higher_is_better, is_loss, label, show
 from headtohead.storage.records import ContrastRecord, FactorContrast, VariantContrast
 
-BETTER, WORSE, UNDETECTED, IDENTICAL = "better", "worse", "no difference detected", "identical"
+BETTER, WORSE, INCONCLUSIVE, IDENTICAL = "better", "worse", "inconclusive", "identical"
 EQUAL = "equal by construction"
-"""The reason of a contrast whose sides cannot differ."""
+"""Reason of a contrast between variants that compute the same numbers."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """One comparison: who, on which seeds, by how much, and the word for it.
+    """A tested difference between two sides, paired by seed.
 
-    ``kind`` is ``variant``, ``factor`` or ``choice``. ``verdict`` is empty where nothing can be
-    said; ``reason`` then tells why. ``spread`` is the smallest and largest difference among the
-    settings that a factor contrast averages over, or the orders of a choice, and ``settings_p`` the
-    smallest p among them, adjusted by Holm for their number; ``within`` names axes that a factor's
-    block holds fixed. ``left_out`` is the number of declared pairs that are equal by construction
-    and do not enter the average. ``mde`` is the minimum detectable effect; where several families
-    test the contrast, that of the largest family.
+    ``kind`` is ``variant``, ``factor`` or ``choice``. ``verdict`` is empty if no test is defined; ``reason``
+    is then the cause. ``spread`` is the smallest and the largest difference among the settings that a
+    factor contrast averages over, or among the permutations of a choice. ``settings_p`` is the smallest p
+    among them, adjusted by Holm for their number. ``within`` lists axes that are constant in a factor's
+    block. ``num_excluded`` counts declared pairs that are equal by construction and do not enter the
+    average. ``mde`` is the minimum detectable effect; if several families test the same difference, that
+    of the largest family.
     """
 
     kind: str
@@ -54,40 +54,40 @@ class Contrast:
     spread: tuple[float, float] | None = None
     settings_p: float = math.nan
     pairs: tuple[tuple[str, str], ...] = ()
-    left_out: int = 0
+    num_excluded: int = 0
     mde: float = math.nan
 
     @property
-    def found(self) -> bool:
-        """Whether the contrast is a detected difference."""
+    def detected(self) -> bool:
+        """Whether the verdict is better or worse."""
         return self.verdict in (BETTER, WORSE)
 
     @property
     def settings_differ(self) -> bool:
-        """Whether some of the averaged settings has a difference of its own."""
+        """Whether the difference in at least one averaged setting is significant."""
         return self.settings_p <= ALPHA
 
     @property
-    def words(self) -> str:
-        """The verdict as a reader sees it, with the minimum detectable effect."""
+    def verdict_text(self) -> str:
+        """The verdict with the minimum detectable effect if it is inconclusive; without a verdict, the reason."""
         if self.paired is None or not self.verdict:
             return self.reason or ""
-        return self.verdict + (sensitivity([self]) if self.verdict == UNDETECTED else "")
+        return self.verdict + (mde_text([self]) if self.verdict == INCONCLUSIVE else "")
 
 
-def sensitivity(contrasts: Sequence[Contrast]) -> str:
-    """Return the minimum detectable effect in brackets, of several contrasts its range."""
-    known = [one for one in contrasts if math.isfinite(one.mde)]
-    if not known:
+def mde_text(contrasts: Sequence[Contrast]) -> str:
+    """Return the minimum detectable effect, or the range of several, in parentheses."""
+    finite = [contrast for contrast in contrasts if math.isfinite(contrast.mde)]
+    if not finite:
         return ""
-    ends = (min(one.mde for one in known), max(one.mde for one in known))
-    shown = dict.fromkeys(show(end, known[0].metric) for end in ends)
-    return f" (could have seen ≥ {' to '.join(shown)})"
+    ends = (min(contrast.mde for contrast in finite), max(contrast.mde for contrast in finite))
+    numbers = dict.fromkeys(show(end, finite[0].metric) for end in ends)
+    return f" (MDE {' to '.join(numbers)})"
 
 
 @dataclass(frozen=True)
 class Family:
-    """Contrasts tested together, and what their number costs."""
+    """Contrasts that are corrected together; ``tested`` is their number, ``seeds`` the smallest number of seeds."""
 
     contrasts: tuple[Contrast, ...]
     tested: int
@@ -95,12 +95,12 @@ class Family:
 
     @property
     def floor(self) -> float:
-        """The smallest Holm-adjusted sign-flip p that this family can reach."""
+        """The smallest Holm-adjusted sign-flip p that this number of seeds can reach."""
         return paired_tests.sign_flip_floor(self.tested, self.seeds)
 
     @property
     def seeds_needed(self) -> int:
-        """The fewest seeds with which a sign-flip p could pass Holm's first step."""
+        """The smallest number of seeds with which a sign-flip p can pass Holm's first step."""
         return paired_tests.seeds_needed(self.tested)
 
     @property
@@ -112,9 +112,9 @@ class Family:
 class Families(NamedTuple):
     """The declared contrasts by family.
 
-    ``variants`` compares every variant with the baseline, ``factors`` one axis value with another,
-    averaged within each seed over the rest, and ``choices`` the points before and after a choice of
-    a path, averaged within each seed over walks.
+    ``variants`` compares every variant with the baseline. ``factors`` compares two values of an axis, averaged
+    over the other axes within each seed. ``choices`` compares the coalitions before and after a choice of a
+    Shapley path, averaged over permutations within each seed.
     """
 
     variants: Family
@@ -123,69 +123,62 @@ class Families(NamedTuple):
 
 
 def families(frames: Frames, metric: str, *, allow_partial: bool = False) -> Families:
-    """Test the declared contrasts, paired by seed, and adjust within each family."""
-    drafts: dict[str, list[Contrast]] = {"variant": [], "factor": [], "choice": []}
+    """Return the declared contrasts, tested with pairing by seed and adjusted by Holm within each family."""
+    families: dict[str, list[Contrast]] = {"variant": [], "factor": [], "choice": []}
     for declared in frames.record.contrasts:
-        draft = _draft(frames, declared, metric)
-        drafts[declared.kind].append(draft if draft.reason else _test(frames, draft, allow_partial))
+        contrast = _untested(frames, declared, metric)
+        families[declared.kind].append(contrast if contrast.reason else _tested(frames, contrast, allow_partial))
     largest: dict[Any, int] = {}
-    for family in drafts.values():
-        tested = sum(_has_p(draft) for draft in family)
-        for draft in family:
-            key = _compared(frames, draft)
+    for family in families.values():
+        tested = sum(_has_p(contrast) for contrast in family)
+        for contrast in family:
+            key = _compared(frames, contrast)
             largest[key] = max(largest.get(key, 0), tested)
     return Families(
-        *(_family([_with_mde(one, largest[_compared(frames, one)]) for one in family]) for family in drafts.values())
+        *(
+            _family([_with_mde(contrast, largest[_compared(frames, contrast)]) for contrast in family])
+            for family in families.values()
+        )
     )
 
 
-def _compared(frames: Frames, draft: Contrast) -> tuple[tuple[str, str], ...]:
-    """Return the trained variants that a contrast compares, equal for equal contrasts."""
-    return tuple(sorted((frames.trained(left), frames.trained(right)) for left, right in draft.pairs))
-
-
-def variant_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
-    """Return the contrasts of every variant with the baseline."""
-    return families(frames, metric, allow_partial=allow_partial).variants
-
-
-def factor_family(frames: Frames, metric: str, *, allow_partial: bool = False) -> Family:
-    """Return the contrasts of one axis value with another."""
-    return families(frames, metric, allow_partial=allow_partial).factors
+def _compared(frames: Frames, contrast: Contrast) -> tuple[tuple[str, str], ...]:
+    """Return the trained variants that a contrast compares, in a canonical order."""
+    return tuple(sorted((frames.trained(left), frames.trained(right)) for left, right in contrast.pairs))
 
 
 def factor_differences(
     scores: Mapping[str, Mapping[int, float]], pairs: Iterable[tuple[str, str]]
 ) -> tuple[list[int], np.ndarray]:
-    """Return the seeds that every pair has on both sides, and differences ``[pair, seed]``."""
+    """Return the seeds that all variants of the pairs have, and the differences ``[pair, seed]``."""
     pairs = list(pairs)
     shared: set[int] | None = None
     for left, right in pairs:
-        both = scores[left].keys() & scores[right].keys()
-        shared = both if shared is None else shared & both
+        common = scores[left].keys() & scores[right].keys()
+        shared = common if shared is None else shared & common
     seeds = sorted(shared or ())
     rows = [[scores[left][seed] - scores[right][seed] for seed in seeds] for left, right in pairs]
     return seeds, np.array(rows, dtype=np.float64).reshape(len(pairs), len(seeds))
 
 
 def unranked(frames: Frames, slug: str, metric: str) -> str | None:
-    """Return why a variant's mean over seeds would mislead, or None if all its seeds are in."""
+    """Return why a variant is not ranked: counts of the seeds without a score by cause, or None."""
     scores = frames.scores(slug, metric)
-    lacking = [seed for seed in frames.seeds if seed not in scores]
-    if not lacking:
+    missing = [seed for seed in frames.seeds if seed not in scores]
+    if not missing:
         return None
     rows = frames.rows(slug)
-    found = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
+    state_of = dict(zip(rows["seed"].tolist(), rows["state"].tolist(), strict=True))
     counts: dict[str, int] = {}
-    for seed in lacking:
-        state = found.get(seed, states.PLANNED)
-        label = f"without {metric}" if state == states.DONE else _WORDS.get(state, state.lower())
-        counts[label] = counts.get(label, 0) + 1
-    parts = ", ".join(f"{count} {label}" for label, count in counts.items())
+    for seed in missing:
+        state = state_of.get(seed, states.PLANNED)
+        cause = f"without {metric}" if state == states.DONE else _CAUSES.get(state, state.lower())
+        counts[cause] = counts.get(cause, 0) + 1
+    parts = ", ".join(f"{count} {cause}" for cause, count in counts.items())
     return f"{parts} of {len(frames.seeds)} seeds"
 
 
-_WORDS = {
+_CAUSES = {
     states.PLANNED: "not run",
     states.LEASED: "not finished",
     states.RUNNING: "not finished",
@@ -196,73 +189,73 @@ _WORDS = {
 
 
 def incomplete(frames: Frames) -> dict[str, str]:
-    """Return the variants that lack results, with the number of seeds that lack them."""
-    found = {}
+    """Return a text with the number of seeds without a result, by variant, where there are any."""
+    texts = {}
     for slug in frames.by_slug:
         missing = len(frames.seeds) - int(frames.rows(slug)["state"].isin(states.RESULTS).sum())
         if missing > 0:
-            found[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
-    return found
+            texts[slug] = f"{missing} of {len(frames.seeds)} seeds without a result"
+    return texts
 
 
-OTHER_DATA = "scores are of different data sets"
+OTHER_DATA = "the variants use different data sets"
 
 
 def score_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why scores of two variants do not compare, or None if they do."""
+    """Return why the scores of two variants cannot be compared, or None."""
     if _data_set(frames, left) != _data_set(frames, right):
         return OTHER_DATA
     return loss_mismatch(frames, left, right, metric)
 
 
 def _data_set(frames: Frames, slug: str) -> tuple[Any, ...]:
-    """Return the dataset and its language pair; the size and the split are left out."""
+    """Return the dataset and its language pair, without size and split."""
     data = frames.by_slug[slug].config.get("data", {})
     return data.get("dataset"), (data.get("options") or {}).get("pair")
 
 
 def loss_mismatch(frames: Frames, left: str, right: str, metric: str) -> str | None:
-    """Return why losses of two variants do not compare, or None if they do."""
+    """Return why the losses of two variants cannot be compared, or None for other metrics and comparable losses."""
     if not is_loss(metric):
         return None
-    ours, theirs = _loss_setting(frames, left, metric), _loss_setting(frames, right, metric)
-    differing = [name for name in ours if ours[name] != theirs[name]]
-    return f"losses do not compare: {' and '.join(differing)} differ" if differing else None
+    left_settings, right_settings = (_loss_settings(frames, slug, metric) for slug in (left, right))
+    differing = [name for name in left_settings if left_settings[name] != right_settings[name]]
+    return f"losses are not comparable: {' and '.join(differing)} differ" if differing else None
 
 
-def _loss_setting(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
-    """Return what a loss depends on besides the model.
+def _loss_settings(frames: Frames, slug: str, metric: str) -> dict[str, Any]:
+    """Return the settings other than the model that a loss depends on.
 
-    Only training losses are smoothed: evaluation never smooths labels.
+    Label smoothing affects training losses only; evaluation does not smooth labels.
     """
     config = frames.by_slug[slug].config
     train, data = config.get("train", {}), config.get("data", {})
-    prints = frames.rows(slug)["data_hash"].dropna().unique()
-    setting = {
-        "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, prints))[:1]),
-        "predicted tokens": (train.get("target", "next"), data.get("target_boundaries")),
+    data_hashes = frames.rows(slug)["data_hash"].dropna().unique()
+    settings = {
+        "vocabularies": (data.get("tokens"), data.get("vocabulary"), sorted(map(str, data_hashes))[:1]),
+        "labels": (config.get("quirks", {}).get("shift_targets"), data.get("target_boundaries")),
     }
     if metric.startswith("train/"):
-        setting["label smoothing values"] = train.get("label_smoothing")
-    return setting
+        settings["label smoothing values"] = train.get("label_smoothing")
+    return settings
 
 
-def _draft(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
-    """Return a contrast before its test; equal steps of a choice count as zeros of a Shapley value."""
+def _untested(frames: Frames, declared: ContrastRecord, metric: str) -> Contrast:
+    """Return a contrast before its test; the pairs of a choice that are equal by construction count as zeros."""
     if isinstance(declared, FactorContrast):
         return _factor(frames, declared, metric)
     if isinstance(declared, VariantContrast):
         left, right = declared.variant, declared.baseline
     else:
         left, right = declared.name, ""
-    draft = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)
-    return draft if distinct(frames, draft.pairs) else replace(draft, reason=EQUAL)
+    contrast = Contrast(declared.kind, declared.name, left, right, metric, pairs=declared.pairs)
+    return contrast if distinct(frames, contrast.pairs) else replace(contrast, reason=EQUAL)
 
 
 def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
     pairs, axis, value, against = declared.pairs, declared.axis, declared.value, declared.against
-    within = ", ".join(f"{name} {label(held)}" for name, held in declared.given.items())
-    draft = Contrast(
+    within = ", ".join(f"{name} {label(fixed)}" for name, fixed in declared.given.items())
+    contrast = Contrast(
         "factor",
         f"{axis}: {label(value)} − {label(against)}" + (f" ({within})" if within else ""),
         label(value),
@@ -273,125 +266,125 @@ def _factor(frames: Frames, declared: FactorContrast, metric: str) -> Contrast:
         pairs=pairs,
     )
     if not pairs:
-        return replace(draft, reason="no two variants differ in this alone")
-    kept = distinct(frames, pairs)
-    if not kept:
-        return replace(draft, reason=EQUAL)
-    return replace(draft, pairs=kept, left_out=len(pairs) - len(kept))
+        return replace(contrast, reason="no two variants differ only in this axis")
+    different = distinct(frames, pairs)
+    if not different:
+        return replace(contrast, reason=EQUAL)
+    return replace(contrast, pairs=different, num_excluded=len(pairs) - len(different))
 
 
 def distinct(frames: Frames, pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs whose sides are not equal by construction."""
+    """Return the pairs of variants that are not equal by construction."""
     return tuple((left, right) for left, right in pairs if frames.trained(left) != frames.trained(right))
 
 
-def _test(frames: Frames, draft: Contrast, allow_partial: bool) -> Contrast:
-    """Return the draft with its paired test, or with the reason why there is none."""
-    metric, pairs = draft.metric, list(draft.pairs)
+def _tested(frames: Frames, contrast: Contrast, allow_partial: bool) -> Contrast:
+    """Return the contrast with its paired test, or with the reason why there is none."""
+    metric, pairs = contrast.metric, list(contrast.pairs)
     for left, right in pairs:
         mismatch = score_mismatch(frames, left, right, metric)
         if mismatch:
-            return replace(draft, reason=mismatch)
+            return replace(contrast, reason=mismatch)
     scores = {slug: frames.scores(slug, metric) for pair in pairs for slug in pair}
-    lacking = {slug: unranked(frames, slug, metric) for slug in scores}
-    problems = {slug: reason for slug, reason in lacking.items() if reason}
+    problems = {slug: reason for slug in scores if (reason := unranked(frames, slug, metric))}
     if problems and not allow_partial:
-        return replace(draft, reason=f"not ranked: {_sentence(frames, problems)}")
-    kept = [(left, right) for left, right in pairs if scores[left] and scores[right]]
-    seeds, differences = factor_differences(scores, kept)
-    if not kept or not seeds:
-        return replace(draft, reason=f"not ranked: {_sentence(frames, problems)}")
+        return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
+    scored = [(left, right) for left, right in pairs if scores[left] and scores[right]]
+    seeds, differences = factor_differences(scores, scored)
+    if not scored or not seeds:
+        return replace(contrast, reason=f"not ranked: {_problem_text(frames, problems)}")
     scale = max(abs(value) for slug in scores for value in scores[slug].values())
     return replace(
-        draft,
+        contrast,
         seeds=tuple(seeds),
-        pairs=tuple(kept),
+        pairs=tuple(scored),
         paired=paired_tests.paired_differences(differences.mean(axis=0), scale=scale),
-        reason=f"partial: {_sentence(frames, problems)}" if problems else None,
+        reason=f"partial: {_problem_text(frames, problems)}" if problems else None,
         spread=spread(differences, scale),
         settings_p=settings_p(differences, scale),
     )
 
 
 def spread(differences: np.ndarray, scale: float) -> tuple[float, float] | None:
-    """Return the smallest and largest mean of differences ``[pair, seed]``, None for one pair."""
+    """Return the smallest and largest mean over seeds of differences ``[pair, seed]``; None for a single pair."""
     if len(differences) < 2:
         return None
-    each = paired_tests.rounded(differences.mean(axis=1), scale)
-    return float(each.min()), float(each.max())
+    means = paired_tests.rounded(differences.mean(axis=1), scale)
+    return float(means.min()), float(means.max())
 
 
 def settings_p(differences: np.ndarray, scale: float) -> float:
-    """Return the smallest p of differences ``[pair, seed]``, adjusted by Holm for the pairs.
+    """Return the smallest p of differences ``[pair, seed]``, adjusted by Holm for the number of pairs.
 
-    A difference that is the same in every seed and not zero counts as p = 0: a t-test is undefined.
-    NaN with one pair or one seed.
+    A nonzero difference that is the same in every seed counts as p = 0, because the t-test is undefined.
+    NaN for a single pair or a single seed.
     """
     if len(differences) < 2:
         return math.nan
-    found = []
+    p_values = []
     for row in differences:
-        one = paired_tests.paired_differences(row, scale=scale)
-        found.append(0.0 if one.kind == "constant" else one.p)
-    return min(paired_tests.holm(found))
+        paired = paired_tests.paired_differences(row, scale=scale)
+        p_values.append(0.0 if paired.kind == "constant" else paired.p)
+    return min(paired_tests.holm(p_values))
 
 
-def _sentence(frames: Frames, problems: Mapping[str, str]) -> str:
-    shown = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
-    more = f" and {len(shown) - 2} more variants" if len(shown) > 2 else ""
-    return "; ".join(shown[:2]) + more
+def _problem_text(frames: Frames, problems: Mapping[str, str]) -> str:
+    texts = [f"{frames.by_slug[slug].title}: {reason}" for slug, reason in problems.items()]
+    more = f" and {len(texts) - 2} more variants" if len(texts) > 2 else ""
+    return "; ".join(texts[:2]) + more
 
 
-def _family(drafts: Sequence[Contrast]) -> Family:
-    """Correct the contrasts for their number and give each its word."""
-    adjusted = paired_tests.holm([draft.paired.p if draft.paired else math.nan for draft in drafts])
-    flips = paired_tests.holm([draft.paired.sign_flip_p if draft.paired else math.nan for draft in drafts])
-    finished = tuple(_with_verdict(draft, p, flip) for draft, p, flip in zip(drafts, adjusted, flips, strict=True))
-    tested = [len(draft.seeds) for draft in drafts if _has_p(draft)]
-    return Family(finished, len(tested), min(tested, default=0))
+def _family(contrasts: Sequence[Contrast]) -> Family:
+    """Adjust the p-values of contrasts by Holm and set their verdicts."""
+    adjusted = paired_tests.holm([contrast.paired.p if contrast.paired else math.nan for contrast in contrasts])
+    flips = paired_tests.holm([contrast.paired.sign_flip_p if contrast.paired else math.nan for contrast in contrasts])
+    judged = tuple(
+        _with_verdict(contrast, p, flip) for contrast, p, flip in zip(contrasts, adjusted, flips, strict=True)
+    )
+    tested = [len(contrast.seeds) for contrast in contrasts if _has_p(contrast)]
+    return Family(judged, len(tested), min(tested, default=0))
 
 
-def _has_p(draft: Contrast) -> bool:
-    return draft.paired is not None and not math.isnan(draft.paired.p)
+def _has_p(contrast: Contrast) -> bool:
+    return contrast.paired is not None and not math.isnan(contrast.paired.p)
 
 
-def _with_mde(draft: Contrast, contrasts: int) -> Contrast:
-    paired = draft.paired
+def _with_mde(contrast: Contrast, contrasts: int) -> Contrast:
+    paired = contrast.paired
     if paired is None or paired.kind != "varied":
-        return draft
+        return contrast
     mde = paired_tests.minimum_detectable_effect(paired.sd, paired.n, contrasts)
-    return replace(draft, mde=mde)
+    return replace(contrast, mde=mde)
 
 
-def _with_verdict(draft: Contrast, p: float, flip: float) -> Contrast:
-    if draft.paired is None:
-        return draft
-    verdict, reason = _verdict(draft.paired, p, draft.metric)
-    left_out = f"{draft.left_out} of {draft.left_out + len(draft.pairs)} settings {EQUAL}, left out"
+def _with_verdict(contrast: Contrast, p: float, flip: float) -> Contrast:
+    if contrast.paired is None:
+        return contrast
+    verdict, reason = _verdict(contrast.paired, p, contrast.metric)
+    excluded = f"{contrast.num_excluded} of {contrast.num_excluded + len(contrast.pairs)} settings {EQUAL}, excluded"
     return replace(
-        draft,
+        contrast,
         holm_p=p,
         sign_flip_holm_p=flip,
         verdict=verdict,
-        reason="; ".join(filter(None, [draft.reason, left_out * bool(draft.left_out), reason])) or None,
+        reason="; ".join(filter(None, [contrast.reason, excluded * bool(contrast.num_excluded), reason])) or None,
     )
 
 
 def _verdict(result: Paired, p: float, metric: str) -> tuple[str, str | None]:
     if result.kind == "single":
-        return "", "one seed: a difference, but no test"
+        return "", "one seed: no test"
     if result.kind == "identical":
-        return IDENTICAL, "every seed gives the same score on both sides"
+        return IDENTICAL, "both sides have the same score in every seed"
     if p <= ALPHA:
-        better = (result.mean > 0) == higher_is_better(metric)
-        word = BETTER if better else WORSE
-        return word, _CONSTANT if result.kind == "constant" else None
+        is_better = (result.mean > 0) == higher_is_better(metric)
+        return BETTER if is_better else WORSE, _CONSTANT if result.kind == "constant" else None
     if result.kind == "constant":
-        return "", f"{_CONSTANT}, and too few seeds for that to decide"
-    return UNDETECTED, None
+        return "", f"{_CONSTANT}; there are too few seeds for a verdict"
+    return INCONCLUSIVE, None
 
 
 _CONSTANT = (
-    "every seed differs by exactly the same amount: the interval is a point, the t-test is "
-    "undefined and the sign-flip p stands in for it"
+    "the difference is the same in every seed: the interval is a point, the t-test is undefined "
+    "and the sign-flip p replaces it"
 )

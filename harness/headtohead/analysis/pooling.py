@@ -1,4 +1,4 @@
-"""Scores over several length buckets of the test split, recomputed from the counts of each."""
+"""Compute test scores over several length buckets from the counts per bucket."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pandas as pd
 
 
 def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
-    """Return a test metric over all sentences of some buckets of one run.
+    """Return a test metric over all sentences of several buckets of a run.
 
-    None for a metric that the counts do not give, and where the run has no counts.
+    None if the metric cannot be computed from counts, or the run has no counts.
 
     Args:
         buckets: Rows of `Frames.buckets`.
@@ -32,22 +32,22 @@ def pooled(buckets: pd.DataFrame, metric: str) -> float | None:
 
 
 COUNTS = {"exact_match": "n", "loss": "target_tokens", "bleu": "bleu_counts"}
-"""The column of a bucket's counts, by metric: a score over several buckets depends on no other."""
+"""The column of counts that a score over several buckets is computed from, by metric."""
 
 
 def bleu(counts: Sequence[int]) -> float:
     """Return corpus BLEU, smoothed as sacreBLEU does by default.
 
     Args:
-        counts: Matched and total n-grams of orders 1 to 4, length of the translations and of the
-            references: ten numbers.
+        counts: Ten numbers: matched n-grams and total n-grams of orders 1 to 4, the length of the translations
+            and the length of the references.
     """
     score = bleu_class().compute_bleu(list(counts[:4]), list(counts[4:8]), *counts[8:], smooth_method="exp")
     return float(score.score)
 
 
 def bleu_class() -> Any:
-    """Return sacreBLEU's BLEU; the import prints no warnings."""
+    """Return sacreBLEU's class ``BLEU``, imported without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sacrebleu.metrics.bleu import BLEU

@@ -1,16 +1,16 @@
-"""Published claims held against an experiment's runs: agrees, disagrees or cannot tell, by rule.
+"""Test published claims on an experiment's runs: agrees, disagrees or inconclusive.
 
-Every difference is taken seed by seed. With m claims of a file that are tested, each is judged by
-the interval of the level 1 − 5 %/m, so that all verdicts are right together in 95 of 100 studies.
+Differences are paired by seed. With m tested claims, each interval has level 1 − 5 %/m, so that all
+verdicts are correct at the same time in at least 95 of 100 studies.
 
 higher, lower
-    Agrees if the interval lies beyond ``by`` on the expected side, disagrees if it lies short of
-    it, else it cannot be told.
+    Agrees if the whole interval is beyond ``by`` on the expected side; disagrees if the whole
+    interval is short of ``by``; otherwise inconclusive.
 equal
-    Agrees if two one-sided tests at 5 %/m place the difference within the margin, disagrees if the
-    interval lies outside it, else it cannot be told.
+    Agrees if two one-sided tests at 5 %/m find the difference within the margin; disagrees if the
+    whole interval is outside the margin; otherwise inconclusive.
 at-most
-    A theorem: agrees if no run passes the limit, disagrees if one does.
+    A theorem: agrees if no run exceeds the limit, disagrees if a run does.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from headtohead.statistics.paired_tests import ALPHA, Paired, Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.records import ClaimRecord
 
-Verdict = Literal["agrees", "disagrees", "cannot tell"]
-ABOVE = 1e-9
-"""What a score may pass a limit by: rounding."""
+ClaimVerdict = Literal["agrees", "disagrees", "inconclusive"]
+ROUNDING = 1e-9
+"""Rounding error by which a score may exceed a limit."""
 
 Scores = Mapping[int, float]
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A claim as the file has it, our side of it, and the verdict.
+class ClaimResult:
+    """A claim with the measured scores and the verdict.
 
-    ``difference`` is variant − against, with the interval that the verdict rests on; None with
-    at-most, and where there is nothing to compare. ``reason`` says what decided, or is missing.
+    ``difference`` is variant − against, with the interval of the verdict; None for ``at-most`` and if no seed
+    has both scores. ``reason`` is the criterion of the verdict, or the missing data.
     """
 
     claim: ClaimRecord
@@ -48,15 +48,15 @@ class Finding:
     against: Summary | None
     difference: Paired | None
     confidence: float
-    verdict: Verdict
+    verdict: ClaimVerdict
     reason: str
 
 
-def findings(frames: Frames, *, allow_partial: bool = False) -> tuple[Finding, ...]:
-    """Return a finding for each claim of the experiment; none where it makes no claims."""
+def claim_results(frames: Frames, *, allow_partial: bool = False) -> tuple[ClaimResult, ...]:
+    """Return the result of each published claim of the experiment."""
     claims = frames.record.published.claims if frames.record.published else ()
     tested = sum(claim.expect != "at-most" for claim in claims)
-    return tuple(_finding(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
+    return tuple(_claim_result(frames, claim, ALPHA / max(tested, 1), allow_partial) for claim in claims)
 
 
 def side_scores(frames: Frames, claim: ClaimRecord, side: str) -> Scores:
@@ -73,122 +73,122 @@ def side_scores(frames: Frames, claim: ClaimRecord, side: str) -> Scores:
 
 
 def _within(frames: Frames, slug: str, metric: str, lengths: Sequence[int]) -> Scores:
-    """Return the score over all test sentences of these lengths, by seed."""
+    """Return the score over the test sentences of these lengths, by seed."""
     table = frames.buckets
     if table.empty:
         return {}
     low, high = lengths
     inside = table[(table["low"] >= low) & (table["high"] <= high)]
-    found = {}
+    scores = {}
     for run, seed in frames.rows(slug)["seed"].items():
         score = pooled(inside[inside["run"] == run], metric)
         if score is not None:
-            found[int(seed)] = score
-    return found
+            scores[int(seed)] = score
+    return scores
 
 
-def _finding(frames: Frames, claim: ClaimRecord, alpha: float, allow_partial: bool) -> Finding:
-    ours = side_scores(frames, claim, "variant")
-    theirs = side_scores(frames, claim, "against") if claim.against else None
-    missing = None if allow_partial else _missing(frames, claim, ours, theirs)
-    left = paired_tests.summarise(list(ours.values()))
-    right = None if theirs is None else paired_tests.summarise(list(theirs.values()))
+def _claim_result(frames: Frames, claim: ClaimRecord, alpha: float, allow_partial: bool) -> ClaimResult:
+    variant_scores = side_scores(frames, claim, "variant")
+    against_scores = side_scores(frames, claim, "against") if claim.against else None
+    missing = None if allow_partial else _missing(frames, claim, variant_scores, against_scores)
+    left = paired_tests.summarise(list(variant_scores.values()))
+    right = None if against_scores is None else paired_tests.summarise(list(against_scores.values()))
     if claim.expect == "at-most":
-        verdict, reason = _bounded(ours, claim.limit or 0.0)
-        return Finding(claim, left, None, None, 1 - ALPHA, *_unless(missing, verdict, reason))
-    seeds = sorted(ours.keys() & (theirs or {}).keys())
-    both = [ours[seed] for seed in seeds], [(theirs or {})[seed] for seed in seeds]
-    difference = paired_tests.paired(*both, confidence=1 - alpha) if seeds else None
+        verdict, reason = _bounded(variant_scores, claim.limit or 0.0)
+        return ClaimResult(claim, left, None, None, 1 - ALPHA, *_unless(missing, verdict, reason))
+    seeds = sorted(variant_scores.keys() & (against_scores or {}).keys())
+    sides = [variant_scores[seed] for seed in seeds], [(against_scores or {})[seed] for seed in seeds]
+    difference = paired_tests.paired(*sides, confidence=1 - alpha) if seeds else None
     if difference is None:
-        verdict, reason = "cannot tell", "no seed has both scores"
+        verdict, reason = "inconclusive", "no seed has both scores"
     elif claim.expect == "equal":
-        verdict, reason = _equal(both, difference, claim.margin or 0.0, alpha)
+        verdict, reason = _equal(sides, difference, claim.margin or 0.0, alpha)
     else:
-        verdict, reason = _directed(both, claim, alpha)
-    return Finding(claim, left, right, difference, 1 - alpha, *_unless(missing, verdict, reason))
+        verdict, reason = _directed(sides, claim, alpha)
+    return ClaimResult(claim, left, right, difference, 1 - alpha, *_unless(missing, verdict, reason))
 
 
-def _unless(missing: str | None, verdict: Verdict, reason: str) -> tuple[Verdict, str]:
-    return ("cannot tell", missing) if missing else (verdict, reason)
+def _unless(missing: str | None, verdict: ClaimVerdict, reason: str) -> tuple[ClaimVerdict, str]:
+    return ("inconclusive", missing) if missing else (verdict, reason)
 
 
-def _missing(frames: Frames, claim: ClaimRecord, ours: Scores, theirs: Scores | None) -> str | None:
-    """Return what a verdict would lack: seeds, lengths, heads, or the same sentences."""
-    sides = [(claim.variant, claim.metric, ours)]
-    if claim.against is not None and theirs is not None:
-        sides.append((claim.against, claim.against_metric or claim.metric, theirs))
+def _missing(frames: Frames, claim: ClaimRecord, variant_scores: Scores, against_scores: Scores | None) -> str | None:
+    """Return the data that a verdict lacks: seeds, lengths, ablated heads or the same data; or None."""
+    sides = [(claim.variant, claim.metric, variant_scores)]
+    if claim.against is not None and against_scores is not None:
+        sides.append((claim.against, claim.against_metric or claim.metric, against_scores))
     for slug, metric, scores in sides:
-        lacking = [seed for seed in frames.seeds if seed not in scores]
-        if not lacking:
+        missing = [seed for seed in frames.seeds if seed not in scores]
+        if not missing:
             continue
         title = frames.by_slug[slug].title
         if metric.startswith("heads/"):
-            return f"heads are not yet masked: h2h heads {frames.name}, then h2h report"
-        short = unranked(frames, slug, frames.record.metrics.primary)
-        if short:
-            return f"{title}: {short}"
-        return f"{title}: {len(lacking)} of {len(frames.seeds)} seeds without {metric}" + (
+            return f"no head ablation; run h2h ablate-heads {frames.name}, then h2h report"
+        reason = unranked(frames, slug, frames.record.metrics.primary)
+        if reason:
+            return f"{title}: {reason}"
+        return f"{title}: {len(missing)} of {len(frames.seeds)} seeds without {metric}" + (
             " at these lengths" if claim.lengths else ""
         )
-    prints = {str(one) for slug, _, _ in sides for one in frames.rows(slug)["data_hash"].dropna().unique()}
-    return "the two sides were not trained and tested on the same data" if len(prints) > 1 else None
+    data_hashes = {str(value) for slug, _, _ in sides for value in frames.rows(slug)["data_hash"].dropna().unique()}
+    return "the two sides use different data" if len(data_hashes) > 1 else None
 
 
-def _bounded(scores: Scores, limit: float) -> tuple[Verdict, str]:
+def _bounded(scores: Scores, limit: float) -> tuple[ClaimVerdict, str]:
     if not scores:
-        return "cannot tell", "no run has a score"
-    most = max(scores.values())
-    if most > limit + ABOVE:
-        return "disagrees", "a run passes the limit"
-    return "agrees", f"none of {len(scores)} runs passes the limit"
+        return "inconclusive", "no run has a score"
+    highest = max(scores.values())
+    if highest > limit + ROUNDING:
+        return "disagrees", "a run exceeds the limit"
+    return "agrees", f"none of {len(scores)} runs exceeds the limit"
 
 
 def _equal(
-    both: tuple[list[float], list[float]], difference: Paired, margin: float, alpha: float
-) -> tuple[Verdict, str]:
-    found = paired_tests.equivalence(*both, margin=margin, alpha=alpha)
-    if found.n < 2:
-        return "cannot tell", "one seed"
-    if found.equivalent:
-        return "agrees", f"within the margin, p = {found.p:.2g} (two one-sided tests)"
+    sides: tuple[list[float], list[float]], difference: Paired, margin: float, alpha: float
+) -> tuple[ClaimVerdict, str]:
+    test = paired_tests.equivalence(*sides, margin=margin, alpha=alpha)
+    if test.n < 2:
+        return "inconclusive", "one seed"
+    if test.equivalent:
+        return "agrees", f"within the margin, p = {test.p:.2g} (two one-sided tests)"
     beyond = min(abs(difference.low), abs(difference.high)) > margin
     if beyond and difference.low * difference.high > 0 and _decided(difference, alpha):
-        return "disagrees", "the interval lies outside the margin"
+        return "disagrees", "the whole interval is outside the margin"
     if difference.kind != "varied":
-        return "cannot tell", _ALIKE
-    return "cannot tell", "the interval is not within the margin, nor outside it"
+        return "inconclusive", _CONSTANT
+    return "inconclusive", "the interval contains differences within and outside the margin"
 
 
-def _directed(both: tuple[list[float], list[float]], claim: ClaimRecord, alpha: float) -> tuple[Verdict, str]:
-    """Judge the expected difference by its distance from the smallest that counts."""
+def _directed(sides: tuple[list[float], list[float]], claim: ClaimRecord, alpha: float) -> tuple[ClaimVerdict, str]:
+    """Test the difference in the expected direction against ``by``, the smallest relevant difference."""
     sign = 1.0 if claim.expect == "higher" else -1.0
     by = claim.by
-    scale = max(abs(value) for side in both for value in side)
-    excess = sign * (np.array(both[0]) - np.array(both[1])) - by
-    found = paired_tests.paired_differences(excess, scale=scale, confidence=1 - alpha)
-    if found.n < 2:
-        return "cannot tell", "one seed"
-    if found.low > 0 and _decided(found, alpha):
-        return "agrees", "the whole interval lies on the expected side" + _beyond(by)
-    if found.high < 0 and _decided(found, alpha):
-        right_way = by > 0 and sign * (np.mean(both[0]) - np.mean(both[1])) > 0
+    scale = max(abs(value) for side in sides for value in side)
+    excess = sign * (np.array(sides[0]) - np.array(sides[1])) - by
+    result = paired_tests.paired_differences(excess, scale=scale, confidence=1 - alpha)
+    if result.n < 2:
+        return "inconclusive", "one seed"
+    if result.low > 0 and _decided(result, alpha):
+        return "agrees", "the whole interval is on the expected side" + _beyond(by)
+    if result.high < 0 and _decided(result, alpha):
+        expected_direction = by > 0 and sign * (np.mean(sides[0]) - np.mean(sides[1])) > 0
         return "disagrees", (
             f"in the expected direction, but by less than {by:g}"
-            if right_way
-            else "the whole interval lies on the other side"
+            if expected_direction
+            else "the whole interval is on the other side"
         )
-    if found.kind != "varied":
-        return "cannot tell", _ALIKE
-    return "cannot tell", "the interval holds both"
+    if result.kind != "varied":
+        return "inconclusive", _CONSTANT
+    return "inconclusive", "the interval contains differences on both sides"
 
 
-_ALIKE = "every seed differs by the same amount, and they are too few for that to decide"
+_CONSTANT = "the difference is the same in every seed, and there are too few seeds for a verdict"
 
 
 def _beyond(by: float) -> str:
     return f", beyond {by:g}" if by else ""
 
 
-def _decided(found: Paired, alpha: float) -> bool:
-    """Whether an interval may speak: a point, all seeds alike, only if enough seeds say it."""
-    return found.kind == "varied" or found.sign_flip_p <= alpha
+def _decided(result: Paired, alpha: float) -> bool:
+    """Return whether an interval allows a verdict; an interval that is a point requires a small sign-flip p."""
+    return result.kind == "varied" or result.sign_flip_p <= alpha

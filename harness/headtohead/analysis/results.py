@@ -1,4 +1,4 @@
-"""Results as a table, for Python and Jupyter."""
+"""The results of an experiment as a pandas table."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 class RunsTable(pd.DataFrame):
-    """One row per run; in Jupyter the answer and a line per variant stand above the rows.
+    """A table with a row per run; Jupyter shows the answer and a line per variant above the rows.
 
-    What is cut from it, or computed with it, is an ordinary frame.
+    Selections and computations return an ordinary ``DataFrame``.
     """
 
     frames: Frames
     _metadata: ClassVar[list[str]] = ["frames"]
 
     @classmethod
-    def of(cls, frames: Frames) -> RunsTable:
-        """Return the rows of an experiment."""
+    def from_frames(cls, frames: Frames) -> RunsTable:
+        """Return the runs of an experiment."""
         table = cls(frames.runs)
         table.frames = frames
         return table

@@ -1,9 +1,8 @@
-"""The command line: one command per file, each loaded only when it is called."""
+"""The `h2h` command line: one module per command, imported only when the command runs."""
 
 from __future__ import annotations
 
 import importlib
-import keyword
 import sys
 from typing import Any
 
@@ -12,30 +11,30 @@ import click
 from headtohead.errors import HeadToHeadError, is_disk_error, nearest
 
 COMMANDS = {
-    "run": "Train what an experiment file asks for, and answer its question.",
-    "plan": "Show what would run, what is done and what is refused, without running it.",
+    "run": "Train the runs of an experiment file and report the answer.",
+    "plan": "Show the runs, their states and their cost, without training.",
     "status": "Show the state of every run of an experiment.",
     "report": "Write the report of an experiment.",
-    "sync": "Ship to MLflow what is missing there.",
-    "rerun": "Train a finished run again in the same way and compare.",
-    "check": "Check what variants must keep, and show what the pitfalls of a recipe do.",
+    "sync": "Log missing runs to MLflow.",
+    "reproduce": "Retrain a finished run and compare weights and scores.",
+    "check": "Check invariants, and measure the pitfalls of a recipe.",
     "notebooks": "Compare the five notebooks on one page.",
-    "plugins": "List plugins, or describe one.",
-    "new-plugin": "Write a package with a plugin of your own.",
-    "import": "Read a checkpoint that a notebook saved, as a run.",
+    "plugins": "List plugins, or describe a plugin.",
+    "new-plugin": "Create a plugin package from a template.",
+    "import-checkpoint": "Import a notebook's checkpoint as a run.",
     "translate": "Translate sentences with a trained run.",
-    "attention": "Show where a trained run looks, for one sentence.",
-    "heads": "Mask the heads of finished runs, one at a time.",
-    "trace": "Show every step of one forward pass.",
-    "data": "Fetch datasets and show what is in them.",
+    "attention": "Show the attention weights of a trained run for a sentence.",
+    "ablate-heads": "Measure the effect of masking each attention head.",
+    "trace": "Show every step of a forward pass.",
+    "data": "Download datasets and describe them.",
     "ui": "Open MLflow on the project's store.",
     "doctor": "Check the installation, the machine and the stores.",
 }
-"""Every command with its one-line help; ``h2h --help`` imports none of them."""
+"""Commands and their summaries. ``h2h --help`` prints these without importing the commands."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, and whose errors are one line."""
+    """A group that imports commands lazily and prints a `HeadToHeadError` as a single line with exit code 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -43,8 +42,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        module = importlib.import_module(f"headtohead.cli.{file}")
+        module = importlib.import_module(f"headtohead.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         return command
 
@@ -70,8 +68,8 @@ class LazyGroup(click.Group):
                 raise
             reason = " ".join(str(error).split())
             click.echo(
-                f"h2h: cannot write or read a file ({reason}); free space or correct its "
-                "permissions, then type the same command",
+                f"h2h: cannot read or write a file ({reason}); free disk space or correct the "
+                "permissions, then run the same command",
                 err=True,
             )
             sys.exit(2)
@@ -80,4 +78,4 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="headtohead", prog_name="h2h")
 def main() -> None:
-    """Run Transformer variants head to head: one question, one file, an answer with an interval."""
+    """Run controlled comparisons of Transformer components, each defined in an experiment file."""

@@ -1,4 +1,4 @@
-"""``h2h``, and ``python -m headtohead.cli``: one command, and the end of the process."""
+"""Entry point of ``h2h`` and ``python -m headtohead.cli``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from headtohead.cli import main
 
 
 def entry() -> None:
-    """Run one command and end.
+    """Run a command and exit without the interpreter's clean-up.
 
-    Taking torch and its like apart object by object takes a second at the end of every command and
-    frees nothing that the system does not free anyway. So exit handlers run, the streams are
-    flushed, and the process is gone; where a thread is still at work, it is waited for as usual.
+    The clean-up of torch and other large packages takes a second per command, and the operating system frees
+    their memory anyway. Exit handlers still run and streams are flushed. If non-daemon threads are running, the
+    interpreter exits normally and waits for them.
     """
     code: object = 0
     try:
         main(prog_name="h2h")
-    except SystemExit as ended:
-        code = ended.code
-    waiting = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
-    if waiting or not isinstance(code, int):
+    except SystemExit as error:
+        code = error.code
+    main_thread = threading.main_thread()
+    running = any(not thread.daemon and thread is not main_thread for thread in threading.enumerate())
+    if running or not isinstance(code, int):
         sys.exit(code)  # type: ignore[arg-type]
     atexit._run_exitfuncs()
     try:

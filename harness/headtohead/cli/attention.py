@@ -1,4 +1,4 @@
-"""``h2h attention``: where a trained run looks, for one sentence."""
+"""``h2h attention``: the attention weights of a trained run for a sentence."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ SHADES = " ░▒▓█"
 @click.command("attention")
 @click.argument("run")
 @click.argument("text")
-@click.option("--target", help="What the decoder reads; default: the run's own translation.")
+@click.option("--target", help="Decoder input; default: the run's own translation.")
 @click.option(
     "--role",
     type=click.Choice(["encoder", "decoder", "cross"]),
     default="cross",
     show_default=True,
-    help="Whose weights: source to source, target to target, or target to source.",
+    help="Encoder self-attention, decoder self-attention or cross-attention.",
 )
-@click.option("--layer", type=click.IntRange(0), help="Only this layer, from 0.")
-@click.option("--head", type=click.IntRange(0), help="Only this head, from 0.")
+@click.option("--layer", type=click.IntRange(0), help="Show only this layer, counted from 0.")
+@click.option("--head", type=click.IntRange(0), help="Show only this head, counted from 0.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write maps.safetensors and probes.json into this folder.")
 @runs_option
 @plugin_option
@@ -38,9 +38,9 @@ def command(
     runs_root: Path,
     plugin_files: tuple[Path, ...],
 ) -> None:
-    """Show the attention weights of RUN for TEXT, as numbers and shades.
+    """Show the attention weights of RUN for TEXT as a table with shading.
 
-    RUN is a run's directory or the beginning of its name.
+    RUN is a run's directory or a prefix of its name.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
@@ -64,20 +64,20 @@ def command(
     note = maps.record.get("map_notes", {}).get(role)
     if note:
         click.echo(f"{role}: {note}\n")
-    for number, heads in enumerate(weights):
-        for place, matrix in enumerate(heads):
-            if layer in {None, number} and head in {None, place}:
-                described = maps.record["heads"][role][number][place]
+    for layer_index, heads in enumerate(weights):
+        for head_index, matrix in enumerate(heads):
+            if layer in {None, layer_index} and head in {None, head_index}:
+                statistics = maps.record["heads"][role][layer_index][head_index]
                 click.echo(
-                    f"{role}, layer {number}, head {place}: entropy "
-                    f"{_number(described['entropy'])} nats, mean distance "
-                    f"{_number(described['distance'])} tokens"
+                    f"{role}, layer {layer_index}, head {head_index}: entropy "
+                    f"{_number(statistics['entropy'])} nats, mean distance "
+                    f"{_number(statistics['distance'])} tokens"
                 )
                 click.echo(table(matrix.tolist(), rows, columns))
 
 
 def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
-    """Return weights as a table: one row a query, shades for what stands out."""
+    """Format weights as text: a row per query, a column per key, and shading by absolute weight."""
     label = max(len(row) for row in rows)
     widths = [max(6, len(column)) for column in columns]
     lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]

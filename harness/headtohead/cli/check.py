@@ -1,4 +1,4 @@
-"""``h2h check``: what every variant must keep, and what the pitfalls of a recipe do."""
+"""``h2h check``: invariants of entries and recipes, and measured pitfalls of recipes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import plugin_option
+from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
@@ -19,29 +19,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--all", "everything", is_flag=True, help="Ask every defined combination of the registered entries.")
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Override a field of every recipe, for example data.file=spa.txt.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE",
-    help="Folder of downloads and prepared data.",
-)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json", "markdown"]),
-    default="text",
-    show_default=True,
-    help="json: one record per name; markdown: the page of --all.",
-)
+@click.option("--all", "everything", is_flag=True, help="Check every compatible combination of registered entries.")
+@recipe_set_option("data.file=spa.txt")
+@cache_option
+@format_option("json: one record per name; markdown: the page of --all.", "json", "markdown")
 @plugin_option
 def command(
     names: tuple[str, ...],
@@ -53,13 +34,13 @@ def command(
 ) -> None:
     """Check NAME: positional/NAME, attention/NAME, masking/NAME or recipe/NAME; default: all.
 
-    With --plugin and no NAME: what the file registers. For each invariant: holds, broken with the
-    number and the smallest example that shows it, or does not apply and why. All is computed in
-    float64 on the CPU. A recipe is asked at small sizes; what its named pitfalls do is measured at
-    its own sizes, on its own data where that is at hand. Nothing is downloaded.
+    With --plugin and without NAME, the entries of the plugin file are checked. The outcome of an invariant is
+    "holds", "violated" with the deviation and the smallest example, or "does not apply" with the reason. Checks run
+    in float64 on the CPU. Recipes are checked at small sizes. Their pitfalls are measured at full size, on the
+    recipe's own data if it is available. Nothing is downloaded.
 
-    Exit code 0 if nothing is broken, or only by choices that are known to break it ("broken as
-    named"); 1 if an invariant is broken by anything else.
+    Exit code 0: no unexpected violations ("known violation" is a declared violation). Exit code 1: unexpected
+    violations.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
@@ -67,10 +48,10 @@ def command(
     registry = use_files(plugin_files)
     if everything:
         if names or overrides:
-            raise HeadToHeadError("--all asks of all combinations; leave out names and --set")
+            raise HeadToHeadError("--all checks all combinations; remove names and --set")
         sys.exit(_survey(registry, form))
     if form == "markdown":
-        raise HeadToHeadError("--format markdown is the page of --all; add --all, or take json")
+        raise HeadToHeadError("--format markdown requires --all; add --all or use --format json")
     sys.exit(_check(_chosen(names, plugin_files, registry), registry, names, overrides, cache, form))
 
 
@@ -93,67 +74,69 @@ def _check(
     from headtohead.tools.pitfalls import examine
     from headtohead.tools.pitfalls.examination import Verdicts
 
-    if overrides and all(one.family != "recipe" for one in chosen):
-        raise HeadToHeadError("--set changes recipes, and none is checked; name one")
-    found: list[Examination] = []
+    if overrides and all(entry.family != "recipe" for entry in chosen):
+        raise HeadToHeadError("--set applies to recipes only; name a recipe")
+    examinations: list[Examination] = []
     verdicts: Verdicts = {}
-    for one in chosen:
+    for entry in chosen:
         try:
-            found.append(examine(one, registry, cache or cache_root(), overrides, verdicts))
+            examinations.append(examine(entry, registry, cache or cache_root(), overrides, verdicts))
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
-            click.echo(f"not checked: {one.family}/{one.name}: {error}", err=True)
+            click.echo(f"not checked: {entry.family}/{entry.name}: {error}", err=True)
             continue
         if form == "text":
-            click.echo("\n" if len(found) > 1 else "", nl=False)
-            _print_one(found[-1])
+            click.echo("\n" if len(examinations) > 1 else "", nl=False)
+            _print_examination(examinations[-1])
     if form == "json":
-        records = [one.to_json() for one in found]
+        records = [examination.to_json() for examination in examinations]
         click.echo(json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False))
-    elif len(found) > 1:
-        _print_sum(found)
-    return 0 if all(one.is_sound for one in found) else 1
+    elif len(examinations) > 1:
+        _print_totals(examinations)
+    return 0 if all(examination.is_sound for examination in examinations) else 1
 
 
-def _print_one(found: Examination) -> None:
+def _print_examination(examination: Examination) -> None:
     from headtohead.cli.tables import print_table
 
-    click.echo(found.name)
+    click.echo(examination.name)
     errors: dict[str, list[str]] = {}
-    for one in found.results:
-        if one.error is not None:
-            errors.setdefault(one.error, []).append(one.invariant)
+    for result in examination.results:
+        if result.error is not None:
+            errors.setdefault(result.error, []).append(result.invariant)
     rows = [
         [
-            one.invariant,
-            one.outcome,
-            "-" if one.number is None else f"{one.number:.3g}",
-            f"{one.reason}; by {one.because}" if one.because else one.reason,
+            result.invariant,
+            result.outcome,
+            "-" if result.number is None else f"{result.number:.3g}",
+            f"{result.reason}; by {result.cause}" if result.cause else result.reason,
         ]
-        for one in found.results
-        if one.error is None
+        for result in examination.results
+        if result.error is None
     ]
     if rows:
-        print_table(["invariant", "outcome", "number", "what was measured"], rows, right={2})
+        print_table(["invariant", "outcome", "number", "measurement"], rows, right={2})
     for error, invariants in errors.items():
-        click.echo(f"\nbroken: {error}\n  raised by {', '.join(invariants)}")
-    for one in found.results:
-        if one.outcome == "broken" and one.example and one.error is None:
-            click.echo(f"\nsmallest example of {one.invariant}:\n  {one.example}")
-    for pitfall in found.pitfalls:
+        click.echo(f"\nviolated: {error}\n  raised by {', '.join(invariants)}")
+    for result in examination.results:
+        if result.outcome == "violated" and result.example and result.error is None:
+            click.echo(f"\nsmallest example of {result.invariant}:\n  {result.example}")
+    for pitfall in examination.pitfalls:
         click.echo(f"\npitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
-        for fact in found.facts:
+        for fact in examination.facts:
             if fact.pitfall == pitfall.name:
                 click.echo(f"  {fact.sentence}")
 
 
-def _print_sum(found: list[Examination]) -> None:
-    broken = [one.name for one in found if not one.is_sound]
+def _print_totals(examinations: list[Examination]) -> None:
+    violated = [examination.name for examination in examinations if not examination.is_sound]
     named = [
-        one.name for one in found if one.is_sound and any(result.outcome == "known violation" for result in one.results)
+        examination.name
+        for examination in examinations
+        if examination.is_sound and any(result.outcome == "known violation" for result in examination.results)
     ]
-    click.echo(f"\n{len(found)} checked, {len(broken)} broken{_listed(broken)}")
+    click.echo(f"\n{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
     if named:
         click.echo(f"known violations{_listed(named)}")
 
@@ -165,28 +148,28 @@ def _listed(names: list[str]) -> str:
 def _survey(registry: Registry, form: str) -> int:
     from headtohead.tools.pitfalls.survey import survey, survey_page
 
-    def progress(asked: int) -> None:
+    def progress(count: int) -> None:
         if sys.stderr.isatty():
-            click.echo(f"\r{asked} combinations", nl=False, err=True)
+            click.echo(f"\r{count} combinations", nl=False, err=True)
 
-    found = survey(registry, progress)
+    result = survey(registry, progress)
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
     if form == "markdown":
-        click.echo(survey_page(found, registry))
+        click.echo(survey_page(result, registry))
     elif form == "json":
-        click.echo(json.dumps(found.to_json(), ensure_ascii=False, indent=1, allow_nan=False))
+        click.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1, allow_nan=False))
     else:
-        _print_survey(found)
-    return 0 if found.is_sound else 1
+        _print_survey(result)
+    return 0 if result.is_sound else 1
 
 
-def _print_survey(found: Survey) -> None:
+def _print_survey(result: Survey) -> None:
     from headtohead.cli.tables import print_table
 
-    outcomes = ("holds", "does not apply", "known violation", "broken")
-    rows = [[name, *(str(counts[one]) for one in outcomes)] for name, counts in found.invariants.items()]
+    outcomes = ("holds", "does not apply", "known violation", "violated")
+    rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
-    for variant, one in found.violations:
-        click.echo(f"\nbroken: {one.invariant} by {variant}\n  {one.example or one.reason}")
-    click.echo(f"\n{found.combinations} combinations checked, {len(found.violations)} invariants broken")
+    for variant, violation in result.violations:
+        click.echo(f"\nviolated: {violation.invariant} by {variant}\n  {violation.example or violation.reason}")
+    click.echo(f"\n{result.combinations} combinations checked, {len(result.violations)} invariants violated")

@@ -1,4 +1,4 @@
-"""h2h data: fetch datasets, and show what is in them."""
+"""``h2h data``: download datasets and describe them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headtohead.cli.options import plugin_option
+from headtohead.cli.options import cache_option, plugin_option
 
 if TYPE_CHECKING:
     from headtohead.data import PreparedData
     from headtohead.plugins.registry import Registry
     from headtohead.schema.run_config import DataConfig
 
-SET_HELP = "Set a field of the data section, for example pair=eng-spa or split=row."
-
-set_option = click.option("--set", "overrides", multiple=True, metavar="FIELD=VALUE", help=SET_HELP)
-cache_option = click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE",
-    help="Folder of downloads and prepared data.",
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Set a field of the data section, for example pair=eng-spa or split=row.",
 )
 
 
 @click.group("data")
 def command() -> None:
-    """Fetch datasets and show what is in them."""
+    """Download datasets and describe them."""
 
 
 @command.command()
@@ -40,12 +37,12 @@ def command() -> None:
 @cache_option
 @plugin_option
 def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
-    """Download a DATASET, read it once, and keep it in the cache."""
+    """Download DATASET into the cache and check that it can be read."""
     from headtohead.data import cache_root, read_corpus
 
     registry = _registry(plugin_files)
     folder = cache or cache_root()
-    corpus = read_corpus(_named(dataset, overrides, registry), folder, registry=registry)
+    corpus = read_corpus(_dataset_data(dataset, overrides, registry), folder, registry=registry)
     source, target = corpus.languages
     click.echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
     click.echo(f"licence: {corpus.licence}")
@@ -53,32 +50,32 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_f
 
 
 @command.command()
-@click.argument("what", metavar="DATASET|EXPERIMENT")
+@click.argument("target", metavar="DATASET|EXPERIMENT")
 @set_option
 @cache_option
 @plugin_option
-def stats(what: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
-    """Show sizes, lengths, leak and ceiling of a dataset, or of an experiment file's baseline.
+def stats(target: str, overrides: tuple[str, ...], cache: Path | None, plugin_files: tuple[Path, ...]) -> None:
+    """Show sizes, sentence lengths, leakage and score bound of a dataset, or of an experiment's baseline.
 
-    With an experiment file, --set takes paths such as data.split=row.
+    With an experiment file, --set expects full paths such as data.split=row.
     """
     from headtohead.data import cache_root, prepare
 
     registry = _registry(plugin_files)
-    is_file = what.endswith((".yaml", ".yml"))
-    config = (_of_experiment if is_file else _named)(what, overrides, registry)
+    read_config = _experiment_data if target.endswith((".yaml", ".yml")) else _dataset_data
+    config = read_config(target, overrides, registry)
     for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
         click.echo(f"{label:<12}{text}")
 
 
 def lines(data: PreparedData) -> list[tuple[str, str]]:
-    """Return what ``stats`` prints, as labels and texts."""
+    """Return the lines that ``stats`` prints, as pairs of label and text."""
     record = data.record
     source, target = record["languages"]
     parts = ", ".join(f"{part} {count}" for part, count in record["counts"].items())
     dropped = ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
-    ceiling = record["bag_of_words_ceiling"]
+    ceiling = record["bag_of_words_upper_bound"]
     return [
         ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
         ("pairs", f"{_pairs(record)}: {parts}"),
@@ -98,13 +95,13 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
 
 
 def _pairs(record: Mapping[str, Any]) -> int:
-    """Count pairs once where all parts hold the same."""
+    """Return the number of distinct pairs: with ``nothing-held-out`` all splits contain the same pairs."""
     counts = record["counts"].values()
     return max(counts) if record["split"] == "nothing-held-out" else sum(counts)
 
 
 def _specials(data: PreparedData) -> str:
-    """Count the special tokens of each side; one number where it is the same."""
+    """Return the numbers of special tokens of source and target, or a single number if they are equal."""
     from headtohead.data import SPECIALS
 
     counts = [sum(word in data.vocabulary(side).words for word in SPECIALS) for side in ("source", "target")]
@@ -112,7 +109,7 @@ def _specials(data: PreparedData) -> str:
 
 
 def lengths(texts: Sequence[str]) -> str:
-    """Describe words per sentence."""
+    """Return a summary of the number of words per sentence."""
     import numpy as np
 
     counts = np.array([len(text.split()) for text in texts])
@@ -126,8 +123,8 @@ def _registry(plugin_files: Sequence[Path]) -> Registry:
     return use_files(plugin_files)
 
 
-def _named(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
-    """Resolve a dataset's name with the fields that stand beside it."""
+def _dataset_data(dataset: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+    """Resolve a dataset's name and the fields of ``--set``."""
     import yaml
 
     from headtohead.config.resolve import resolve
@@ -143,14 +140,14 @@ def _named(dataset: str, overrides: Sequence[str], registry: Registry) -> DataCo
     return resolve({"data": section, "train": {"epochs": 1}}, registry, "--set").data
 
 
-def _of_experiment(path: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
+def _experiment_data(path: str, overrides: Sequence[str], registry: Registry) -> DataConfig:
     from headtohead.config.loading import load_file
     from headtohead.planning.design import expand
 
     loaded = load_file(path, overrides, max_runs=sys.maxsize)
     if not any(block.path for block in loaded.file.design):
-        # The baseline does not depend on what varies.
-        alone: dict[str, Any] = {"design": [], "exclude": [], "published": None}
-        loaded = replace(loaded, file=loaded.file.model_copy(update=alone))
+        # The baseline does not depend on the design.
+        baseline_only: dict[str, Any] = {"design": [], "exclude": [], "published": None}
+        loaded = replace(loaded, file=loaded.file.model_copy(update=baseline_only))
     design = expand(loaded, registry)
     return design.variant(design.baseline).config.data

@@ -1,4 +1,4 @@
-"""``h2h doctor``: whether this installation, machine and its stores can run an experiment."""
+"""``h2h doctor``: check that the installation, the machine and the stores can run an experiment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LITTLE_SPACE = 2 * 1024**3
 NO_SPACE = 100 * 1024**2
 
 _REQUIREMENT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<minimum>[0-9.]+)")
-"""A requirement of the installation itself; those of extras carry a marker and do not match."""
+"""A requirement of headtohead itself. Requirements of extras have an environment marker and do not match."""
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the diagnosis."""
+class Diagnosis:
+    """The result of a check, printed as a line; ``level`` is OK, WARN or FAIL."""
 
     level: str
     subject: str
@@ -36,19 +36,19 @@ class Finding:
 def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
     """Check Python, packages, devices, backends, disk, plugins, data cache and MLflow store.
 
-    On a GPU, replayed steps are compared with eager ones, which takes at most half a minute. The
-    result is cached: train.backend auto uses CUDA graphs only where they are verified.
+    On a GPU, this runs the backend self-test, which takes at most half a minute, and caches its result:
+    train.backend auto uses CUDA graphs only where they are verified.
     """
     failed = False
     for check in _checks(runs_root, plugin_files):
-        for finding in check():
-            failed |= finding.level == FAIL
-            click.echo(f"{finding.level:4}  {finding.subject}: {finding.text}")
+        for diagnosis in check():
+            failed |= diagnosis.level == FAIL
+            click.echo(f"{diagnosis.level:4}  {diagnosis.subject}: {diagnosis.text}")
     if failed:
         sys.exit(1)
 
 
-def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[], Iterator[Finding]]]:
+def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[], Iterator[Diagnosis]]]:
     return [
         _python,
         _packages,
@@ -61,20 +61,20 @@ def _checks(runs_root: Path, plugin_files: tuple[Path, ...]) -> list[Callable[[]
     ]
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[Diagnosis]:
     import platform
 
     version = platform.python_version()
     level = OK if sys.version_info >= (3, 11) else FAIL
-    yield Finding(level, "python", f"{version} on {platform.system()} {platform.machine()}")
+    yield Diagnosis(level, "python", f"{version} on {platform.system()} {platform.machine()}")
 
 
-def _packages() -> Iterator[Finding]:
-    """Compare what is installed with what headtohead requires, and with what was tested."""
+def _packages() -> Iterator[Diagnosis]:
+    """Compare installed versions with the required and the tested ones."""
     from importlib import metadata
 
     tested = dict(_pins())
-    good = []
+    matching = []
     for text in metadata.requires("headtohead") or ():
         match = _REQUIREMENT.fullmatch(text)
         if match is None:
@@ -83,20 +83,20 @@ def _packages() -> Iterator[Finding]:
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield Finding(FAIL, name, f"not installed; type pip install '{text}'")
+            yield Diagnosis(FAIL, name, f"not installed; run pip install '{text}'")
             continue
         pinned = tested.get(name.lower(), version)
         if _numbers(version) < _numbers(minimum):
-            yield Finding(FAIL, name, f"{version} is installed, {minimum} or later is needed")
+            yield Diagnosis(FAIL, name, f"{version} is installed, {minimum} or later is needed")
         elif version.partition("+")[0] != pinned:
-            yield Finding(WARN, name, f"{version} is installed, {pinned} was tested")
+            yield Diagnosis(WARN, name, f"{version} is installed, {pinned} was tested")
         else:
-            good.append(f"{name} {version}")
-    yield Finding(OK, "packages", ", ".join(good))
+            matching.append(f"{name} {version}")
+    yield Diagnosis(OK, "packages", ", ".join(matching))
 
 
 def _pins() -> Iterator[tuple[str, str]]:
-    """Yield name and version from the constraints file, where headtohead runs from its tree."""
+    """Yield names and versions of the constraints file, which exists only in a source checkout."""
     for path in sorted(Path(__file__).parents[3].glob("constraints*.txt")):
         for line in path.read_text(encoding="utf-8").splitlines():
             name, equals, version = line.partition("==")
@@ -108,24 +108,24 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"[0-9]+", version.partition("+")[0]))
 
 
-def _device() -> Iterator[Finding]:
+def _device() -> Iterator[Diagnosis]:
     import os
 
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    yield Finding(OK, "cpu", f"{cores} cores, {torch.get_num_threads()} threads in torch")
+    yield Diagnosis(OK, "cpu", f"{cores} cores, {torch.get_num_threads()} threads in torch")
     if not torch.cuda.is_available():
-        yield Finding(OK, "device", "cpu; no CUDA device, so bfloat16 is not available")
+        yield Diagnosis(OK, "device", "cpu; no CUDA device, so bfloat16 is not available")
         return
     for number in range(torch.cuda.device_count()):
-        found = torch.cuda.get_device_properties(number)
-        text = f"{found.name}, {found.total_memory / 1024**3:.0f} GiB"
-        yield Finding(OK, f"cuda:{number}", text)
+        properties = torch.cuda.get_device_properties(number)
+        text = f"{properties.name}, {properties.total_memory / 1024**3:.0f} GiB"
+        yield Diagnosis(OK, f"cuda:{number}", text)
 
 
-def _backends() -> Iterator[Finding]:
-    """Verify the backends of every kind of GPU anew, as a driver may have changed."""
+def _backends() -> Iterator[Diagnosis]:
+    """Run the self-test anew on each kind of GPU, since the driver may have changed."""
     import torch
 
     from headtohead.data import cache_root
@@ -134,7 +134,7 @@ def _backends() -> Iterator[Finding]:
     compiled = "compile is verified against eager gradients in every training"
     if not torch.cuda.is_available():
         text = f"auto is eager, {selftest.TESTED} requires a CUDA device, {compiled}"
-        yield Finding(OK, "backends", text)
+        yield Diagnosis(OK, "backends", text)
         return
     devices = [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
     kinds = {selftest.machine(device): device for device in reversed(devices)}
@@ -142,66 +142,66 @@ def _backends() -> Iterator[Finding]:
         try:
             verdict = selftest.verify(cache_root(), device, again=True)
         except OSError as error:
-            yield Finding(FAIL, "backends", f"no verdict could be stored: {error.strerror}")
+            yield Diagnosis(FAIL, "backends", f"cannot store the result of the self-test: {error.strerror}")
             return
         text = f"{verdict.description}; {compiled}"
         if verdict.fault:
-            yield Finding(WARN, "backends", f"auto is eager: {text}")
+            yield Diagnosis(WARN, "backends", f"auto is eager: {text}")
         else:
-            yield Finding(OK, "backends", f"auto is {selftest.TESTED}: {text}")
+            yield Diagnosis(OK, "backends", f"auto is {selftest.TESTED}: {text}")
 
 
-def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Finding]:
+def _plugins(plugin_files: tuple[Path, ...]) -> Iterator[Diagnosis]:
     from headtohead.errors import HeadToHeadError
     from headtohead.plugins.registry import use_files
 
     try:
         registry = use_files(plugin_files)
     except HeadToHeadError as error:
-        yield Finding(FAIL, "plugins", str(error))
+        yield Diagnosis(FAIL, "plugins", str(error))
         return
-    found = list(registry.all())
-    outside = sorted({one.distribution for one in found} - {"headtohead"})
-    from_outside = f", from outside: {', '.join(outside)}" if outside else ""
-    yield Finding(OK, "plugins", f"{len(found)} entries{from_outside}")
+    entries = list(registry.all())
+    others = sorted({entry.distribution for entry in entries} - {"headtohead"})
+    external = f", external: {', '.join(others)}" if others else ""
+    yield Diagnosis(OK, "plugins", f"{len(entries)} entries{external}")
 
 
-def _folder(subject: str, folder: Path) -> Iterator[Finding]:
-    """Try to write where the folder is, or will be, and look at the space left."""
+def _folder(subject: str, folder: Path) -> Iterator[Diagnosis]:
+    """Write a temporary file in the folder or its nearest existing parent, and check the free space."""
     import shutil
     import tempfile
 
-    existing = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"h2h")
     except OSError as error:
-        yield Finding(FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}")
+        yield Diagnosis(FAIL, subject, f"cannot write to '{existing}': {error.strerror or error}")
         return
     free = shutil.disk_usage(existing).free
     level = FAIL if free < NO_SPACE else WARN if free < LITTLE_SPACE else OK
-    yield Finding(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
+    yield Diagnosis(level, subject, f"'{folder}' is writable, {free / 1024**3:.1f} GiB free")
 
 
-def _cache() -> Iterator[Finding]:
+def _cache() -> Iterator[Diagnosis]:
     from headtohead.data import cache_root
 
     yield from _folder("data cache", cache_root())
 
 
-def _store(runs_root: Path) -> Iterator[Finding]:
-    """Open the MLflow store, if there is one; it is not created here."""
+def _store(runs_root: Path) -> Iterator[Diagnosis]:
+    """Open the MLflow store if it exists."""
     from headtohead.errors import HeadToHeadError
     from headtohead.tracking.store import database_of, default_uri, open_store, readable
 
     uri = default_uri(runs_root)
     database = database_of(uri)
     if database is not None and not database.exists():
-        yield Finding(OK, "mlflow", f"'{database}' will be created by the first run")
+        yield Diagnosis(OK, "mlflow", f"'{database}' will be created by the first run")
         return
     try:
         open_store(uri, create=False)
     except HeadToHeadError as error:
-        yield Finding(FAIL, "mlflow", str(error))
+        yield Diagnosis(FAIL, "mlflow", str(error))
         return
-    yield Finding(OK, "mlflow", f"{readable(uri)} can be opened")
+    yield Diagnosis(OK, "mlflow", f"{readable(uri)} can be opened")

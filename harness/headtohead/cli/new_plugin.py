@@ -1,4 +1,4 @@
-"""``h2h new-plugin``: a package of one's own, with a plugin that works and its test."""
+"""``h2h new-plugin``: create a plugin package with a working example and its test."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ INSTALL = "pip install -e '.[test]'"
     "--folder",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Where to write it; it must not exist yet. Default: NAME.",
+    help="Folder of the package, which must not exist yet. Default: NAME.",
 )
 @plugin_option
 def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Path, ...]) -> None:
-    """Write a package that registers NAME in FAMILY: positional, attention, masking or dataset.
+    """Create a package that registers NAME in FAMILY: positional, attention, masking or dataset.
 
-    The plugin in it is small and works; replace its idea by yours. Beside it stand its test, which
-    asks every invariant, a pyproject.toml that pip installs, a README, and an experiment that
-    compares it.
+    The package contains a small working plugin to replace with your own idea, a test of every invariant,
+    a pyproject.toml, a README, and an experiment that compares the plugin.
     """
     from headtohead.plugins.registry import use_files
     from headtohead.tools.plugin_template import write_package

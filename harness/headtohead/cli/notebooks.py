@@ -1,4 +1,4 @@
-"""``h2h notebooks``: the five notebooks compared on one page."""
+"""``h2h notebooks``: compare the five notebooks on a page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from headtohead.tools.notebooks import Edition
 
 EDITIONS = "experiments"
-"""Folder of the experiment files that are run, inside that of the page."""
+"""Folder of the experiment files, inside the folder of the page."""
 
 
 @click.command()
@@ -23,28 +23,33 @@ EDITIONS = "experiments"
     "--out",
     type=click.Path(path_type=Path),
     show_default="notebooks in the folder of reports",
-    help="Folder of the page and of the reports that it links.",
+    help="Folder of the page and of the linked reports.",
 )
 @runs_option
 @click.option(
     "--quick/--full",
     default=True,
     show_default=True,
-    help="quick: fewer seeds, less training, two smaller models; full: as the files are.",
+    help="quick: fewer seeds, shorter training, two smaller models; full: the files unchanged.",
 )
-@click.option("--only", multiple=True, metavar="NAME", help="Run this experiment; the page shows what else was run.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this experiment; the page also shows earlier results of the others.",
+)
 @click.option(
     "--data-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="English-Spanish pairs of Tatoeba, which notebook 3 needs.",
+    help="English-Spanish pairs of Tatoeba, required by notebook 3.",
 )
 @set_option
 @seeds_option
 @name_option
 @click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
-@click.option("--retry", is_flag=True, help="Start runs again that failed.")
-@click.option("--open/--no-open", "opened", default=False, show_default=True, help="Show the page in a browser.")
+@click.option("--retry", is_flag=True, help="Retrain failed runs.")
+@click.option("--open/--no-open", "opened", default=False, show_default=True, help="Open the page in a browser.")
 def command(
     out: Path | None,
     runs_root: Path,
@@ -58,13 +63,13 @@ def command(
     retry: bool,
     opened: bool,
 ) -> None:
-    """Run the experiments on the five notebooks and write one page about them.
+    """Run the experiments on the five notebooks and write a page with the results.
 
-    For each notebook: what it chose, what it scored, what its text prints, and what each of its
-    pitfalls did, with numbers. What is done is not run again, and an interrupted call goes on where
-    it was. Nothing is downloaded, and nothing is shipped to MLflow; h2h sync does that.
+    For each notebook, the page shows its settings, its scores, the numbers printed in its text, and the measured
+    effect of each of its pitfalls. Finished experiments are not repeated, and an interrupted command resumes.
+    Nothing is downloaded, and nothing is logged to MLflow; use h2h sync for that.
 
-    The last line is the path of the page. Exit code 1 if a run failed.
+    The last line of the output is the path of the page. Exit code 1 if a run failed.
     """
     from headtohead.config.project import reports_folder
     from headtohead.data import cache_root
@@ -73,17 +78,17 @@ def command(
     from headtohead.tools.notebooks import editions, write_page
 
     if data_file is not None and not data_file.is_file():
-        raise HeadToHeadError(f"--data-file '{data_file}' does not exist; name a file of pairs")
+        raise HeadToHeadError(f"--data-file '{data_file}' does not exist; pass a file of sentence pairs")
     out = out or reports_folder(runs_root) / "notebooks"
-    made = editions(
+    all_editions = editions(
         quick=quick, data_file=data_file, overrides=overrides, seeds=seeds, label=label, folder=out / EDITIONS
     )
     complete = True
-    for one in list(_chosen(made, only)):
-        complete &= _run(one, runs_root, out, workers, retry)
+    for edition in list(_chosen(all_editions, only)):
+        complete &= _run(edition, runs_root, out, workers, retry)
     click.echo("measuring the pitfalls of the notebooks")
     page = write_page(
-        made,
+        all_editions,
         runs=runs_root,
         out=out,
         registry=current(),
@@ -98,18 +103,18 @@ def command(
     sys.exit(0 if complete else 1)
 
 
-def _chosen(made: tuple[Edition, ...], only: tuple[str, ...]) -> Iterator[Edition]:
+def _chosen(all_editions: tuple[Edition, ...], only: tuple[str, ...]) -> Iterator[Edition]:
     from headtohead.errors import HeadToHeadError, nearest
 
-    names = [one.experiment.name for one in made]
+    names = [edition.experiment.name for edition in all_editions]
     for name in only:
         if name not in names:
             raise HeadToHeadError(f"unknown experiment '{name}'{nearest(name, names)}")
-    yield from (one for one in made if not only or one.experiment.name in only)
+    yield from (edition for edition in all_editions if not only or edition.experiment.name in only)
 
 
 def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bool) -> bool:
-    """Run one experiment, unless it is done; return whether every run has a result."""
+    """Run an experiment unless it is done; return whether every run has a result."""
     from headtohead import api
     from headtohead.cli.progress import make_watcher
     from headtohead.tools.notebooks import is_complete
@@ -125,7 +130,7 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
         click.echo(f"{name}: done")
         return True
     click.echo(f"{name}: {edition.experiment.question}")
-    said: list[str] = []
+    messages: list[str] = []
     try:
         result = api.run(
             file,
@@ -137,12 +142,12 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
             retry=retry,
             tracking=False,
             watcher=make_watcher(),
-            log=said.append,
+            log=messages.append,
         )
     except KeyboardInterrupt:
-        click.echo(f"{name}: {said[-1] if said else 'interrupted'}", err=True)
+        click.echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
         raise
     if not result.complete:
-        for line in said:
+        for line in messages:
             click.echo(f"{name}: {line}", err=True)
     return result.complete

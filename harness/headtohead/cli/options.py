@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options shared by several commands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ set_option: Decorator = click.option(
     metavar="PATH=VALUE",
     help="Override a field of the file's base, for example model.d_model=64.",
 )
-seeds_option: Decorator = click.option(
-    "--seeds", type=int, metavar="N", help="Number of replicates, instead of the file's."
-)
+seeds_option: Decorator = click.option("--seeds", type=int, metavar="N", help="Number of seeds; overrides the file.")
 name_option: Decorator = click.option(
-    "--name", "label", metavar="LABEL", help="Add LABEL to the experiment's name: its runs and report are kept apart."
+    "--name",
+    "label",
+    metavar="LABEL",
+    help="Append LABEL to the experiment's name, for separate runs and a separate report.",
 )
 max_runs_option: Decorator = click.option(
     "--max-runs",
@@ -30,17 +31,17 @@ max_runs_option: Decorator = click.option(
     default=100_000,
     show_default=True,
     metavar="N",
-    help="Refuse an experiment with more runs.",
+    help="Maximum number of runs.",
 )
 
 
-def _runs_root(context: click.Context, parameter: click.Parameter, given: Path | None) -> Path:
-    """Return the runs folder of the experiment that the command is called with."""
+def _runs_root(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path:
+    """Return the runs folder of the command's experiment."""
     from headtohead.config.project import runs_folder
 
-    # Without --runs this is called after the arguments have been read.
-    named = context.params.get("experiment") or context.params.get("target")
-    return runs_folder(named or next(iter(context.params.get("experiments", ())), None), given)
+    # click calls this after it has parsed the arguments, unless --runs precedes them.
+    target = context.params.get("experiment") or context.params.get("target")
+    return runs_folder(target or next(iter(context.params.get("experiments", ())), None), value)
 
 
 runs_option: Decorator = click.option(
@@ -64,30 +65,63 @@ plugin_option: Decorator = click.option(
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Load a plugin file for this call.",
+    help="Load a plugin file.",
 )
 launcher_options: Decorator = click.option(
     "--launcher-option",
     "launcher_options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option of the launcher; h2h plugins NAME lists them.",
+    help="Launcher option; `h2h plugins NAME` lists the options of a launcher.",
 )
 
 
+cache_option: Decorator = click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    show_default="~/.cache/headtohead",
+    envvar="H2H_CACHE",
+    help="Folder of downloads and prepared data.",
+)
+
+
+def format_option(description: str, *formats: str) -> Decorator:
+    """Return the option ``--format``, passed to the command as ``form``; ``text`` is the default.
+
+    Args:
+        description: Help text that explains the other formats.
+        formats: Names of the other formats.
+    """
+    choices = click.Choice(["text", *formats])
+    return click.option("--format", "form", type=choices, default="text", show_default=True, help=description)
+
+
+def recipe_set_option(example: str) -> Decorator:
+    """Return the option ``--set`` of commands that take a recipe; ``example`` is a PATH=VALUE for its help."""
+    description = f"Override a field of the recipe, for example {example}."
+    return click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help=description)
+
+
+def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument EXPERIMENT and the options that select its runs: --set, --seeds, --name, --max-runs, --runs."""
+    for option in (runs_option, max_runs_option, name_option, seeds_option, set_option, experiment_argument):
+        command = option(command)
+    return command
+
+
 def read_launcher_options(texts: tuple[str, ...], address: str | None) -> dict[str, Any]:
-    """Return the launcher's options by name; ``--address X`` is short for the option of that name.
+    """Return the launcher's options by name; ``--address X`` is equivalent to ``--launcher-option address=X``.
 
     Raises:
-        HeadToHeadError: If one is not NAME=VALUE.
+        HeadToHeadError: If a text is not NAME=VALUE.
     """
     from headtohead.config.yaml_text import parse
     from headtohead.errors import HeadToHeadError
 
-    found: dict[str, Any] = {} if address is None else {"address": address}
+    options: dict[str, Any] = {} if address is None else {"address": address}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise HeadToHeadError(f"--launcher-option {text}: expected NAME=VALUE, such as partition=gpu")
-        found[name.strip()], _ = parse(value, f"--launcher-option {text}")
-    return found
+        options[name.strip()], _ = parse(value, f"--launcher-option {text}")
+    return options

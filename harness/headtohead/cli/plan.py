@@ -1,4 +1,4 @@
-"""``h2h plan``: what an experiment would run, without running it."""
+"""``h2h plan``: the runs of an experiment, their states and their cost."""
 
 from __future__ import annotations
 
@@ -10,37 +10,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import (
-    experiment_argument,
-    max_runs_option,
-    name_option,
-    plugin_option,
-    runs_option,
-    seeds_option,
-    set_option,
-)
+from headtohead.cli.options import format_option, plan_options, plugin_option
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
 
 
 @click.command()
-@experiment_argument
-@set_option
-@seeds_option
-@name_option
-@max_runs_option
-@runs_option
+@plan_options
 @plugin_option
-@click.option("--fresh", is_flag=True, help="Take no run that exists for done.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: the resolved experiment with states and estimates.",
-)
+@click.option("--fresh", is_flag=True, help="Ignore existing runs.")
+@format_option("json: the resolved experiment with states and estimates.", "json")
 def command(
     experiment: Path,
     overrides: tuple[str, ...],
@@ -52,8 +32,8 @@ def command(
     fresh: bool,
     form: str,
 ) -> None:
-    """Show what EXPERIMENT would run, what is done, what is refused and why, and what it costs."""
-    with _garbage_left_alone():
+    """Show the runs of EXPERIMENT, their states, exclusions with reasons, and the estimated cost."""
+    with _without_garbage_collection():
         from headtohead.config.loading import load_file
 
         # Errors of the file are raised before torch is loaded.
@@ -74,8 +54,8 @@ def command(
 
 
 @contextmanager
-def _garbage_left_alone() -> Iterator[None]:
-    """Collect no garbage meanwhile: a plan ends soon, and collections walk through all of torch."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Disable the garbage collector: each collection would traverse all objects of torch."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -103,11 +83,11 @@ def _print_text(plan: Plan) -> None:
     from headtohead.cli.tables import print_table
     from headtohead.planning.overview import COLUMNS, NUMBERS, overview
 
-    told = overview(plan)
-    for line in (told.heading, *told.lines, ""):
+    text = overview(plan)
+    for line in (text.heading, *text.lines, ""):
         click.echo(line)
-    print_table(COLUMNS, told.rows, right=NUMBERS)
-    for heading, lines in told.sections.items():
+    print_table(COLUMNS, text.rows, right=NUMBERS)
+    for heading, lines in text.sections.items():
         click.echo(f"\n{heading}:")
         for line in lines:
             click.echo(f"  {line}")

@@ -1,4 +1,4 @@
-"""``h2h plugins``: every registered entry and where it comes from, or one with its options."""
+"""``h2h plugins``: list registered entries, or describe an entry with its options."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 @plugin_option
 def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
-    """List plugins by family, or describe NAME: its options, or the values of a recipe."""
+    """List plugins by family, or describe NAME with its options or, for a recipe, its values."""
     registry = _load(plugin_files)
     if name is None:
         _print_all(registry)
         return
-    for number, found in enumerate(_named(registry, name)):
-        if number:
+    for index, entry in enumerate(_find(registry, name)):
+        if index:
             click.echo()
-        _print_one(found)
+        _print_entry(entry)
 
 
 def _load(plugin_files: tuple[Path, ...]) -> Registry:
-    """Load all plugins with the garbage collector at rest: a fifth of the time torch takes."""
+    """Load all plugins with the garbage collector disabled, which saves a fifth of the import time of torch."""
     import gc
 
     from headtohead.plugins.registry import use_files
@@ -46,32 +46,32 @@ def _load(plugin_files: tuple[Path, ...]) -> Registry:
 def _print_all(registry: Registry) -> None:
     from headtohead.cli.tables import print_table
 
-    rows = [[found.family, found.name, found.entry.summary(), _origin(found)] for found in registry.all()]
+    rows = [[entry.family, entry.name, entry.entry.summary(), _origin(entry)] for entry in registry.all()]
     print_table(["family", "name", "summary", "from"], rows)
 
 
-def _named(registry: Registry, name: str) -> list[Registered]:
+def _find(registry: Registry, name: str) -> list[Registered]:
     from headtohead.errors import HeadToHeadError, nearest
 
-    found = [one for one in registry.all() if name in (one.name, f"{one.family}/{one.name}")]
-    if not found:
-        known = [one.name for one in registry.all()]
+    matching = [entry for entry in registry.all() if name in (entry.name, f"{entry.family}/{entry.name}")]
+    if not matching:
+        known = [entry.name for entry in registry.all()]
         raise HeadToHeadError(f"unknown plugin '{name}'{nearest(name, known)}")
-    return found
+    return matching
 
 
-def _print_one(found: Registered) -> None:
+def _print_entry(entry: Registered) -> None:
     from headtohead.cli.tables import print_table
 
-    click.echo(f"{found.name} ({found.family})")
-    for line in _documentation(found):
+    click.echo(f"{entry.name} ({entry.family})")
+    for line in _documentation(entry):
         click.echo(f"  {line}".rstrip())
-    click.echo(f"from: {_origin(found)}")
-    click.echo(f"source sha256: {found.source_sha256}")
-    for role, meant in found.entry.role_defaults.items():
-        click.echo(f"as a bare name it means '{meant}' in {role}")
-    values = list(_values(found))
-    rows = list(_options(found))
+    click.echo(f"from: {_origin(entry)}")
+    click.echo(f"source sha256: {entry.source_sha256}")
+    for role, default in entry.entry.role_defaults.items():
+        click.echo(f"default in {role}: '{default}'")
+    values = list(_values(entry))
+    rows = list(_options(entry))
     if values:
         click.echo()
         print_table(["field", "value"], values)
@@ -82,34 +82,34 @@ def _print_one(found: Registered) -> None:
         click.echo("no options")
 
 
-def _documentation(found: Registered) -> list[str]:
-    """Return the docstring of the file that defines the entry: it states paper and section."""
+def _documentation(entry: Registered) -> list[str]:
+    """Return the lines of the entry's module docstring, which names paper and section."""
     import inspect
     import sys
 
-    module = sys.modules.get(found.entry.__module__)
-    text = inspect.getdoc(module) or found.entry.summary()
+    module = sys.modules.get(entry.entry.__module__)
+    text = inspect.getdoc(module) or entry.entry.summary()
     return text.strip().splitlines()
 
 
-def _options(found: Registered) -> Iterator[list[str]]:
+def _options(entry: Registered) -> Iterator[list[str]]:
     from headtohead.config.reference import type_words
 
-    for name, info in found.entry.Options.model_fields.items():
+    for name, info in entry.entry.Options.model_fields.items():
         default = (
             "required" if info.is_required() else json.dumps(info.get_default(call_default_factory=True), default=str)
         )
         yield [name, type_words(info), default, info.description or ""]
 
 
-def _values(found: Registered) -> Iterator[list[str]]:
+def _values(entry: Registered) -> Iterator[list[str]]:
     """Yield the fields that a recipe sets."""
     from headtohead.plugins.registry import current
 
-    if found.family == "recipe":
-        for name, value in current().recipe(found.name).values().items():
+    if entry.family == "recipe":
+        for name, value in current().recipe(entry.name).values().items():
             yield [name, json.dumps(value, ensure_ascii=False)]
 
 
-def _origin(found: Registered) -> str:
-    return f"{found.module} ({found.distribution} {found.version})"
+def _origin(entry: Registered) -> str:
+    return f"{entry.module} ({entry.distribution} {entry.version})"

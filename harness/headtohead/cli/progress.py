@@ -1,4 +1,4 @@
-"""Progress of a study: bars with an estimate on a terminal, plain lines in a pipe."""
+"""Progress of an experiment: a progress bar on a terminal, plain lines otherwise."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from headtohead.storage.stack import StackFolder
 
 
 def make_watcher() -> Watcher:
-    """Return the watcher that suits standard error."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    """Return the watcher for standard error: a progress bar on a terminal, else lines."""
+    return ProgressBarWatcher() if sys.stderr.isatty() else LineWatcher()
 
 
 def describe_end(folder: StackFolder, code: int) -> str:
-    """Return how a stack ended, in words."""
+    """Return a line about the end of a stack: its runs, the worker's notes and the reasons of failures."""
     record = folder.record
-    found = [run.status for run in folder.runs()]
-    done = sum(status.state == states.DONE for status in found)
-    runs = f"{done} of {len(found)} runs done"
+    statuses = [run.status for run in folder.runs()]
+    done = sum(status.state == states.DONE for status in statuses)
+    runs = f"{done} of {len(statuses)} runs done"
     runs = "; ".join([runs, *record.notes])
-    if code == exits.OK and done == len(found):
+    if code == exits.OK and done == len(statuses):
         return f"{record.variant}: {runs}"
     if code == exits.BUSY:
-        return f"{record.variant}: another process is at work on it; waiting"
+        return f"{record.variant}: waiting for another process that trains it"
     left = len(folder.open_runs())
     if code == exits.OOM and left > 1:
         return f"{record.variant}: out of memory; its {left} runs continue in two stacks"
     if code == exits.OOM and left == 1:
-        return f"{record.variant}: out of memory; trying in {record.num_microbatches} pieces"
-    others = sorted({f"{status.state} ({status.reason})" for status in found if status.state != states.DONE})
+        return f"{record.variant}: out of memory; retrying with {record.num_microbatches} micro-batches"
+    others = sorted({f"{status.state} ({status.reason})" for status in statuses if status.state != states.DONE})
     return f"{record.variant}: {runs}; {'; '.join(others)}"
 
 
 def size(folders: Sequence[StackFolder]) -> str:
-    """Return how much there is to train, in words."""
+    """Return the numbers of runs and stacks as text."""
     runs = sum(len(folder.record.members) for folder in folders)
     return f"{runs} run{'s' * (runs != 1)} in {len(folders)} stack{'s' * (len(folders) != 1)}"
 
 
-class Lines:
-    """One line for every stack that ends."""
+class LineWatcher:
+    """Prints a line for every stack that ends."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
-        """Say what starts."""
+        """Print the numbers of runs and stacks."""
         self.total = len(folders)
         self.ends = 0
         self.started = time.monotonic()
         click.echo(f"training {size(folders)}", err=True)
 
     def tick(self) -> None:
-        """Say nothing between ends."""
+        """Print nothing between the ends of stacks."""
 
     def ended(self, folder: StackFolder, code: int) -> None:
-        """Say how a stack ended."""
+        """Print how a stack ended."""
         if code not in {exits.BUSY, exits.OOM}:
             self.ends += 1
         seconds = time.monotonic() - self.started
@@ -66,11 +66,11 @@ class Lines:
         click.echo(f"{line} ({seconds:.0f} s)", err=True)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Print nothing."""
 
 
-class Bars:
-    """One bar over all steps, with the time that is left."""
+class ProgressBarWatcher:
+    """Draws a progress bar over all steps, with an estimate of the remaining time."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
         """Show the bar."""
@@ -99,7 +99,7 @@ class Bars:
         self.bar.start()
 
     def tick(self) -> None:
-        """Read how far the stacks are."""
+        """Update the bar from the progress files of the stacks."""
         done = 0.0
         for folder in self.folders:
             if folder.path.name in self.finished or not folder.path.exists():
@@ -110,7 +110,7 @@ class Bars:
 
     def ended(self, folder: StackFolder, code: int) -> None:
         """Print how a stack ended above the bar."""
-        if folder not in self.folders:  # a part of a stack that was divided
+        if folder not in self.folders:  # a part of a split stack
             self.folders.append(folder)
             self.bar.update(self.task, total=len(self.folders))
         if code not in {exits.BUSY, exits.OOM}:
@@ -119,5 +119,5 @@ class Bars:
         self.tick()
 
     def close(self) -> None:
-        """Leave the bar as it is and give the cursor back."""
+        """Stop drawing; the bar stays on the screen."""
         self.bar.stop()

@@ -1,4 +1,4 @@
-"""``h2h report``: analyse run directories and write the answer down."""
+"""``h2h report``: analyse run directories and write the report."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 @experiment_argument
 @runs_option
 @reports_option
+@click.option("--allow-partial", is_flag=True, help="Rank variants with missing seeds; the report marks them.")
 @click.option(
-    "--allow-partial", is_flag=True, help="Rank variants whose seeds are not all in, and say so on the report."
-)
-@click.option(
-    "--from-mlflow", "store", metavar="URI", help="Take the runs from an MLflow store instead of the runs folder."
+    "--from-mlflow", "store", metavar="URI", help="Read the runs from an MLflow store instead of the runs folder."
 )
 def command(
     experiment: Path, runs_root: Path, reports_root: Path | None, allow_partial: bool, store: str | None
 ) -> None:
-    """Write the report of EXPERIMENT, given as its file, its name or its folder."""
+    """Write the report of EXPERIMENT, a file, a name or a folder."""
     from headtohead.config.project import reports_folder
 
     root = reports_folder(runs_root, reports_root)
@@ -45,7 +43,7 @@ def command(
 
 
 def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:
-    """Rebuild run directories in a temporary folder and report on them."""
+    """Rebuild the run directories in a temporary folder and write the report from them."""
     import tempfile
 
     from headtohead.report import write_report
@@ -58,7 +56,7 @@ def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial:
 
 
 def _name(experiment: Path) -> str:
-    """Return an experiment's name: a file's is read in the file's own way, else it is the name."""
+    """Return the name of an experiment that is given as its file, name or folder."""
     if experiment.suffix in (".yaml", ".yml"):
         from headtohead.config.loading import experiment_name
 

@@ -1,4 +1,4 @@
-"""``h2h run``: plan, train, ship, report, answer."""
+"""``h2h run``: plan and train an experiment, log it to MLflow and write its report."""
 
 from __future__ import annotations
 
@@ -8,27 +8,11 @@ from pathlib import Path
 
 import click
 
-from headtohead.cli.options import (
-    experiment_argument,
-    launcher_options,
-    max_runs_option,
-    name_option,
-    plugin_option,
-    read_launcher_options,
-    reports_option,
-    runs_option,
-    seeds_option,
-    set_option,
-)
+from headtohead.cli.options import launcher_options, plan_options, plugin_option, read_launcher_options, reports_option
 
 
 @click.command("run")
-@experiment_argument
-@set_option
-@seeds_option
-@name_option
-@max_runs_option
-@runs_option
+@plan_options
 @reports_option
 @plugin_option
 @click.option(
@@ -36,22 +20,20 @@ from headtohead.cli.options import (
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="auto: cuda where there is one.",
+    help="auto: cuda if available, else cpu.",
 )
-@click.option("--workers", type=click.IntRange(1), help="Stacks trained at the same time.")
-@click.option("--threads", type=click.IntRange(1), help="CPU threads of each.")
+@click.option("--workers", type=click.IntRange(1), help="Number of stacks trained at the same time.")
+@click.option("--threads", type=click.IntRange(1), help="CPU threads per stack.")
 @click.option(
-    "--launcher", default="local", show_default=True, help="Where stacks run: local, ray, slurm, or a plugin's."
+    "--launcher", default="local", show_default=True, help="Launcher of the stacks: local, ray, slurm, or a plugin's."
 )
-@click.option("--address", metavar="HOST:PORT", help="The cluster, for launchers that have one.")
+@click.option("--address", metavar="HOST:PORT", help="Address of the cluster, for launchers with this option.")
 @launcher_options
-@click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Longest time for one stack."
-)
-@click.option("--fresh", is_flag=True, help="Train anew; earlier runs are moved aside.")
-@click.option("--retry", is_flag=True, help="Start runs again that failed.")
-@click.option("--no-tracking", is_flag=True, help="Ship nothing to MLflow now; h2h sync does.")
-@click.option("--allow-partial", is_flag=True, help="Report although runs are missing.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Time limit per stack.")
+@click.option("--fresh", is_flag=True, help="Train anew; existing runs are moved to .archived.")
+@click.option("--retry", is_flag=True, help="Retrain failed runs.")
+@click.option("--no-tracking", is_flag=True, help="Do not log to MLflow; h2h sync can do it later.")
+@click.option("--allow-partial", is_flag=True, help="Write the report even if runs are missing.")
 def command(
     experiment: Path,
     overrides: tuple[str, ...],
@@ -73,9 +55,9 @@ def command(
     no_tracking: bool,
     allow_partial: bool,
 ) -> None:
-    """Train what EXPERIMENT asks for, and answer its question.
+    """Train the runs of EXPERIMENT, write the report and print the answer.
 
-    Runs that are done are not trained again; an interrupted study goes on where it was.
+    Finished runs are not retrained. After an interruption, the same command resumes.
     """
     from headtohead import api
     from headtohead.cli.progress import make_watcher
@@ -108,7 +90,7 @@ def command(
 
 
 def _command(experiment: Path, runs_root: Path) -> str:
-    """Return the command as it is typed in the project root."""
+    """Return the command line with the experiment's path relative to the project root."""
     from headtohead.config.project import in_project
 
     words = [in_project(experiment, runs_root) if word == str(experiment) else word for word in sys.argv[1:]]

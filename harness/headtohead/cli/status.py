@@ -1,4 +1,4 @@
-"""``h2h status``: the state of every run, read from the run directories alone."""
+"""``h2h status``: the state of every run of an experiment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import experiment_argument, runs_option
+from headtohead.cli.options import experiment_argument, format_option, runs_option
 from headtohead.storage import states
 
 if TYPE_CHECKING:
@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 @click.command()
 @experiment_argument
 @runs_option
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="json: one record per run.",
-)
+@format_option("json: one record per run.", "json")
 def command(experiment: Path, runs_root: Path, form: str) -> None:
-    """Show the state of every run of EXPERIMENT, given as its file, its name or its folder."""
+    """Show the state of every run of EXPERIMENT, a file, a name or a folder."""
     from headtohead.storage.progress import find_experiment, read_progress
 
     folder = find_experiment(experiment, runs_root)
@@ -74,14 +67,14 @@ def _cell(run: RunProgress) -> str:
 def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.execution.failures import failure_lines, next_step
 
-    bad = progress.with_state(*states.ABNORMAL)
-    if bad:
-        click.echo("\nnot finished well:")
-    for run in bad:
+    unfinished = progress.with_state(*states.ABNORMAL)
+    if unfinished:
+        click.echo("\nwithout a complete result:")
+    for run in unfinished:
         reason = f": {run.reason}" if run.reason else ""
         click.echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
-    for line in failure_lines(folder, [run.directory for run in bad]):
+    for line in failure_lines(folder, [run.directory for run in unfinished]):
         click.echo(line)
-    step = next_step(Counter(run.state for run in bad), "the same h2h run")
+    step = next_step(Counter(run.state for run in unfinished), "the same h2h run")
     if step:
         click.echo(step)

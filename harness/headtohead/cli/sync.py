@@ -1,4 +1,4 @@
-"""``h2h sync``: ship to MLflow what is missing there."""
+"""``h2h sync``: log missing runs to MLflow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headtohead.cli.options import reports_option, runs_option
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @runs_option
 @reports_option
-@click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else beside the runs.")
+@click.option("--uri", help="MLflow store; default: MLFLOW_TRACKING_URI, else a database beside the runs folder.")
 def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | None, uri: str | None) -> None:
-    """Ship to MLflow what is missing there, of the named experiments or of all in the runs folder.
+    """Log missing runs to MLflow, of each EXPERIMENT or of all experiments in the runs folder.
 
-    It may be typed at any time and any number of times: a run is never shipped twice.
+    The command is idempotent: a run is never logged twice.
     """
     from headtohead.config.project import next_command
     from headtohead.tracking import environment
@@ -37,7 +37,7 @@ def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | 
         incomplete |= not report.complete
     if not uri.startswith("http"):
         ui = next_command("ui", None, runs_root)
-        click.echo(f"store: {readable(uri)}; the links open while {ui} runs")
+        click.echo(f"store: {readable(uri)}; the links require a running {ui}")
     if incomplete:
         raise SystemExit(1)
 
@@ -49,7 +49,7 @@ def _folders(runs_root: Path, experiments: tuple[str, ...]) -> list[Path]:
 
     known = {path.parent.name: path.parent for path in sorted(runs_root.glob(f"*/{EXPERIMENT}"))}
     if not known:
-        raise HeadToHeadError(f"no experiments in '{runs_root}'; type h2h run EXPERIMENT first")
+        raise HeadToHeadError(f"no experiments in '{runs_root}'; run h2h run EXPERIMENT first")
     names = [Path(name).stem if name.endswith((".yaml", ".yml")) else name for name in experiments]
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""Tables: drawn by rich on a terminal, plain aligned lines in a pipe, never cut short there."""
+"""Tables: drawn by rich on a terminal, else untruncated aligned lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
-    """Print rows under their columns; columns whose number is in ``right`` align to the right."""
+    """Print a table; ``right`` holds the indices of right-aligned columns."""
     if sys.stdout.isatty():
         _draw(columns, rows, right)
         return
@@ -18,7 +18,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Co
 
 
 def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
-    """Return the table as lines, each column as wide as its widest cell."""
+    """Return the lines of a table; each column is as wide as its widest cell."""
     table = [columns, *rows]
     widths = [max(len(row[number]) for row in table) for number in range(len(columns))]
     lines = []

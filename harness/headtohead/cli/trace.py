@@ -1,4 +1,4 @@
-"""``h2h trace``: every step of one forward pass."""
+"""``h2h trace``: every step of a forward pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option, runs_option
 
 if TYPE_CHECKING:
     from headtohead.tools.trace import Trace
@@ -19,39 +19,21 @@ if TYPE_CHECKING:
 @click.option(
     "--target",
     metavar="TEXT",
-    help="What the decoder reads; default: the sentence's translation in the corpus, "
-    "else what the model itself writes.",
+    help="Decoder input; default: the reference of SENTENCE in the corpus, else the model's own translation.",
 )
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "html", "npz"]),
-    default="text",
-    show_default=True,
-    help="html: one page to teach from; npz: full arrays by name.",
-)
+@format_option("html: a self-contained page; npz: full arrays by name.", "html", "npz")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write there instead of to the screen.",
+    help="Write to FILE instead of standard output.",
 )
-@click.option("--only", metavar="PART", help="One part of it, for example encoder.0.self, or one step.")
-@click.option("--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Of a recipe's weights.")
+@click.option("--only", metavar="PART", help="Show only this part, for example encoder.0.self, or this step.")
 @click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Override a field of a recipe, for example model.d_model=8.",
+    "--seed", type=click.IntRange(min=1), default=1, show_default=True, help="Seed of a recipe's initial weights."
 )
-@click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    show_default="~/.cache/headtohead",
-    envvar="H2H_CACHE",
-    help="Folder of downloads and prepared data.",
-)
+@recipe_set_option("model.d_model=8")
+@cache_option
 @runs_option
 @plugin_option
 def command(
@@ -67,10 +49,10 @@ def command(
     runs_root: Path,
     plugin_files: tuple[Path, ...],
 ) -> None:
-    """Show every step of one forward pass over SENTENCE, named, shaped, with its formula.
+    """Show every step of a forward pass over SENTENCE, with name, shape and formula.
 
-    Of a RECIPE, with its data and its weights as they are drawn; or of a RUN. From ids and
-    embeddings over queries, keys, values, scores and weights of every head to the chosen words.
+    The model is a RUN, or a RECIPE at initialisation. Steps range from ids and embeddings through the queries,
+    keys, values, scores and weights of every head to the predicted words.
     """
     from headtohead.data import cache_root
     from headtohead.errors import HeadToHeadError
@@ -78,7 +60,7 @@ def command(
     from headtohead.tools.trace.model_source import find_model
 
     if form == "npz" and out is None:
-        raise HeadToHeadError("npz is not for the screen; give --out FILE")
+        raise HeadToHeadError("--format npz requires --out FILE")
     registry = use_files(plugin_files)
     model = find_model(name, registry, runs_root, cache or cache_root(), seed, overrides)
     trace = model.trace(source, target)
@@ -90,7 +72,7 @@ def command(
     try:
         _write(trace, form, out)
     except OSError as error:
-        raise HeadToHeadError(f"'{out}' cannot be written: {error.strerror}") from error
+        raise HeadToHeadError(f"cannot write '{out}': {error.strerror}") from error
     click.echo(out)
 
 

@@ -1,4 +1,4 @@
-"""``h2h translate``: sentences in, a trained run's translations out."""
+"""``h2h translate``: translate sentences with a trained run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headtohead.cli.options import plugin_option, runs_option
 @click.command("translate")
 @click.argument("run")
 @click.argument("text", nargs=-1)
-@click.option("--beam", type=click.IntRange(1, 1000), help="Search a beam of this width, whatever the run did.")
+@click.option("--beam", type=click.IntRange(1, 1000), help="Beam size; default: the decoding of the run's evaluation.")
 @click.option(
     "--length-penalty",
     type=click.FloatRange(0, 10),
@@ -29,9 +29,9 @@ def command(
     runs_root: Path,
     plugin_files: tuple[Path, ...],
 ) -> None:
-    """Translate TEXT with RUN, a run's directory or the beginning of its name.
+    """Translate TEXT with RUN, a run's directory or a prefix of its name.
 
-    Without TEXT, sentences are read from standard input, one a line.
+    Without TEXT, sentences are read from standard input, one sentence per line.
     """
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
@@ -42,14 +42,14 @@ def command(
     sentences = list(text) or [line.rstrip("\n") for line in sys.stdin]
     empty = [number for number, sentence in enumerate(sentences, 1) if not sentence.strip()]
     if empty or not sentences:
-        where = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
-        raise HeadToHeadError(f'{where}; type h2h translate {run} "I love you"')
+        problem = f"sentence {empty[0]} is empty" if empty else "no sentence was given"
+        raise HeadToHeadError(f'{problem}; run h2h translate {run} "I love you"')
     if length_penalty is not None and beam is None:
-        raise HeadToHeadError("--length-penalty is of a beam; type --beam 4 too")
+        raise HeadToHeadError("--length-penalty requires --beam")
     penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
-    searched = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
+    beam_config = None if beam is None else BeamConfig.model_validate({"size": beam} | penalty)
     loaded = load(run, runs_root)
-    translations = loaded.translate(sentences, searched)
+    translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
         click.echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
     for sentence, translation in zip(sentences, translations, strict=True):

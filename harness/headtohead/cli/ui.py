@@ -1,4 +1,4 @@
-"""``h2h ui``: open MLflow on the project's store."""
+"""``h2h ui``: start an MLflow server on the project's store."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from headtohead.cli.options import runs_option
 
 @click.command()
 @runs_option
-@click.option("--port", type=int, default=5000, show_default=True, help="Port on this machine.")
-@click.option("--no-browser", is_flag=True, help="Only print the links.")
+@click.option("--port", type=int, default=5000, show_default=True, help="Port of the server.")
+@click.option("--no-browser", is_flag=True, help="Print the links without opening a browser.")
 def command(runs_root: Path, port: int, no_browser: bool) -> None:
-    """Open MLflow on the project's store, for this machine only; Ctrl-C ends it.
+    """Start an MLflow server on the project's store; Ctrl-C stops it.
 
-    Prints the link of every study's view. With MLFLOW_TRACKING_URI set to a server, nothing is
-    started: the links lead to that server.
+    The server is reachable from this machine only. The command prints a link for every study. If
+    MLFLOW_TRACKING_URI is the address of a server, no server is started and the links lead there.
     """
     from headtohead.tracking import environment
     from headtohead.tracking.serving import Server, ended_by_signals, server_of, study_links
@@ -31,15 +31,15 @@ def command(runs_root: Path, port: int, no_browser: bool) -> None:
     uri = default_uri(runs_root)
     links = study_links(uri, server_of(uri, port))
     if uri.startswith("http"):
-        _tell(links, no_browser)
+        _print_links(links, no_browser)
         return
     with ended_by_signals(), Server(uri, port) as server:
-        _tell(links or {"(no study yet)": server.address}, no_browser)
-        click.echo("Ctrl-C ends it")
+        _print_links(links or {"(no study yet)": server.address}, no_browser)
+        click.echo("Ctrl-C stops the server")
         server.wait()
 
 
-def _tell(links: dict[str, str], no_browser: bool) -> None:
+def _print_links(links: dict[str, str], no_browser: bool) -> None:
     for study, link in links.items():
         click.echo(f"{study}: {link}")
     if links and not no_browser:
@@ -47,7 +47,7 @@ def _tell(links: dict[str, str], no_browser: bool) -> None:
 
 
 def _open(link: str) -> None:
-    """Open a link in the user's browser, where there is one; the links are printed anyway."""
+    """Open a link in a browser if one is available; the links are printed in any case."""
     if sys.platform in {"darwin", "win32"}:
         click.launch(link)
     elif any(name in os.environ for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")):

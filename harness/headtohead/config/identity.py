@@ -21,7 +21,7 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed
 
 
-def canonical(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
+def run_identity(config: RunConfig, data_hash: str, registry: Registry | None = None) -> dict[str, Any]:
     """Return the hashed fields of a run configuration and the hash of its data.
 
     Args:
@@ -41,17 +41,12 @@ def canonical(config: RunConfig, data_hash: str, registry: Registry | None = Non
     return {"config": identity, "data_hash": data_hash}
 
 
-def run_key(config: RunConfig, seed: int, data_hash: str, registry: Registry | None = None) -> str:
+def run_hash(config: RunConfig, seed: int, data_hash: str, registry: Registry | None = None) -> str:
     """Return the sha256 of a run's identity as 64 hexadecimal digits."""
-    return key_of(canonical(config, data_hash, registry), seed)
+    return run_hashes(run_identity(config, data_hash, registry), [seed])[0]
 
 
-def key_of(identity: Mapping[str, Any], seed: int) -> str:
-    """Return the hash of an identity with a seed."""
-    return keys_of(identity, [seed])[0]
-
-
-def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
+def run_hashes(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
     """Return the hash of an identity with each seed.
 
     ``seed`` is the last name of the sorted JSON, so the text before it is hashed only once.
@@ -59,12 +54,12 @@ def keys_of(identity: Mapping[str, Any], seeds: Iterable[int]) -> list[str]:
     assert all(name < "seed" for name in identity), sorted(identity)
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     shared = hashlib.sha256(text.removesuffix("}").encode())
-    keys = []
+    hashes = []
     for seed in seeds:
         digest = shared.copy()
         digest.update(f',"seed":{seed}}}'.encode())
-        keys.append(digest.hexdigest())
-    return keys
+        hashes.append(digest.hexdigest())
+    return hashes
 
 
 def identity_fields(section: BaseModel) -> dict[str, Any]:

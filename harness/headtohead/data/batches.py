@@ -1,7 +1,7 @@
-"""Batches whose shapes do not depend on the seed: of similar length within a budget, or shuffled.
+"""Batches whose shapes do not depend on the seed: buckets of similar lengths, or shuffled sentences.
 
-All members of a stack walk through the same sequence of batch shapes; which pairs fill them is each
-member's own draw. So a run sees the same batches alone and in a stack.
+All members of a stack have the same sequence of batch shapes. The pairs in each batch depend on the
+member's seed only, so a run has the same batches alone and in a stack.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 from headtohead.schema.run_config import RunConfig
 
 STEP = 4
-"""Lengths are grouped in steps of this many tokens, unless they are to be equal."""
+"""Coarse buckets group lengths in steps of this many tokens."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Pairs of similar length: their rows, and the times that their batches are padded to."""
+    """Pairs of similar length: their row indices, the padded lengths in tokens, and the batch sizes."""
 
     rows: np.ndarray
     source_time: int
@@ -41,7 +41,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Padding:
-    """Shares of padding among the tokens that a model computes in one epoch, from 0 to 1."""
+    """Fraction of padding tokens in an epoch, from 0 to 1."""
 
     source: float
     target: float
@@ -53,44 +53,48 @@ class Batches(Protocol):
     steps_per_epoch: int
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield an epoch's batches, the first ``start`` left out.
+        """Yield the batches of an epoch.
 
-        Each is rows ``[member, batch]``, one line for each seed, with the source and target times
-        that it is padded to.
+        Args:
+            seeds: Seed of each member.
+            epoch: Number of the epoch, from 0.
+            start: Number of batches to skip.
+
+        Returns:
+            Row indices ``[member, batch]`` and the padded lengths of source and target in tokens.
         """
 
     def padding(self) -> Padding:
-        """Return how much of an epoch is padding."""
+        """Return the fraction of padding tokens in an epoch."""
 
 
 class BatchPlan:
-    """Batches of pairs of similar length, as many of them as a budget of tokens allows.
+    """Batches of pairs of similar length within a budget of tokens.
 
     Args:
         source_lengths: Tokens of each source, boundary tokens included.
-        target_lengths: Tokens that the decoder reads for each target.
-        batch_tokens: Budget: rows times the longer padded side of a batch stays within it, except
-            that a batch has at least one row.
-        exact: Put pairs together that are of equal length on both sides, as far as there are enough
-            of them: next to no padding, and many shapes.
+        target_lengths: Decoder input tokens of each target.
+        batch_tokens: Upper bound of rows times the longer padded side. A batch has at least one row.
+        exact: Group pairs whose lengths are equal on both sides where they fill half a batch: almost
+            no padding, many shapes.
     """
 
     def __init__(
         self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, exact: bool = False
     ) -> None:
-        self._live = int(source_lengths.sum()), int(target_lengths.sum())
+        self._tokens = int(source_lengths.sum()), int(target_lengths.sum())
         longer = np.maximum(source_lengths, target_lengths)
         steps = longer if exact else -(-longer // STEP)
         groups = [np.flatnonzero(steps == step) for step in np.unique(steps)]
         groups = _merge_small(groups, longer, batch_tokens)
         if exact:
-            more = source_lengths - target_lengths
-            groups = [part for rows in groups for part in _parted(rows, more, longer, batch_tokens)]
+            surplus = source_lengths - target_lengths
+            groups = [part for rows in groups for part in _split_by_surplus(rows, surplus, longer, batch_tokens)]
         self.buckets = [_bucket(rows, source_lengths, target_lengths, batch_tokens) for rows in groups]
         self.steps_per_epoch = sum(len(bucket.sizes) for bucket in self.buckets)
 
     def slots(self, epoch: int) -> list[Slot]:
-        """Return the batches of an epoch in the order that all seeds share."""
+        """Return the batches of an epoch in an order that does not depend on the seed."""
         slots = []
         for index, bucket in enumerate(self.buckets):
             starts = np.cumsum([0, *bucket.sizes[:-1]])
@@ -99,12 +103,12 @@ class BatchPlan:
         return [slots[position] for position in order]
 
     def permuted_rows(self, seed: int, epoch: int) -> list[Tensor]:
-        """Return each bucket's rows in the order in which one run visits them."""
+        """Return the rows of each bucket in the order of one run."""
         generator = np.random.default_rng([0x68326801, seed, epoch])
         return [torch.from_numpy(generator.permutation(bucket.rows)) for bucket in self.buckets]
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield an epoch's batches, as ``Batches`` says."""
+        """Yield the batches of an epoch (see ``Batches.batches``)."""
         orders = [self.permuted_rows(seed, epoch) for seed in seeds]
         for slot in self.slots(epoch)[start:]:
             bucket = self.buckets[slot.bucket]
@@ -112,25 +116,25 @@ class BatchPlan:
             yield rows, bucket.source_time, bucket.target_time
 
     def padding(self) -> Padding:
-        """Return how much of an epoch is padding."""
+        """Return the fraction of padding tokens in an epoch."""
         source = sum(bucket.source_time * len(bucket.rows) for bucket in self.buckets)
         target = sum(bucket.target_time * len(bucket.rows) for bucket in self.buckets)
-        return Padding(1 - self._live[0] / source, 1 - self._live[1] / target)
+        return Padding(1 - self._tokens[0] / source, 1 - self._tokens[1] / target)
 
 
 class SentenceBatches:
-    """Shuffled batches of a number of sentences, as the notebooks' data loaders make them.
+    """Shuffled batches with a fixed number of sentences, like the data loaders of the notebooks.
 
-    Padded to fixed times, each seed shuffles all pairs for itself. Padded to the longest of a
-    batch, times must not depend on the seed, or a run would see other padding alone than in a
-    stack: one order of lengths is drawn for all seeds, and each seed shuffles among the pairs of
-    equal source and target length.
+    With fixed padded lengths, each seed shuffles all pairs. Without them a batch is padded to its
+    longest sentence. Then the lengths must not depend on the seed, or a run would have other padding
+    alone than in a stack: all seeds share one order of lengths, and each seed shuffles the pairs
+    with equal source and target lengths.
 
     Args:
         source_lengths: Tokens of each source, boundary tokens included.
-        target_lengths: Tokens that the decoder reads for each target.
-        size: Pairs of a batch; the last one may have fewer.
-        times: Source and target times of every batch; None for those of its longest.
+        target_lengths: Decoder input tokens of each target.
+        size: Pairs of a batch; the last batch can have fewer.
+        times: Padded lengths of source and target; None pads each batch to its longest sentence.
     """
 
     def __init__(
@@ -143,7 +147,7 @@ class SentenceBatches:
         self._kinds = self._kinds.reshape(-1)
 
     def batches(self, seeds: Sequence[int], epoch: int, start: int = 0) -> Iterator[tuple[Tensor, int, int]]:
-        """Yield an epoch's batches, as ``Batches`` says."""
+        """Yield the batches of an epoch (see ``Batches.batches``)."""
         shared = self._shared_order(epoch)
         orders = np.stack([self._order(shared, seed, epoch) for seed in seeds])
         for first in range(start * self.size, len(shared), self.size):
@@ -151,7 +155,7 @@ class SentenceBatches:
             yield torch.from_numpy(rows), *self._times_of(rows[0])
 
     def padding(self) -> Padding:
-        """Return how much of an epoch, the first where it matters, is padding."""
+        """Return the fraction of padding tokens in an epoch, the first where epochs differ."""
         order = self._shared_order(0)
         padded = np.zeros(2)
         for first in range(0, len(order), self.size):
@@ -167,11 +171,11 @@ class SentenceBatches:
         generator = np.random.default_rng([0x68326803, seed, epoch])
         if self.times is not None:
             return generator.permutation(shared)
-        swapped = np.empty_like(shared)
+        substitutes = np.empty_like(shared)
         by_kind = np.argsort(self._kinds, kind="stable")
-        swapped[by_kind] = np.lexsort((generator.random(len(shared)), self._kinds))
-        own: np.ndarray = swapped[shared]
-        return own
+        substitutes[by_kind] = np.lexsort((generator.random(len(shared)), self._kinds))
+        order: np.ndarray = substitutes[shared]
+        return order
 
     def _times_of(self, rows: np.ndarray) -> tuple[int, int]:
         if self.times is not None:
@@ -181,7 +185,7 @@ class SentenceBatches:
 
 
 def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """Join groups that would not fill half a batch to the next longer one."""
+    """Merge a group that does not fill half a batch with the next longer group."""
     merged: list[np.ndarray] = []
     waiting = np.empty(0, dtype=np.int64)
     for rows in groups:
@@ -194,9 +198,9 @@ def _merge_small(groups: Sequence[np.ndarray], longer: np.ndarray, batch_tokens:
     return merged
 
 
-def _parted(rows: np.ndarray, more: np.ndarray, longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
-    """Part pairs by how much ``more`` their source has, into what fills half a batch and more."""
-    groups = [rows[more[rows] == one] for one in np.unique(more[rows])]
+def _split_by_surplus(rows: np.ndarray, surplus: np.ndarray, longer: np.ndarray, batch_tokens: int) -> list[np.ndarray]:
+    """Split pairs by source length minus target length into groups that fill at least half a batch."""
+    groups = [rows[surplus[rows] == difference] for difference in np.unique(surplus[rows])]
     parts = _merge_small(groups, longer, batch_tokens)
     if len(parts) > 1 and not _fills_half(parts[-1], longer, batch_tokens):
         parts[-2:] = [np.concatenate(parts[-2:])]
@@ -210,9 +214,9 @@ def _fills_half(rows: np.ndarray, longer: np.ndarray, batch_tokens: int) -> bool
 def _bucket(rows: np.ndarray, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int) -> Bucket:
     source_time = int(source_lengths[rows].max())
     target_time = max(1, int(target_lengths[rows].max()))
-    most = max(1, batch_tokens // max(source_time, target_time))
-    batches = -(-len(rows) // most)
-    # Batches of nearly equal size, so that no step is taken on a handful of left-over pairs.
+    max_rows = max(1, batch_tokens // max(source_time, target_time))
+    batches = -(-len(rows) // max_rows)
+    # Batches of nearly equal size, so that no step is computed on a few remaining pairs.
     sizes = tuple(len(part) for part in np.array_split(rows, batches))
     return Bucket(np.sort(rows), source_time, target_time, sizes)
 

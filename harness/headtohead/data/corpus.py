@@ -1,4 +1,4 @@
-"""Reading a corpus by name, and the data_hash of its pairs."""
+"""Hash of a corpus, and the options and split of a dataset."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pydantic import ValidationError
 
 from headtohead.config.source_location import dotted
 from headtohead.config.validation_errors import format_validation_error
-from headtohead.errors import HeadToHeadError, nearest
+from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Dataset, Pair
 from headtohead.plugins.entry import Options
 from headtohead.schema.run_config import NOTHING_HELD_OUT
 
 
 def hash_pairs(pairs: Iterable[Pair]) -> str:
-    """Return a sha256 over text, group and split of the pairs, in order."""
+    """Return the sha256 of text, group and split of all pairs, in order."""
     digest = hashlib.sha256()
     for pair in pairs:
         fields = (pair.source, pair.target, pair.group, pair.split or "")
@@ -26,33 +26,19 @@ def hash_pairs(pairs: Iterable[Pair]) -> str:
 
 
 def dataset_options(name: str, dataset: type[Dataset], given: Mapping[str, Any]) -> Options:
-    """Validate a dataset's options.
+    """Validate the options of a dataset.
 
     Raises:
-        HeadToHeadError: For an unknown option, with the nearest name, or a wrong value.
+        HeadToHeadError: For an unknown option, with the nearest name, or an invalid value.
     """
     try:
         return dataset.Options(**given)
     except ValidationError as error:
         path, message = format_validation_error(error, dataset.Options, given)
-        place = f"{name}: {dotted(path)}" if path else name
-        raise HeadToHeadError(f"{place}: {message}") from error
-
-
-def split_name(name: str, dataset: type[Dataset], asked: str | None) -> str:
-    """Return the split that is asked for, or the dataset's first.
-
-    Raises:
-        HeadToHeadError: If the dataset does not offer it, with the nearest name.
-    """
-    if asked is None:
-        return dataset.splits[0]
-    known = (*dataset.splits, NOTHING_HELD_OUT)
-    if asked not in known:
-        raise HeadToHeadError(f"{name} has no split '{asked}'{nearest(asked, known)}")
-    return asked
+        location = f"{name}: {dotted(path)}" if path else name
+        raise HeadToHeadError(f"{location}: {message}") from error
 
 
 def loaded_split(dataset: type[Dataset], split: str) -> str:
-    """Return the split that the dataset itself is asked for."""
-    return split if split in dataset.splits else dataset.splits[0]
+    """Return the ``split`` argument of ``Dataset.load``: ``nothing-held-out`` loads the first split."""
+    return dataset.splits[0] if split == NOTHING_HELD_OUT else split

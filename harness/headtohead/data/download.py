@@ -1,11 +1,10 @@
-"""Downloads that resume, are checked, and stay in the cache with the checksum they came with."""
+"""Downloads into the cache: resumed after an interruption, tested, and stored with their checksum."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import http.client
-import json
 import logging
 import os
 import urllib.error
@@ -18,6 +17,7 @@ from typing import IO, Any
 
 from filelock import FileLock
 
+from headtohead import files
 from headtohead.data.reading import MAGIC, file_sha256, unpack
 from headtohead.data.store import unwritable
 from headtohead.errors import HeadToHeadError
@@ -25,26 +25,26 @@ from headtohead.errors import HeadToHeadError
 ATTEMPTS = 3
 TIMEOUT_SECONDS = 30.0
 BLOCK_BYTES = 1 << 16
-MENDING = "without a network, get it elsewhere and name it with file:"
+OFFLINE_ADVICE = "without a network, download it on another machine and set data.file to its path"
 
 log = logging.getLogger(__name__)
 
 
 def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
-    """Return the local copy of a file, downloading it first where that is needed.
+    """Return the local copy of a file; download it if there is none.
 
-    A download goes to ``.part`` and goes on from there after a cut, in this call or a later one. A
-    finished one is unpacked once as a trial, and its sha256 is written beside it; a copy that no
-    longer has that sum is downloaded again.
+    An interrupted download stays in a ``.part`` file and is resumed by this or a later call. A
+    complete download is decompressed once as a test, and its sha256 is recorded beside it. A copy
+    with another sha256 than the recorded one is downloaded again.
 
     Args:
-        url: Address of the file.
-        folder: Folder for downloads; made if it does not exist.
-        sha256: The sum the file must have.
+        url: URL of the file.
+        folder: Folder of downloads; created if it does not exist.
+        sha256: Expected sha256, in hexadecimal digits.
 
     Raises:
-        HeadToHeadError: If the file cannot be had, is damaged, has another sum than ``sha256``, or
-            the folder cannot be written.
+        HeadToHeadError: If the download fails, the file is damaged or has another sha256, or the
+            folder cannot be written.
     """
     local = _Local.of(url, folder)
     try:
@@ -57,20 +57,20 @@ def fetch(url: str, folder: Path, *, sha256: str | None = None) -> Path:
         raise unwritable(folder, error) from error
     if sha256 and recorded != sha256.lower():
         raise HeadToHeadError(
-            f"'{local.file}' has sha256 {recorded}, expected {sha256.lower()}; correct sha256: or "
+            f"'{local.file}' has sha256 {recorded}, expected {sha256.lower()}; correct data.sha256, or "
             "delete the file to download it again"
         )
     return local.file
 
 
 def fetched_sha256(url: str, folder: Path) -> str | None:
-    """Return the sha256 of an intact local copy, or None where there is none."""
+    """Return the sha256 of the intact local copy, or None if there is none."""
     return _Local.of(url, folder).intact_sha256()
 
 
 @dataclass(frozen=True)
 class _Local:
-    """Where a download lies: the file, its unfinished part, and what is recorded about each."""
+    """Paths of a download: the file, its incomplete part, and the JSON record of each."""
 
     file: Path
     part: Path
@@ -84,12 +84,12 @@ class _Local:
         return cls(file, *(file.with_name(file.name + end) for end in (".part", ".json", ".part.json")))
 
     def intact_sha256(self) -> str | None:
-        """Return the recorded sum if the file still has it."""
-        recorded = _read_json(self.record).get("sha256")
+        """Return the recorded sha256 if the file has it."""
+        recorded = _read_record(self.record).get("sha256")
         if not recorded or not self.file.is_file():
             return None
         if file_sha256(self.file) != recorded:
-            log.warning("'%s' has changed since its download; getting it again", self.file)
+            log.warning("'%s' has changed since its download; downloading it again", self.file)
             return None
         return str(recorded)
 
@@ -99,35 +99,35 @@ def _download(url: str, local: _Local, sha256: str | None) -> str:
     for attempt in range(1, ATTEMPTS + 1):
         if _transfer(url, local):
             break
-        log.warning("download of %s was cut (attempt %d of %d)", url, attempt, ATTEMPTS)
+        log.warning("download of %s was interrupted (attempt %d of %d)", url, attempt, ATTEMPTS)
     else:
         size = local.part.stat().st_size if local.part.exists() else 0
         raise HeadToHeadError(
-            f"download of {url} was cut {ATTEMPTS} times, {size} bytes are kept; run the command again to go on"
+            f"download of {url} was interrupted {ATTEMPTS} times after {size} bytes; run the command again to resume it"
         )
-    found = file_sha256(local.part)
+    received = file_sha256(local.part)
     with _damaged_is_removed(url, local):
-        if sha256 and found != sha256.lower():
-            raise HeadToHeadError(f"sha256 is {found}, expected {sha256.lower()}")
-        _try_unpacking(local)
-    record = {"url": url, "sha256": found, "bytes": local.part.stat().st_size}
+        if sha256 and received != sha256.lower():
+            raise HeadToHeadError(f"sha256 is {received}, expected {sha256.lower()}")
+        _test_decompression(local)
+    record = {"url": url, "sha256": received, "bytes": local.part.stat().st_size}
     local.part.replace(local.file)
-    _write_json(local.record, {**record, **_read_json(local.progress)})
+    files.write_json(local.record, {**record, **_read_record(local.progress)})
     local.progress.unlink(missing_ok=True)
-    return found
+    return received
 
 
 def _transfer(url: str, local: _Local) -> bool:
-    """Get the file, or the rest of it; return whether it is whole."""
+    """Download the file or the rest of it; return whether it is complete."""
     start = local.part.stat().st_size if local.part.exists() else 0
-    known = _read_json(local.progress).get("etag")
+    validator = _read_record(local.progress).get("etag")
     headers = {"User-Agent": "headtohead", "Accept-Encoding": "identity"}
-    if start and known:
-        headers |= {"Range": f"bytes={start}-", "If-Range": known}
+    if start and validator:
+        headers |= {"Range": f"bytes={start}-", "If-Range": validator}
     try:
         with _open(urllib.request.Request(url, headers=headers), url) as response:
             resumed = response.status == 206 and _first_byte(response) == start
-            _write_json(local.progress, {"etag": _validator(response)})
+            files.write_json(local.progress, {"etag": _validator(response)})
             with local.part.open("ab" if resumed else "wb") as file:
                 return _copy(response, file)
     except _Unsatisfiable:
@@ -147,7 +147,7 @@ def _copy(response: http.client.HTTPResponse, file: IO[bytes]) -> bool:
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    """Return the next bytes, or none at the end and where the connection was cut."""
+    """Return the next block; empty at the end of the body or if the connection breaks."""
     try:
         return response.read(BLOCK_BYTES)
     except (http.client.HTTPException, OSError):
@@ -155,7 +155,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 
 class _Unsatisfiable(Exception):
-    """The server has no bytes behind those that are here."""
+    """The server's file is not longer than the part that is already here (status 416)."""
 
 
 @contextlib.contextmanager
@@ -167,12 +167,11 @@ def _open(request: urllib.request.Request, url: str) -> Iterator[http.client.HTT
         if error.code == 416:
             raise _Unsatisfiable from error
         raise HeadToHeadError(
-            f"cannot download {url}: {error.code} {error.reason}; check the pair and the address, "
-            "or name a file of your own with file:"
+            f"cannot download {url}: {error.code} {error.reason}; check the URL, or set data.file to a file of your own"
         ) from error
     except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ValueError) as error:
         reason = " ".join(str(getattr(error, "reason", error)).split())
-        raise HeadToHeadError(f"cannot reach {url} ({reason}); {MENDING}") from error
+        raise HeadToHeadError(f"cannot reach {url} ({reason}); {OFFLINE_ADVICE}") from error
     with response:
         yield response
 
@@ -184,7 +183,7 @@ def _first_byte(response: http.client.HTTPResponse) -> int | None:
 
 
 def _validator(response: http.client.HTTPResponse) -> str | None:
-    """Return what If-Range may hold: a strong entity tag or a date."""
+    """Return a value for ``If-Range``: a strong entity tag or a date."""
     tag: str | None = response.headers.get("ETag")
     if tag and not tag.startswith("W/"):
         return tag
@@ -200,13 +199,13 @@ def _damaged_is_removed(url: str, local: _Local) -> Iterator[None]:
         local.progress.unlink(missing_ok=True)
         reason = str(error).replace(f"file '{local.part}' is damaged: ", "")
         raise HeadToHeadError(
-            f"download of {url} is damaged: {reason.removesuffix('; get it again')}; it was "
+            f"download of {url} is damaged: {reason.removesuffix('; download it again')}; it was "
             "removed, run the command again"
         ) from error
 
 
-def _try_unpacking(local: _Local) -> None:
-    """Unpack once, under the name the file will have, so that damage shows before it is kept."""
+def _test_decompression(local: _Local) -> None:
+    """Decompress once, with the packing that the suffix implies, so that a damaged file never enters the cache."""
     suffix = local.file.suffix.removeprefix(".").lower()
     with local.part.open("rb") as file:
         head = file.read(8)
@@ -215,15 +214,10 @@ def _try_unpacking(local: _Local) -> None:
     unpack(local.part)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_record(path: Path) -> dict[str, Any]:
+    """Return a record; a missing or damaged one is empty, so that the file is downloaded again."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+        record = files.read_json(path)
+    except (FileNotFoundError, HeadToHeadError):
         return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps(content), encoding="utf-8")
-    new.replace(path)
+    return record if isinstance(record, dict) else {}

@@ -1,4 +1,4 @@
-"""Three ways to turn raw text into words separated by single spaces."""
+"""Normalisations: raw text to words separated by single spaces."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Normaliser = Callable[[str], str]
 
 
 def keep(text: str) -> str:
-    """Keep everything; runs of white space become one space."""
+    """Replace runs of white space by one space and change nothing else."""
     return " ".join(text.split())
 
 
 def unicode_words(text: str) -> str:
-    """Lower-case, and keep letters, marks and digits of every script.
+    """Convert to lower case; keep letters, marks and digits of every script.
 
-    Everything else becomes a space: punctuation, symbols, every kind of space, the zero-width
-    space. An apostrophe inside a word stays (typographic ones become the plain one), joiners that
-    scripts need inside words stay, soft hyphens and byte order marks vanish.
+    All other characters become a space: punctuation, symbols, every kind of space, the zero-width
+    space. Apostrophes inside words stay (typographic apostrophes become ``'``), and so do the
+    joiners that some scripts need inside words. Soft hyphens and byte order marks are removed.
     """
     text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).lower())
     stripped = (word.strip(_IN_WORDS) for word in text.translate(_CHARACTERS).split())
@@ -29,9 +29,10 @@ def unicode_words(text: str) -> str:
 
 
 def ascii_fold(text: str) -> str:
-    """Lower-case, fold á é í ó ú, and turn everything outside a-z into spaces.
+    """Convert to lower case, fold á é í ó ú, and replace everything outside a-z by spaces.
 
-    This is what the tatoeba-en-es notebook does; ñ and ü become spaces with it.
+    The tatoeba-en-es notebook does the same: ñ and ü become spaces, and a run of one accented vowel
+    becomes one letter.
     """
     folded = _ACCENTED.sub(lambda run: _PLAIN[run[0][0]], text.lower())
     return _OUTSIDE_A_Z.sub(" ", folded).strip()
@@ -41,10 +42,10 @@ NORMALISERS: dict[str, Normaliser] = {"none": keep, "unicode": unicode_words, "a
 
 
 def normaliser(name: str) -> Normaliser:
-    """Return the function of that name.
+    """Return the normalisation with a name.
 
     Raises:
-        HeadToHeadError: If there is none, with the nearest name.
+        HeadToHeadError: If the name is unknown, with the nearest name.
     """
     if name not in NORMALISERS:
         raise HeadToHeadError(f"unknown normalisation '{name}'{nearest(name, NORMALISERS)}")
@@ -53,27 +54,27 @@ def normaliser(name: str) -> Normaliser:
 
 _IN_WORDS = "'\u200c\u200d"
 _APOSTROPHES = "'’ʼ＇"
-_VANISHING = "\u00ad\ufeff\u2060"
+_REMOVED = "\u00ad\ufeff\u2060"
 _PLAIN = dict(zip("áéíóú", "aeiou", strict=True))
 _ACCENTED = re.compile("á+|é+|í+|ó+|ú+")
 _OUTSIDE_A_Z = re.compile("[^a-z]+")
 
 
 class _Characters(dict[int, str]):
-    """A table for ``str.translate`` that decides each character the first time it is met."""
+    """A table for ``str.translate`` that computes each entry when the character first occurs."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
         if character in _APOSTROPHES:
-            chosen = "'"
-        elif character in _VANISHING:
-            chosen = ""
+            replacement = "'"
+        elif character in _REMOVED:
+            replacement = ""
         elif character in _IN_WORDS or unicodedata.category(character)[0] in "LMN":
-            chosen = character
+            replacement = character
         else:
-            chosen = " "
-        self[code] = chosen
-        return chosen
+            replacement = " "
+        self[code] = replacement
+        return replacement
 
 
 _CHARACTERS = _Characters()

@@ -1,4 +1,4 @@
-"""What training gets: splits as ids and text, vocabularies, and the record of the data."""
+"""Prepared data: splits as token ids and text, vocabularies, and the record of the data."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from headtohead.data.vocabulary import Boundaries, Vocabulary
 Ids = NDArray[np.int32]
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
-USUAL_BOUNDARIES: dict[Side, Boundaries] = {"source": "eos", "target": "sos-eos"}
 
 
 @dataclass(frozen=True)
 class Split:
-    """One part, boundary tokens included in the ids, as the configuration asks for them.
+    """One part of the corpus; ids include the boundary tokens of the configuration.
 
-    ``references`` holds, for each pair, its own translation first and then every other translation
-    of the same source sentence in the whole corpus; in train only its own.
+    ``references`` holds, for each pair, its own translation followed by all other translations of
+    the source sentence in the corpus; in train only its own.
     """
 
     source: list[Ids]
@@ -40,23 +39,23 @@ class Split:
 
 @dataclass(frozen=True)
 class Tokeniser:
-    """How the text of one side becomes tokens: a normalisation, and merges if subwords.
+    """Tokeniser of one side: a normalisation, and the merges of subwords if there are any.
 
-    ``boundaries`` stand around the words; ``cut`` is the number of tokens kept, boundary tokens
+    ``boundaries`` selects the boundary tokens. ``max_tokens`` truncates ids, boundary tokens
     included.
     """
 
     normalise: str
     subwords: str | None = None
     boundaries: Boundaries = "none"
-    cut: int | None = None
+    max_tokens: int | None = None
 
     def words(self, text: str) -> list[str]:
-        """Return the words, or the pieces of words, of a raw text."""
+        """Return the words or subwords of a raw text."""
         return self.split(normaliser(self.normalise)(text))
 
     def split(self, normalised: str) -> list[str]:
-        """Return the words, or the pieces of words, of a normalised text."""
+        """Return the words or subwords of a normalised text."""
         if self.subwords is None:
             return normalised.split()
         from headtohead.data.subwords import pieces
@@ -64,13 +63,13 @@ class Tokeniser:
         return pieces(self.subwords, normalised)
 
     def ids(self, words: Iterable[str], vocabulary: Vocabulary) -> list[int]:
-        """Return the ids of words, boundary tokens included."""
-        return vocabulary.bounded(vocabulary.encode(words), self.boundaries)[: self.cut]
+        """Return the ids of words, boundary tokens included, truncated to ``max_tokens``."""
+        return vocabulary.bounded(vocabulary.encode(words), self.boundaries)[: self.max_tokens]
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A corpus, ready to train on; ``record`` is the ``data`` block of run records."""
+    """A corpus prepared for training; ``record`` is the ``data`` block of run records."""
 
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
@@ -81,11 +80,11 @@ class PreparedData:
 
     @cached_property
     def longest_target(self) -> int:
-        """Tokens of the longest training target, boundary tokens included."""
+        """Number of tokens of the longest training target, boundary tokens included."""
         return max(len(ids) for ids in self.splits["train"].target)
 
     def tokenise(self, text: str, side: Side) -> list[int]:
-        """Return the ids of a raw text as the splits hold them, boundary tokens included."""
+        """Return the ids of a raw text, with the boundary tokens and truncation of the splits."""
         tokeniser = self.tokenisers[side]
         return tokeniser.ids(tokeniser.words(text), self.vocabulary(side))
 
@@ -97,7 +96,7 @@ class PreparedData:
 def data_hash(
     splits: Mapping[str, Split], vocabularies: Mapping[Side, Vocabulary], tokenisers: Mapping[Side, Tokeniser]
 ) -> str:
-    """Return a sha256 over everything that a result can depend on: words, ids and texts."""
+    """Return the sha256 of everything a result can depend on: vocabularies, ids and texts."""
     digest = hashlib.sha256()
 
     def add(*texts: str) -> None:

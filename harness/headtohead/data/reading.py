@@ -1,4 +1,4 @@
-"""Lines of a text file that may be packed: plain, gz, bz2, xz, or a zip with one text in it."""
+"""Lines of a text file: plain, gz, bz2, xz, or a zip archive with one text file."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ BYTE_ORDER_MARK = "\ufeff"
 def read_lines(path: Path) -> list[str]:
     """Return the lines without line ends (LF or CRLF) and without a byte order mark.
 
-    Packing is told by the first bytes, not by the name. Only a line feed ends a line: other
-    separators of Unicode occur inside sentences.
+    The first bytes decide the compression, not the name. Only a line feed ends a line: other
+    Unicode separators occur inside sentences.
 
     Raises:
         HeadToHeadError: If the file is missing, empty, damaged or not UTF-8.
@@ -47,7 +47,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def unpack(path: Path) -> bytes:
-    """Return the content of a file, unpacked.
+    """Return the decompressed content of a file.
 
     Raises:
         HeadToHeadError: If the file is missing, cannot be read or is damaged.
@@ -58,20 +58,20 @@ def unpack(path: Path) -> bytes:
     if kind is None:
         if suffix in MAGIC and raw:
             reason = f"it does not begin like a {suffix} file"
-            raise HeadToHeadError(f"file '{path}' is damaged: {reason}; get it again")
+            raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again")
         return raw
     try:
         return _UNPACKERS[kind](raw, path)
     except (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        raise HeadToHeadError(f"file '{path}' is damaged: {reason}; get it again") from error
+        raise HeadToHeadError(f"file '{path}' is damaged: {reason}; download it again") from error
 
 
 def read_bytes(path: Path) -> bytes:
     """Return the bytes of a file.
 
     Raises:
-        HeadToHeadError: If it is missing or cannot be read.
+        HeadToHeadError: If the file is missing or cannot be read.
     """
     try:
         return path.read_bytes()
@@ -82,16 +82,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file, as hexadecimal digits.
+    """Return the sha256 of a file in hexadecimal digits.
 
     Raises:
-        HeadToHeadError: If it is missing or cannot be read.
+        HeadToHeadError: If the file is missing or cannot be read.
     """
     return hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def _unzip(raw: bytes, path: Path) -> bytes:
-    """Return the one text of a zip; names beginning with "_" are notes about it."""
+    """Return the only text file of a zip archive; names that begin with "_" or "." are ignored."""
     with zipfile.ZipFile(BytesIO(raw)) as archive:
         names = [
             name
@@ -99,8 +99,10 @@ def _unzip(raw: bytes, path: Path) -> bytes:
             if name.lower().endswith(TEXT_SUFFIXES) and not Path(name).name.startswith(("_", "."))
         ]
         if len(names) != 1:
-            held = ", ".join(names) or "none"
-            raise HeadToHeadError(f"file '{path}' should hold one .txt or .tsv file, holds: {held}")
+            raise HeadToHeadError(
+                f"file '{path}' must contain exactly one {', '.join(TEXT_SUFFIXES)} file, "
+                f"contains {', '.join(names) or 'none'}; repack it"
+            )
         return archive.read(names[0])
 
 

@@ -1,6 +1,6 @@
-"""Dividing pairs into train, valid and test so that nothing learned is asked again.
+"""Splits of sentence pairs into train, valid and test by whole groups, so that no group leaks.
 
-Every shuffle uses ``numpy.random.RandomState``, whose streams are frozen: the same seed gives the
+Every shuffle uses ``numpy.random.RandomState``, because its streams are frozen: a seed gives the
 same split under every version of numpy.
 """
 
@@ -18,7 +18,7 @@ Labels = NDArray[np.int64]
 
 
 def components(*keys: Sequence[str]) -> Labels:
-    """Number the connected components of rows that share a value in any of the key columns."""
+    """Return the connected component of each row; rows that share a value of a key are connected."""
     count = len(keys[0])
     parent = list(range(count))
     for column in keys:
@@ -29,44 +29,44 @@ def components(*keys: Sequence[str]) -> Labels:
     return np.unique(roots, return_inverse=True)[1].astype(np.int64)
 
 
-def divide(labels: Labels, named: Sequence[str | None], *, valid: float, test: float, seed: int) -> dict[str, Labels]:
+def divide(labels: Labels, chosen: Sequence[str | None], *, valid: float, test: float, seed: int) -> dict[str, Labels]:
     """Return the rows of each part, in ascending order.
 
-    Rows that the dataset has named stay where it put them. The others are drawn by whole groups,
-    in shuffled order; a group that is larger than what a part still needs is passed over. A part
-    that the dataset fills itself is not drawn from.
+    Rows with a part chosen by the dataset stay in that part, and no other rows are added to valid or
+    test if the dataset fills them. The other rows are assigned by whole groups in shuffled order; a
+    group that is larger than the remaining size of valid and test goes to train.
 
     Args:
         labels: The group of each row.
-        named: The part that the dataset chose for each row, or None.
-        valid: Validation part: a fraction of the drawn rows below 1, or a number of rows.
-        test: Test part, in the same way.
+        chosen: The part that the dataset chose for each row, or None.
+        valid: Size of the validation part: a fraction below 1 of the other rows, or a number of rows.
+        test: Size of the test part, with the same meaning.
         seed: Seed of the shuffle.
 
     Raises:
         HeadToHeadError: If a part would be empty.
     """
-    parts = {part: [row for row, name in enumerate(named) if name == part] for part in PARTS}
-    free = np.array([row for row, name in enumerate(named) if name is None], dtype=np.int64)
-    wanted = {
-        part: _wanted(part, share, len(free)) for part, share in (("test", test), ("valid", valid)) if not parts[part]
+    parts = {part: [row for row, name in enumerate(chosen) if name == part] for part in PARTS}
+    free = np.array([row for row, name in enumerate(chosen) if name is None], dtype=np.int64)
+    missing = {
+        part: _num_rows(part, size, len(free)) for part, size in (("test", test), ("valid", valid)) if not parts[part]
     }
     for group in _shuffled_groups(labels, free, seed):
-        part = next((name for name, left in wanted.items() if 0 < len(group) <= left), "train")
+        part = next((name for name, count in missing.items() if 0 < len(group) <= count), "train")
         parts[part] += group
-        if part in wanted:
-            wanted[part] -= len(group)
-    _refuse_empty(parts, labels)
+        if part in missing:
+            missing[part] -= len(group)
+    _check_not_empty(parts, labels)
     return {part: np.sort(np.array(rows, dtype=np.int64)) for part, rows in parts.items()}
 
 
 def shuffled(count: int, seed: int) -> Labels:
-    """Return the rows 0 to count - 1 in an order that depends on the seed only."""
+    """Return a random permutation of the rows 0 to ``count`` - 1."""
     return np.random.RandomState(seed).permutation(count).astype(np.int64)
 
 
 def leak(train: Iterable[str], test: Sequence[str]) -> float:
-    """Return the share of test sentences that are also in train."""
+    """Return the fraction of test sentences that are also in train."""
     seen = set(train)
     return sum(sentence in seen for sentence in test) / max(len(test), 1)
 
@@ -79,16 +79,16 @@ def _root(parent: list[int], row: int) -> int:
 
 
 def _join(parent: list[int], row: int, other: int) -> None:
-    one, two = _root(parent, row), _root(parent, other)
-    parent[max(one, two)] = min(one, two)
+    roots = _root(parent, row), _root(parent, other)
+    parent[max(roots)] = min(roots)
 
 
-def _wanted(part: str, share: float, rows: int) -> int:
-    if share < 1:
-        return max(1, round(share * rows))
-    if share != int(share):
-        raise HeadToHeadError(f"data.{part} is {share}; give a fraction below 1 or a whole number")
-    return int(share)
+def _num_rows(part: str, size: float, rows: int) -> int:
+    if size < 1:
+        return max(1, round(size * rows))
+    if size != int(size):
+        raise HeadToHeadError(f"data.{part} is {size}; use a fraction below 1 or a whole number")
+    return int(size)
 
 
 def _shuffled_groups(labels: Labels, rows: Labels, seed: int) -> list[list[int]]:
@@ -99,12 +99,12 @@ def _shuffled_groups(labels: Labels, rows: Labels, seed: int) -> list[list[int]]
     return [members[index] for index in shuffled(len(members), seed)]
 
 
-def _refuse_empty(parts: dict[str, list[int]], labels: Labels) -> None:
+def _check_not_empty(parts: dict[str, list[int]], labels: Labels) -> None:
     for part in PARTS:
         if not parts[part]:
             largest = int(np.bincount(labels).max()) if len(labels) else 0
             raise HeadToHeadError(
                 f"the split leaves no pair for {part}: of {len(labels)} pairs the largest group "
-                f"holds {largest}, and groups stay whole; change data.valid and data.test, or use "
+                f"has {largest}, and groups are not split; change data.valid and data.test, or use "
                 "data.split: row"
             )

@@ -1,7 +1,7 @@
-"""The on-disk cache of prepared data: one file per configuration and corpus, no pickles.
+"""Cache of prepared data on disk: one file per configuration and corpus, without pickles.
 
-A file is an ``.npz`` of flat id arrays and one JSON document. It is written beside its place and
-moved there; a file that cannot be read is named in the log and built again.
+A file is an ``.npz`` archive of flat id arrays and one JSON document, written atomically. A file
+that cannot be read is logged and built again.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import fields
@@ -20,15 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headtohead import files
 from headtohead.config.identity import identity_fields
-from headtohead.data.prepared import SIDES, USUAL_BOUNDARIES, PreparedData, Side, Split, Tokeniser
+from headtohead.data.prepared import SIDES, PreparedData, Side, Split, Tokeniser
 from headtohead.data.splits import PARTS
 from headtohead.data.vocabulary import Vocabulary
 from headtohead.errors import HeadToHeadError
 from headtohead.schema.run_config import DataConfig
 
-FORMAT = 3
-"""Raise it whenever preparing the same corpus gives something else."""
+FORMAT = 4
+"""Increase it whenever preparing the same corpus gives another result or another file."""
 
 log = logging.getLogger(__name__)
 
@@ -38,20 +37,20 @@ Array = NDArray[Any]
 
 
 class PreparedStore:
-    """Prepared data of one configuration, by a mark that stands for the corpus."""
+    """Prepared data of a configuration, by the cache key of the corpus."""
 
     def __init__(self, folder: Path, config: DataConfig, source_sha256: str) -> None:
         self.folder = folder
         self.identity = [FORMAT, identity_fields(config), source_sha256]
 
-    def path(self, mark: str) -> Path:
-        """Return the file that holds, or would hold, the prepared data."""
-        text = json.dumps([*self.identity, mark], sort_keys=True)
+    def path(self, key: str) -> Path:
+        """Return the path of the file of the prepared data, which need not exist."""
+        text = json.dumps([*self.identity, key], sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()}.npz"
 
-    def load(self, mark: str) -> PreparedData | None:
-        """Return the prepared data, or None where there is none or the file is damaged."""
-        path = self.path(mark)
+    def load(self, key: str) -> PreparedData | None:
+        """Return the prepared data, or None if the file is missing or damaged."""
+        path = self.path(key)
         if not path.exists():
             return None
         try:
@@ -61,23 +60,27 @@ class PreparedStore:
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
             return None
 
-    def save(self, mark: str, data: PreparedData) -> None:
+    def save(self, key: str, data: PreparedData) -> None:
         """Write the prepared data.
 
         Raises:
             HeadToHeadError: If the cache folder cannot be written.
         """
-        path = self.path(mark)
+        arrays = _pack(data)
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:  # np.savez would append .npz to a path
+                np.savez(file, allow_pickle=False, **arrays)
+
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=self.folder, suffix=".new", delete=False) as file:
-                _write(Path(file.name), path, _pack(data))
+            files.replace(self.path(key), write)
         except OSError as error:
             raise unwritable(self.folder, error) from error
 
 
 def read_prepared(path: Path) -> PreparedData:
-    """Return the prepared data of a file that a store wrote, perhaps on another machine.
+    """Return the prepared data of a cache file, for example of a file copied from another machine.
 
     Raises:
         HeadToHeadError: If the file cannot be read.
@@ -93,20 +96,8 @@ def unwritable(folder: Path, error: OSError) -> HeadToHeadError:
     """Return the error for a cache folder that cannot be written."""
     return HeadToHeadError(
         f"cannot write to the cache folder '{folder}': {error.strerror or error}; "
-        "set H2H_CACHE to a folder with room that can be written"
+        "set H2H_CACHE to a writable folder with free space"
     )
-
-
-def _write(new: Path, path: Path, arrays: Mapping[str, Array]) -> None:
-    try:
-        with new.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        raise
 
 
 def _pack(data: PreparedData) -> dict[str, Array]:
@@ -143,22 +134,17 @@ def _unpack(path: Path) -> PreparedData:
         splits,
         document["record"],
         document["data_hash"],
-        {side: _tokeniser(side, *document["tokenisers"][side]) for side in SIDES},
+        {side: Tokeniser(*document["tokenisers"][side]) for side in SIDES},
     )
 
 
-def _values(one: Vocabulary | Tokeniser) -> list[Any]:
-    return [getattr(one, field.name) for field in fields(one)]
-
-
-def _tokeniser(side: Side, normalise: str, subwords: str | None, *bounds: Any) -> Tokeniser:
-    """Read a tokeniser; files from before boundaries could be chosen do not name them."""
-    return Tokeniser(normalise, subwords, *(bounds or (USUAL_BOUNDARIES[side],)))
+def _values(record: Vocabulary | Tokeniser) -> list[Any]:
+    return [getattr(record, field.name) for field in fields(record)]
 
 
 def _unpack_split(arrays: Mapping[str, Array], part: str, texts: list[Any]) -> Split:
     source_text, target_text, others = texts
-    references = [(own, *rest) for own, rest in zip(target_text, others or [[]] * len(target_text), strict=True)]
+    references = [(own, *further) for own, further in zip(target_text, others or [[]] * len(target_text), strict=True)]
     split = Split(
         _unpack_ids(arrays, part, "source"), _unpack_ids(arrays, part, "target"), source_text, target_text, references
     )

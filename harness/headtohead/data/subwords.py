@@ -19,11 +19,11 @@ DEFAULT_SIZE = 8000
 UNKNOWN = SPECIALS[UNK]
 
 
-def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
-    """Return the merges learned on normalised texts, as the JSON of a ``tokenizers`` tokeniser.
+def learn(texts: Sequence[str], config: VocabularyConfig) -> str:
+    """Learn merges on normalised texts; return the JSON of a ``tokenizers`` tokeniser.
 
-    ``max_size`` bounds the pieces, special tokens included (8,000 where it is not given), and
-    pairs of pieces seen less than ``min_count`` times are not merged.
+    ``max_size`` is the maximum number of subwords, special tokens included (default 8,000). Pairs
+    of subwords that occur less than ``min_count`` times are not merged.
 
     Raises:
         HeadToHeadError: If the package tokenizers is not installed.
@@ -32,9 +32,9 @@ def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
     tokenizer = package.Tokenizer(package.models.BPE(unk_token=UNKNOWN, fuse_unk=True))
     tokenizer.pre_tokenizer = package.pre_tokenizers.Metaspace(replacement=WORD_START, prepend_scheme="always")
     trainer = package.trainers.BpeTrainer(
-        vocab_size=(asked.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
+        vocab_size=(config.max_size or DEFAULT_SIZE) - len(SPECIALS) + 1,
         special_tokens=[UNKNOWN],
-        min_frequency=asked.min_count,
+        min_frequency=config.min_count,
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
@@ -43,13 +43,13 @@ def learn(texts: Sequence[str], asked: VocabularyConfig) -> str:
 
 
 def pieces(merges: str, text: str) -> list[str]:
-    """Return the pieces of a normalised text; joined, with ▁ read as a space, they give it back."""
-    found: list[str] = _tokenizer(merges).encode(text).tokens
-    return found
+    """Return the subwords of a normalised text; concatenated, with ▁ replaced by a space, they are the text."""
+    tokens: list[str] = _tokenizer(merges).encode(text).tokens
+    return tokens
 
 
 def inventory(merges: str) -> list[str]:
-    """Return every piece that the merges can give."""
+    """Return all subwords that the merges can produce."""
     return sorted(_tokenizer(merges).get_vocab())
 
 
@@ -63,5 +63,6 @@ def _package() -> ModuleType:
         return importlib.import_module("tokenizers")
     except ImportError as error:
         raise HeadToHeadError(
-            "data.tokens: subword needs the package tokenizers; pip install 'headtohead[subwords]', or use tokens: word"
+            "data.tokens: subword requires the package tokenizers; pip install 'headtohead[subwords]', "
+            "or use tokens: word"
         ) from error

@@ -1,7 +1,7 @@
-"""Words by id, in the four ways to give ids, and what becomes of words that have none.
+"""Vocabularies: four ways to assign ids to words, and three ways to treat unknown words.
 
-``PAD``, ``UNK``, ``SOS`` and ``EOS`` are the ids of the standard layout alone; anything that must
-hold for every layout asks the vocabulary, where each may be None.
+``PAD``, ``UNK``, ``SOS`` and ``EOS`` are the ids of ``data.vocabulary.ids: standard`` only. Code for
+all vocabularies uses the properties of `Vocabulary`, which can be None.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Unknown = Literal["token", "drop", "refuse"]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by id.
+    """Words in the order of their ids.
 
-    ``pieces`` says that they are parts of words, a new word marked by ▁. ``unknown`` says what
-    ``encode`` makes of a word that is not there: <unk>, nothing, or an error.
+    ``pieces`` marks a vocabulary of subwords, in which ▁ marks the start of a word. ``unknown``
+    decides how ``encode`` treats a word without an id: as <unk> (``token``), not at all (``drop``),
+    or as an error (``refuse``).
     """
 
     words: list[str]
@@ -40,64 +41,64 @@ class Vocabulary:
 
     @cached_property
     def pad(self) -> int | None:
-        """The id that fills short sentences up, or None."""
-        return self._place(PAD_WORD)
+        """The id of padding, or None."""
+        return self._index(PAD_WORD)
 
     @cached_property
     def unk(self) -> int | None:
-        """The id of words that are not there, or None."""
-        return self._place(UNK_WORD)
+        """The id of unknown words, or None."""
+        return self._index(UNK_WORD)
 
     @cached_property
     def sos(self) -> int | None:
-        """The id that stands before a sentence, or None."""
-        return self._place(SOS_WORD)
+        """The id of the start of a sentence, or None."""
+        return self._index(SOS_WORD)
 
     @cached_property
     def eos(self) -> int | None:
-        """The id that stands behind a sentence, or None."""
-        return self._place(EOS_WORD)
+        """The id of the end of a sentence, or None."""
+        return self._index(EOS_WORD)
 
     def encode(self, words: Iterable[str]) -> list[int]:
         """Return ids; special tokens written in a text are unknown words.
 
         Raises:
-            UndefinedError: For an unknown word, where the vocabulary refuses those.
+            UndefinedError: For an unknown word, if ``unknown`` is ``refuse``.
         """
-        known = self._ids
+        ids = self._ids
         if self.unknown == "token" and self.unk is not None:
             unk = self.unk
-            return [known.get(word, unk) for word in words]
+            return [ids.get(word, unk) for word in words]
         if self.unknown == "drop":
-            return [known[word] for word in words if word in known]
-        return [known[word] if word in known else self._refuse(word) for word in words]
+            return [ids[word] for word in words if word in ids]
+        return [ids[word] if word in ids else self._refuse(word) for word in words]
 
-    def lacks(self, word: str) -> bool:
-        """Tell whether a word has no id of its own."""
-        return word not in self._ids
+    def __contains__(self, word: object) -> bool:
+        """Return whether a word has an id; special tokens count as unknown words."""
+        return word in self._ids
 
     def label(self, index: int) -> str:
-        """Return the word of an id; the id itself where a row of a table belongs to no word."""
+        """Return the word of an id, or the id as text if the embedding has more rows than there are words."""
         return self.words[index] if index < len(self.words) else str(index)
 
     def decode(self, ids: Iterable[int], until_eos: bool = True) -> str:
-        """Return the text; <pad>, <sos>, <eos> and ids without a word are left out."""
-        silent = (self.pad, self.sos, self.eos)
+        """Return the text without <pad>, <sos>, <eos> and ids without a word."""
+        skipped = (self.pad, self.sos, self.eos)
         words = []
         for index in ids:
             if until_eos and index == self.eos:
                 break
-            if index not in silent and index < len(self.words):
+            if index not in skipped and index < len(self.words):
                 words.append(self.words[index])
         if self.pieces:
             return " ".join("".join(words).replace(WORD_START, " ").split())
         return " ".join(words)
 
     def bounded(self, ids: list[int], boundaries: Boundaries) -> list[int]:
-        """Return ids with the boundary tokens around them.
+        """Add boundary tokens to the ids of a sentence.
 
         Raises:
-            UndefinedError: If the vocabulary lacks one of them.
+            UndefinedError: If the vocabulary has no such boundary token.
         """
         if boundaries == "none":
             return ids
@@ -105,7 +106,7 @@ class Vocabulary:
         return ended if boundaries == "eos" else [self._boundary(self.sos, SOS_WORD), *ended]
 
     def count_words(self, ids: Iterable[int]) -> int:
-        """Return how many of the ids are no boundary token."""
+        """Return the number of ids that are not boundary tokens."""
         return sum(index not in (self.sos, self.eos) for index in ids)
 
     @cached_property
@@ -113,28 +114,28 @@ class Vocabulary:
         specials = {self.pad, self.unk, self.sos, self.eos}
         return {word: index for index, word in enumerate(self.words) if index not in specials}
 
-    def _place(self, word: str) -> int | None:
+    def _index(self, word: str) -> int | None:
         return self.words.index(word) if word in self.words else None
 
     @staticmethod
     def _boundary(index: int | None, word: str) -> int:
         if index is None:
             raise UndefinedError(
-                f"the vocabulary has no {word} to stand around a sentence; set "
-                "data.source_boundaries or data.target_boundaries: none"
+                f"the vocabulary has no boundary token {word}; set "
+                "data.source_boundaries or data.target_boundaries to none"
             )
         return index
 
     @staticmethod
     def _refuse(word: str) -> int:
         raise UndefinedError(
-            f"the vocabulary has no word '{word}' and data.vocabulary.unknown refuses it; "
-            "use other words, or unknown: drop, or token where there is an <unk>"
+            f"the vocabulary has no word '{word}', and data.vocabulary.unknown is refuse; "
+            "use other words, unknown: drop, or unknown: token if there is an <unk>"
         )
 
 
 def bounded_words(words: Iterable[str], boundaries: Boundaries) -> list[str]:
-    """Return words with the boundary tokens around them, and special tokens of the text left out.
+    """Remove special tokens from the words of a sentence, then add its boundary tokens.
 
     >>> bounded_words(["a", "<eos>", "b"], "sos-eos")
     ['<sos>', 'a', 'b', '<eos>']
@@ -153,22 +154,22 @@ def build_vocabulary(
     pieces: Iterable[str] | None = None,
     unknown: Unknown = "token",
 ) -> Vocabulary:
-    """Count the words of training sentences; order by frequency, then alphabetically.
+    """Build the standard vocabulary: special tokens, then words by frequency, ties alphabetically.
 
     Args:
-        sentences: Words of each sentence.
-        min_count: Rarer words are left out.
-        max_size: Largest size, special tokens included.
-        pieces: The words are parts of words, and these are all of them, seen or not.
-        unknown: What becomes of other words.
+        sentences: Words of each training sentence.
+        min_count: Minimum frequency of a word.
+        max_size: Maximum size, special tokens included.
+        pieces: All subwords, including those that do not occur; None for a vocabulary of words.
+        unknown: Treatment of unknown words.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     if pieces is not None:
         counts = Counter({piece: counts[piece] for piece in pieces})
         min_count = 0
-    kept = [word for word, n in counts.items() if n >= min_count and word not in SPECIALS]
-    kept.sort(key=lambda word: (-counts[word], word))
-    words = [*SPECIALS, *kept]
+    frequent = [word for word, count in counts.items() if count >= min_count and word not in SPECIALS]
+    frequent.sort(key=lambda word: (-counts[word], word))
+    words = [*SPECIALS, *frequent]
     return Vocabulary(words[:max_size], pieces is not None, unknown)
 
 
@@ -180,62 +181,62 @@ def frequency_vocabulary(
     pieces: Iterable[str] | None = None,
     unknown: Unknown = "token",
 ) -> Vocabulary:
-    """Order words and boundary tokens by frequency, ties by first appearance.
+    """Build a vocabulary of words and boundary tokens by frequency, ties by first appearance.
 
-    <pad> has the id 0, <unk> the id 1 where unknown words become it, and words follow (the
-    notebooks architecture-en-de, from 1, and tatoeba-en-es, from 2).
+    <pad> has the id 0. <unk> has the id 1 if ``unknown`` is ``token`` (as in the notebook
+    tatoeba-en-es), otherwise the words start at 1 (as in architecture-en-de).
 
     Args:
-        sentences: Words of each training sentence, its boundary tokens counted as words.
-        min_count: Rarer words are left out; boundary tokens never are.
-        max_size: Largest size, special tokens included.
-        pieces: The words are parts of words, and these are all of them, seen or not.
-        unknown: What becomes of other words.
+        sentences: Words of each training sentence, boundary tokens included.
+        min_count: Minimum frequency of a word; boundary tokens are always included.
+        max_size: Maximum size, special tokens included.
+        pieces: All subwords, including those that do not occur; None for a vocabulary of words.
+        unknown: Treatment of unknown words.
     """
     counts = Counter(word for sentence in sentences for word in sentence)
     if pieces is not None:
         counts.update({piece: 0 for piece in pieces if piece not in SPECIALS})
         min_count = 0
     front = [PAD_WORD, UNK_WORD] if unknown == "token" else [PAD_WORD]
-    ordered = [word for word, n in counts.most_common() if n >= min_count or word in SPECIALS]
+    ordered = [word for word, count in counts.most_common() if count >= min_count or word in SPECIALS]
     if max_size is not None:
-        ends = sum(word in counts for word in SPECIALS)
+        num_boundaries = sum(word in counts for word in SPECIALS)
         plain = [word for word in ordered if word not in SPECIALS]
-        kept = {*plain[: max(0, max_size - len(front) - ends)], *SPECIALS}
-        ordered = [word for word in ordered if word in kept]
+        included = {*plain[: max(0, max_size - len(front) - num_boundaries)], *SPECIALS}
+        ordered = [word for word in ordered if word in included]
     return Vocabulary([*front, *ordered], pieces is not None, unknown)
 
 
 def printed_vocabulary(table: Mapping[str, int], unknown: Unknown) -> Vocabulary:
-    """Take a fixed table of words and ids; the special tokens are those it has.
+    """Build a vocabulary from a fixed table of words and ids.
 
     Raises:
-        UndefinedError: If the ids are not 0, 1, 2 and so on, or unknown words should become an
-            <unk> that the table lacks.
+        UndefinedError: If the ids are not 0, 1, 2 and so on, or ``unknown`` is ``token`` and the
+            table has no <unk>.
     """
     words = sorted(table, key=table.__getitem__)
     if [table[word] for word in words] != list(range(len(words))):
-        raise UndefinedError(f"a printed vocabulary numbers its words from 0 to {len(words) - 1}")
+        raise UndefinedError(f"a printed vocabulary must have the ids 0 to {len(words) - 1}; correct the dataset")
     if unknown == "token" and UNK_WORD not in table:
         raise UndefinedError("the printed vocabulary has no <unk>; set data.vocabulary.unknown: drop or refuse")
     return Vocabulary(words, unknown=unknown)
 
 
 def position_vocabulary(sentences: Sequence[list[str]], unknown: Unknown) -> Vocabulary:
-    """Give each token of the only sentence its place in it, the last one if it is repeated.
+    """Number the tokens of the only sentence by position; a repeated token has its last position.
 
-    There is no <pad> (the notebook by-hand-en-fr).
+    There is no <pad> (as in the notebook by-hand-en-fr).
 
     Args:
-        sentences: Words of each training sentence, boundary tokens included.
-        unknown: What becomes of other words.
+        sentences: Words of the only training sentence, boundary tokens included.
+        unknown: Treatment of unknown words.
 
     Raises:
-        UndefinedError: If there are several sentences, or unknown words should become an <unk>.
+        UndefinedError: If there are several sentences, or ``unknown`` is ``token``.
     """
     if len(sentences) != 1:
         raise UndefinedError(
-            f"data.vocabulary.ids: position is the place in the only pair, got {len(sentences)} "
+            f"data.vocabulary.ids: position requires a single training pair, got {len(sentences)} "
             "training pairs; use ids: frequency"
         )
     if unknown == "token":

@@ -1,4 +1,4 @@
-"""Which vocabularies a configuration asks for: counted, printed, or by position."""
+"""The vocabularies of a configuration: counted, printed, or by position."""
 
 from __future__ import annotations
 
@@ -16,62 +16,65 @@ from headtohead.data.vocabulary import (
 from headtohead.errors import UndefinedError
 from headtohead.schema.run_config import DataConfig
 
-Words = dict[Side, list[list[str]]]
+Sentences = dict[Side, list[list[str]]]
+"""Words of each sentence, by side."""
 Tables = tuple[Mapping[str, int], Mapping[str, int]]
 
 
 def vocabularies_of(
-    train: Words, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None
+    train: Sentences, tokenisers: Mapping[Side, Tokeniser], config: DataConfig, printed: Tables | None
 ) -> dict[Side, Vocabulary]:
-    """Return the vocabulary of each side; the same object twice where they share one.
+    """Return the vocabulary of each side; a shared vocabulary is the same object twice.
 
     Args:
         train: Words of the training sentences, without boundary tokens.
-        tokenisers: Of each side.
+        tokenisers: Tokeniser of each side.
         config: The ``data`` section.
-        printed: The dataset's own tables, if it brings any.
+        printed: Tables of word to id of the dataset, source and target, if it has any.
 
     Raises:
-        UndefinedError: If the ids have no meaning here.
+        UndefinedError: If ``data.vocabulary.ids`` is incompatible with the data or with other fields.
     """
-    asked = config.vocabulary
-    if asked.ids in ("printed", "position"):
-        _refuse_counted(config)
-    if asked.ids == "printed":
+    vocabulary = config.vocabulary
+    if vocabulary.ids in ("printed", "position"):
+        _check_not_counted(config)
+    if vocabulary.ids == "printed":
         if printed is None:
             raise UndefinedError(
-                f"dataset '{config.dataset}' brings no printed vocabularies; use data.vocabulary.ids: frequency"
+                f"dataset '{config.dataset}' has no printed vocabularies; use data.vocabulary.ids: frequency"
             )
-        return {side: printed_vocabulary(table, asked.unknown) for side, table in zip(SIDES, printed, strict=True)}
+        return {side: printed_vocabulary(table, vocabulary.unknown) for side, table in zip(SIDES, printed, strict=True)}
     bounded = {side: [bounded_words(words, tokenisers[side].boundaries) for words in train[side]] for side in SIDES}
-    if asked.ids == "position":
-        return {side: position_vocabulary(bounded[side], asked.unknown) for side in SIDES}
-    sentences = train if asked.ids == "standard" else bounded
-    if asked.shared:
+    if vocabulary.ids == "position":
+        return {side: position_vocabulary(bounded[side], vocabulary.unknown) for side in SIDES}
+    sentences = train if vocabulary.ids == "standard" else bounded
+    if vocabulary.shared:
         both = _counted([*sentences["source"], *sentences["target"]], tokenisers["source"], config)
         return {"source": both, "target": both}
     return {side: _counted(sentences[side], tokenisers[side], config) for side in SIDES}
 
 
 def _counted(sentences: list[list[str]], tokeniser: Tokeniser, config: DataConfig) -> Vocabulary:
-    asked = config.vocabulary
-    build = build_vocabulary if asked.ids == "standard" else frequency_vocabulary
+    vocabulary = config.vocabulary
+    build = build_vocabulary if vocabulary.ids == "standard" else frequency_vocabulary
     if tokeniser.subwords is None:
-        return build(sentences, min_count=asked.min_count, max_size=asked.max_size, unknown=asked.unknown)
+        return build(
+            sentences, min_count=vocabulary.min_count, max_size=vocabulary.max_size, unknown=vocabulary.unknown
+        )
     from headtohead.data.subwords import inventory
 
-    return build(sentences, pieces=inventory(tokeniser.subwords), unknown=asked.unknown)
+    return build(sentences, pieces=inventory(tokeniser.subwords), unknown=vocabulary.unknown)
 
 
-def _refuse_counted(config: DataConfig) -> None:
-    """Refuse what only a vocabulary that is counted can have."""
-    asked = config.vocabulary
-    wrong = {
-        "data.vocabulary.shared": asked.shared,
-        "data.vocabulary.min_count": asked.min_count > 1,
-        "data.vocabulary.max_size": asked.max_size is not None,
+def _check_not_counted(config: DataConfig) -> None:
+    """Raise an error for fields that apply to counted vocabularies only."""
+    vocabulary = config.vocabulary
+    fields = {
+        "data.vocabulary.shared": vocabulary.shared,
+        "data.vocabulary.min_count": vocabulary.min_count > 1,
+        "data.vocabulary.max_size": vocabulary.max_size is not None,
         "data.tokens: subword": config.tokens != "word",
     }
-    for name, is_set in wrong.items():
+    for name, is_set in fields.items():
         if is_set:
-            raise UndefinedError(f"data.vocabulary.ids: {asked.ids} takes words as they are; leave out {name}")
+            raise UndefinedError(f"data.vocabulary.ids: {vocabulary.ids} does not count words; leave out {name}")

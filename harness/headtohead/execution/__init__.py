@@ -1,1 +1,1 @@
-"""Scheduler, workers, stacks on other machines, and loading finished runs."""
+"""Scheduling and training of stacks on this or other machines, and loading of finished runs."""

@@ -1,154 +1,183 @@
-"""Whether a state dict fits a recipe: which tensor is which, the sizes they show, what is amiss."""
+"""Mapping of a notebook's state dict to headtohead's model: names, sizes and weights."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from math import prod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from headtohead.plugins.recipe import SUFFIXES, Checkpoint, Tensors
+from headtohead.data.prepared import Side
+from headtohead.errors import HeadToHeadError
+from headtohead.model.layers import StackedLayerNorm, StackedLinear
+from headtohead.plugins.recipe import Checkpoint
 
-SHOWN = 5
-"""Names of each kind of fault that a message lists."""
+NAMES_SHOWN = 5
+"""Names of a kind that an error lists."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A tensor of the state dict, told by its name: which module, which part of it, which place."""
-
-    tensors: Tensors
-    suffix: str
-    layer: int
-    head: int
-
-    @property
-    def ours(self) -> str:
-        """The part of the model that it belongs to, numbers filled in."""
-        return self.tensors.ours.format(layer=self.layer, head=self.head)
-
-    @property
-    def theirs(self) -> str:
-        """Its name in the state dict."""
-        return self.tensors.theirs.format(layer=self.layer, head=self.head) + self.suffix
-
-    @property
-    def shape(self) -> list[str]:
-        """Its shape in words; a bias is as long as its weight is high."""
-        words = self.tensors.shape.split()
-        return words[:1] if self.suffix == ".bias" else words
+class MismatchError(HeadToHeadError):
+    """A tensor of the checkpoint that does not fit the model; the text names it."""
 
 
 @dataclass(frozen=True)
-class Faults:
-    """What does not fit; all three are empty where everything does."""
+class CheckpointMapping:
+    """A state dict and one form of checkpoint.
 
+    ``tensors`` maps each tensor of headtohead's model to the names that it consists of in the state
+    dict. ``missing`` names are declared by the form, ``unknown`` ones are not.
+    """
+
+    form: Checkpoint
+    state: Mapping[str, Tensor]
+    tensors: Mapping[str, tuple[str, ...]]
+    layers: Mapping[str, int]
+    heads: int | None
     missing: list[str]
-    extra: list[str]
-    wrong: list[str]
+    unknown: list[str]
 
-    def __len__(self) -> int:
-        return len(self.missing) + len(self.extra) + len(self.wrong)
+    @property
+    def problems(self) -> str:
+        """Missing and unknown names; empty if the names match."""
+        kinds = {"missing": self.missing, "unknown": self.unknown}
+        return "; ".join(f"{kind}: {_shortened(names)}" for kind, names in kinds.items() if names)
 
-    def __str__(self) -> str:
-        kinds = {"missing": self.missing, "unknown": self.extra, "wrong shape": self.wrong}
-        return "; ".join(f"{kind}: {_listed(names)}" for kind, names in kinds.items() if names)
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Fields of the run configuration that the form and the shapes of the tensors decide."""
+        fields = dict(self.form.config)
+        fields |= {f"model.{stack}_layers": count for stack, count in self.layers.items()}
+        fields["model.d_model"] = self._size("target_embedding.weight", 1)
+        if "encoder.0.feed_forward.inner.weight" in self.tensors:
+            fields["model.d_ff"] = self._size("encoder.0.feed_forward.inner.weight", 0)
+        if self.heads is not None:
+            fields["model.heads"] = self.heads
+        positions = self.positions
+        if self.form.positions_field:
+            fields[self.form.positions_field] = positions
+        if all(tensor.dtype == torch.float64 for tensor in self.state.values()):
+            fields["train.precision"] = "float64"
+        return fields
+
+    @property
+    def vocabulary_sizes(self) -> dict[Side, int]:
+        """Rows of the embeddings; one embedding can serve both sides."""
+        target = self._size("target_embedding.weight", 0)
+        shared = "source_embedding.weight" not in self.tensors
+        return {"source": target if shared else self._size("source_embedding.weight", 0), "target": target}
+
+    @property
+    def positions(self) -> int | None:
+        """Number of positions of the table in the state dict, if there is one."""
+        name = self.form.positions
+        if name is None:
+            return None
+        shape = self.state[name].shape
+        if len(shape) < 2:
+            raise MismatchError(f"wrong shape: {name} {list(shape)} instead of [..., positions, d_model]")
+        return shape[-2]
+
+    def _size(self, ours: str, axis: int) -> int:
+        (name,) = self.tensors[ours]
+        shape = self.state[name].shape
+        if len(shape) != 2:
+            raise MismatchError(f"wrong shape: {name} {list(shape)} instead of a matrix")
+        return shape[axis]
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A state dict read as one form of a recipe's checkpoints."""
-
-    checkpoint: Checkpoint
-    sizes: Mapping[str, int]
-    faults: Faults
-    parts: Mapping[str, Tensor] = field(repr=False)
-    """Tensors by part of the model, ``.weight`` or ``.bias`` behind; empty where it does not fit"""
-
-
-def fit(state: Mapping[str, Tensor], checkpoint: Checkpoint) -> Fit:
-    """Read a state dict as one form of a checkpoint."""
-    found = {name: one for name in state if (one := _find(name, checkpoint.tensors)) is not None}
-    counts = _counts(found.values(), checkpoint.tensors)
-    expected = {one.theirs: one for one in _expected(checkpoint.tensors, counts)}
-    known = {name: one for name, one in expected.items() if name in state}
-    sizes = counts | _sizes(state, known)
-    faults = Faults(
+def map_names(state: Mapping[str, Tensor], form: Checkpoint) -> CheckpointMapping:
+    """Assign the names of a state dict to headtohead's tensors; layers and heads are counted."""
+    declared: dict[str, tuple[str, ...]] = {ours: (theirs,) for ours, theirs in form.tensors.items()}
+    for ours, theirs in form.modules.items():
+        parts = [theirs] if isinstance(theirs, str) else theirs
+        for kind in ("weight", "bias"):
+            declared[f"{ours}.{kind}"] = tuple(f"{part}.{kind}" for part in parts)
+    layers = {
+        stack: _count(
+            "layer", (name for ours in declared if ours.startswith(f"{stack}.") for name in declared[ours]), state
+        )
+        for stack in ("encoder", "decoder")
+    }
+    heads = _count("head", (name for names in declared.values() for name in names), state)
+    tensors = {
+        ours.format(layer=layer): tuple(
+            name.format(layer=layer, head=head) for name in names for head in range(heads if "{head}" in name else 1)
+        )
+        for ours, names in declared.items()
+        for layer in range(layers[ours.partition(".")[0]] if "{layer}" in ours else 1)
+    }
+    expected = dict.fromkeys(name for names in tensors.values() for name in names)
+    if form.positions:
+        expected[form.positions] = None
+    per_head = any("{head}" in name for names in declared.values() for name in names)
+    return CheckpointMapping(
+        form,
+        state,
+        tensors,
+        layers,
+        heads if per_head else None,
         missing=[name for name in expected if name not in state],
-        extra=[name for name in state if name not in expected],
-        wrong=[fault for name, one in known.items() if (fault := _wrong(state[name], one, sizes))],
+        unknown=[name for name in state if name not in expected],
     )
-    parts = {} if len(faults) else {one.ours + one.suffix: state[n] for n, one in known.items()}
-    return Fit(checkpoint, sizes, faults, parts)
 
 
-def _find(name: str, tensors: Iterable[Tensors]) -> Found | None:
-    for one in tensors:
-        pattern = re.escape(one.theirs).replace(r"\{layer\}", r"(?P<layer>0|[1-9]\d*)")
-        pattern = pattern.replace(r"\{head\}", r"(?P<head>0|[1-9]\d*)")
-        for suffix in SUFFIXES[one.kind]:
-            match = re.fullmatch(pattern + re.escape(suffix), name)
-            if match:
-                numbers = {"layer": 0, "head": 0} | {k: int(v) for k, v in match.groupdict().items()}
-                return Found(one, suffix, **numbers)
-    return None
+def convert(mapping: CheckpointMapping, model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of one member of ``model``, by headtohead's names.
+
+    Args:
+        mapping: A mapping without missing or unknown names.
+        model: The model that the configuration builds; only its shapes are used.
+
+    Raises:
+        MismatchError: If a tensor is missing or left over, or has another shape than the model's.
+    """
+    ours = model.state_dict()
+    for name in ours:
+        if name not in mapping.tensors:
+            raise MismatchError(f"the configuration has '{name}', which the checkpoint lacks")
+    for name, theirs in mapping.tensors.items():
+        if name not in ours:
+            raise MismatchError(f"the checkpoint has '{theirs[0]}', which the configuration does not use")
+    weights, wrong = {}, []
+    for name, tensor in ours.items():
+        parts = {part: mapping.state[part] for part in mapping.tensors[name]}
+        shape, transposed = _notebook_shape(model, name, tensor, len(parts))
+        for part, value in parts.items():
+            if not value.is_floating_point():
+                wrong.append(f"{part} has type {str(value.dtype).removeprefix('torch.')}")
+            elif list(value.shape) != shape:
+                wrong.append(f"{part} {list(value.shape)} instead of {shape}")
+        if not wrong:
+            joined = torch.cat([value.t() if transposed else value for value in parts.values()], dim=-1)
+            weights[name] = joined.reshape(tensor.shape[1:])
+    if wrong:
+        raise MismatchError(f"wrong shape: {_shortened(wrong)}")
+    return weights
 
 
-def _counts(found: Iterable[Found], tensors: Iterable[Tensors]) -> dict[str, int]:
-    """Count layers and heads, by how many different numbers stand in the names: at least one."""
-    numbers: dict[str, set[int]] = {"encoder_layers": set(), "decoder_layers": set()}
-    if any("{head}" in one.theirs for one in tensors):
-        numbers["heads"] = set()
-    for one in found:
-        if "{layer}" in one.tensors.theirs:
-            numbers[f"{one.tensors.ours.partition('.')[0]}_layers"].add(one.layer)
-        if "{head}" in one.tensors.theirs:
-            numbers["heads"].add(one.head)
-    return {name: max(1, len(seen)) for name, seen in numbers.items()}
+def _notebook_shape(model: nn.Module, name: str, tensor: Tensor, parts: int) -> tuple[list[int], bool]:
+    """Return the shape of each part of a tensor in the state dict, and whether it is transposed."""
+    module = model.get_submodule(name.rpartition(".")[0])
+    *inputs, outputs = tensor.shape[1:]
+    if isinstance(module, StackedLinear):
+        is_weight = name.endswith(".weight")
+        return [outputs // parts, *(inputs if is_weight else ())], is_weight
+    return [outputs] if isinstance(module, StackedLayerNorm) else [*inputs, outputs], False
 
 
-def _expected(tensors: Iterable[Tensors], counts: Mapping[str, int]) -> Iterator[Found]:
-    for one in tensors:
-        stack = f"{one.ours.partition('.')[0]}_layers"
-        layers = counts[stack] if "{layer}" in one.theirs else 1
-        heads = counts["heads"] if "{head}" in one.theirs else 1
-        for layer in range(layers):
-            for head in range(heads):
-                for suffix in SUFFIXES[one.kind]:
-                    yield Found(one, suffix, layer, head)
+def _count(placeholder: str, patterns: Iterable[str], state: Mapping[str, Tensor]) -> int:
+    """Return how many different numbers stand for a placeholder in the state dict, at least 1."""
+    numbers = set()
+    for pattern in patterns:
+        if f"{{{placeholder}}}" in pattern:
+            expression = re.sub(r"\\{(\w+)\\}", r"(?P<\1>0|[1-9][0-9]*)", re.escape(pattern))
+            numbers |= {match[placeholder] for name in state if (match := re.fullmatch(expression, name))}
+    return max(1, len(numbers))
 
 
-def _sizes(state: Mapping[str, Tensor], known: Mapping[str, Found]) -> dict[str, int]:
-    """Return the size that each word has most often."""
-    seen: dict[str, Counter[int]] = {}
-    for name, one in known.items():
-        shape = state[name].shape
-        if len(shape) == len(one.shape):
-            for word, size in zip(one.shape, shape, strict=True):
-                if word.isidentifier():
-                    seen.setdefault(word, Counter())[size] += 1
-    return {word: sizes.most_common(1)[0][0] for word, sizes in seen.items()}
-
-
-def _wrong(tensor: Tensor, one: Found, sizes: Mapping[str, int]) -> str | None:
-    if not tensor.is_floating_point():
-        return f"{one.theirs} of {str(tensor.dtype).removeprefix('torch.')}"
-    expected = [_size(word, sizes) for word in one.shape]
-    if list(tensor.shape) == expected:
-        return None
-    shown = ", ".join("?" if size is None else str(size) for size in expected)
-    return f"{one.theirs} {list(tensor.shape)} for [{shown}]"
-
-
-def _size(word: str, sizes: Mapping[str, int]) -> int | None:
-    factors = [int(one) if one.isdigit() else sizes.get(one) for one in word.split("*")]
-    known = [one for one in factors if one is not None]
-    return prod(known) if len(known) == len(factors) else None
-
-
-def _listed(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+def _shortened(names: list[str]) -> str:
+    rest = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,7 +1,7 @@
-"""What to tell the user about runs that have no result: why, where the traceback is, what to type.
+"""Messages about runs without a result: reason, log with the traceback, and next command.
 
-A result here is DONE or DIVERGED. Runs that are FAILED, OOM or TIMEOUT are trained again only with
-``--retry``; the same command goes on with all others.
+Runs that are DONE or DIVERGED have a result. Runs that are FAILED, OOM or TIMEOUT are retrained only with
+``--retry``; the same command resumes all others.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headtohead.storage.stack import stack_folders
 
 
 def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each reason why runs of an experiment's folder failed, and its log.
+    """Yield a line for each distinct reason of failed runs, with the path of a log.
 
     Args:
         experiment: The experiment's folder.
-        directories: Names of run directories in it.
+        directories: Names of run directories in the folder.
     """
     logs = _logs(experiment)
     reasons: Counter[tuple[str, str]] = Counter()
@@ -35,27 +35,27 @@ def failure_lines(experiment: Path, directories: Iterable[str]) -> Iterator[str]
                 log_of.setdefault(group, logs[name])
     for (state, reason), count in reasons.items():
         log = log_of.get((state, reason))
-        where = f"; log with the traceback: {shown_path(log)}" if log else ""
-        yield f"{count} {state}: {reason}{where}"
+        location = f"; log with the traceback: {shown_path(log)}" if log else ""
+        yield f"{count} {state}: {reason}{location}"
 
 
-def next_step(found: Mapping[str, int], same: str = "the same command") -> str:
-    """Return how to go on with runs in these states.
+def next_step(counts: Mapping[str, int], command: str = "the same command") -> str:
+    """Return advice how to continue; empty if all runs have results.
 
     Args:
-        found: Number of runs by state.
-        same: What the command to type is called.
+        counts: Number of runs by state.
+        command: Text that names the command to repeat.
     """
     steps = []
-    if any(count for state, count in found.items() if state not in states.FINAL):
-        steps.append(f"{same} goes on")
-    if any(found.get(state) for state in states.RETRYABLE):
-        steps.append(f"{same} with --retry trains the failed runs again")
+    if any(count for state, count in counts.items() if state not in states.FINAL):
+        steps.append(f"{command} resumes")
+    if any(counts.get(state) for state in states.RETRYABLE):
+        steps.append(f"{command} with --retry retrains the failed runs")
     return ", and ".join(steps)
 
 
 def _logs(experiment: Path) -> dict[str, Path]:
-    """Return the log of the worker that trained each run, by the run's directory."""
+    """Return the existing worker logs by run directory."""
     return {
         member.directory: folder.path / "worker.log"
         for folder in stack_folders(experiment)

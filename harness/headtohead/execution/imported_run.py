@@ -1,7 +1,7 @@
-"""The run directory of an imported checkpoint, and the study that all of them are listed in.
+"""Run directory of an imported checkpoint, and the study ``imported`` that lists all of them.
 
-``runs/imported/NAME`` appears in one step, complete and DONE. It was not trained here: it has no
-history and no scores, and ``imported`` in its record says where the weights come from.
+``runs/imported/NAME`` is renamed into place in one step, complete and DONE. It has no history and no
+scores, because it was not trained here; ``imported`` in its record is the origin of the weights.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pathlib import Path
 from filelock import FileLock
 
 from headtohead import files
-from headtohead.config.identity import canonical, key_of
+from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.versions import versions
 from headtohead.data.prepared import SIDES
 from headtohead.errors import HeadToHeadError, is_disk_error
 from headtohead.execution.import_checkpoint import Imported
 from headtohead.model.counting import count
 from headtohead.planning.lengths import decoding_limit
-from headtohead.planning.order import is_blind_to_order
+from headtohead.planning.order import is_order_invariant
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.planning.plan import parameter_counts, plugin_records
 from headtohead.plugins.registry import Registry
@@ -49,35 +49,35 @@ from headtohead.training import checkpoint
 
 STUDY = "imported"
 SEED = 1
-"""A checkpoint does not say how it was drawn; records want a number."""
+"""Records require a seed; the seed of an imported checkpoint is unknown."""
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that is no name of a folder.
+    """Check that a name can be the name of a run directory.
 
     Raises:
-        HeadToHeadError: Naming the characters that are allowed.
+        HeadToHeadError: If the name has other characters than the allowed ones.
     """
     if not re.fullmatch(r"\w[\w.+-]*", name):
         raise HeadToHeadError(
-            f"'{name}' cannot name a run; use letters, digits and any of . _ + -, beginning with a letter or digit"
+            f"'{name}' is not a valid name of a run; use letters, digits and . _ + -, starting with a letter or digit"
         )
 
 
 def refuse_existing(name: str, runs: Path) -> None:
-    """Refuse to write over a run.
+    """Check that no run with this name exists.
 
     Raises:
-        HeadToHeadError: If there is one with that name.
+        HeadToHeadError: If the run exists.
     """
     if (runs / STUDY / name).exists():
-        raise HeadToHeadError(f"run '{runs / STUDY / name}' exists; give another --name, or --force to replace it")
+        raise HeadToHeadError(f"run '{runs / STUDY / name}' exists; use another --name, or --force to replace it")
 
 
 def write_imported(imported: Imported, name: str, runs: Path, registry: Registry) -> Path:
-    """Write a run directory in one step and list it in the study; return its path.
+    """Write the run directory in one step, list it in the study, and return its path.
 
-    A run of that name is moved aside, into ``.superseded``.
+    An existing run with this name is moved to ``.archived``.
 
     Raises:
         HeadToHeadError: If the folder cannot be written.
@@ -90,7 +90,7 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
             with leased(scratch) as writer:
                 _fill(writer, imported, name, registry)
             if (study / name).exists():
-                aside = inside(study, ".superseded", now().replace(":", ""))
+                aside = inside(study, ".archived", now().replace(":", ""))
                 aside.mkdir(parents=True)
                 (study / name).rename(aside / name)
             scratch.rename(study / name)
@@ -100,14 +100,14 @@ def write_imported(imported: Imported, name: str, runs: Path, registry: Registry
             raise
         reason = getattr(error, "strerror", None) or error
         raise HeadToHeadError(
-            f"cannot write to '{study}' ({reason}); free space or name another folder with --runs"
+            f"cannot write to '{study}' ({reason}); free space, or use another folder with --runs"
         ) from error
     return study / name
 
 
 @contextmanager
 def _scratch(study: Path, name: str) -> Iterator[Path]:
-    """Yield a folder that is gone afterwards, unless it was moved to its place."""
+    """Yield a temporary folder beside the runs; it is removed afterwards unless it was renamed."""
     scratch = inside(study, ".importing", name)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -120,25 +120,26 @@ def _scratch(study: Path, name: str) -> Iterator[Path]:
 def _fill(run: RunWriter, imported: Imported, name: str, registry: Registry) -> None:
     record = _record(imported, name, registry)
     run.plan(record)
-    checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"key": record.key})
-    vocabularies = imported.words.vocabularies
-    words = {side: vocabularies[side].words if vocabularies else None for side in SIDES}
-    files.write_json(run.path / "vocabulary.json", words)
+    checkpoint.save(run.path / "checkpoint.safetensors", imported.weights, {"run_hash": record.run_hash})
+    vocabularies = imported.vocabulary.vocabularies
+    files.write_json(
+        run.path / "vocabulary.json", {side: vocabularies[side].words if vocabularies else None for side in SIDES}
+    )
     (run.path / METRICS).touch()
     run.set_state(states.LEASED, attempt=1, started=now())
-    notes = [f"imported from '{imported.source.name}', not trained here", *imported.words.notes]
+    notes = [f"imported from '{imported.source.name}', not trained here", *imported.vocabulary.notes]
     run.finish(
         ResultsRecord(metrics={}, buckets=(), signatures={}, best_step=None, stopped_early=False, notes=tuple(notes))
     )
 
 
 def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
-    config, sizes = imported.config, imported.words.sizes
-    data, longest = imported.words.record, imported.words.longest_target
-    identity = canonical(config, data["data_hash"], registry)
+    config, sizes = imported.config, imported.vocabulary.sizes
+    data, longest = imported.vocabulary.record, imported.vocabulary.longest_target
+    identity = run_identity(config, data["data_hash"], registry)
     costs = count(config, sizes["source"], sizes["target"], 10.0, 10.0)
     return RunRecord(
-        key=key_of({**identity, "imported": imported.sha256}, SEED),
+        run_hash=run_hashes({**identity, "imported": imported.sha256}, [SEED])[0],
         experiment=STUDY,
         variant=name,
         seed=SEED,
@@ -162,7 +163,7 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
         steps=0,
         evaluate_every=1,
         decoding_limit=decoding_limit(config, longest) if longest else 0,
-        blind_to_order=is_blind_to_order(config, registry),
+        order_invariant=is_order_invariant(config, registry),
         pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in find_pitfalls(config, registry)),
         config=config.model_dump(mode="json"),
         plugins=plugin_records(config, registry),
@@ -174,13 +175,13 @@ def _record(imported: Imported, name: str, registry: Registry) -> RunRecord:
 
 
 def _list_runs(study: Path) -> None:
-    """Write experiment.json anew from the run directories that are there."""
+    """Rewrite experiment.json from the existing run directories."""
     records = {path.parent.name: RunDirectory(path.parent).record for path in sorted(study.glob(f"[!.]*/{RUN}"))}
     first = next(iter(records.values()))
     experiment = ExperimentRecord(
         name=STUDY,
-        question="What did the notebooks' own checkpoints learn?",
-        command="h2h import FILE --recipe NAME --name RUN",
+        question="What did the checkpoints of the notebooks learn?",
+        command="h2h import-checkpoint FILE --recipe NAME --name RUN",
         created=now(),
         axes=(),
         baseline=next(iter(records)),
@@ -193,7 +194,7 @@ def _list_runs(study: Path) -> None:
         notes=("imported checkpoints: nothing was trained or scored here",),
         data=first.data,
         runs=tuple(
-            PlannedRunRecord(variant=name, seed=SEED, key=record.key, directory=name)
+            PlannedRunRecord(variant=name, seed=SEED, run_hash=record.run_hash, directory=name)
             for name, record in records.items()
         ),
         versions=versions(),

@@ -1,4 +1,4 @@
-"""From a launcher's name and the options that were typed to a launcher that is ready."""
+"""Creation of a launcher from its name and options."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from headtohead.plugins.launcher import Launcher
 from headtohead.plugins.registry import current
 
 
-def make_launcher(name: str, given: Mapping[str, Any]) -> Launcher:
-    """Return the launcher of that name with its options.
+def make_launcher(name: str, values: Mapping[str, Any]) -> Launcher:
+    """Return the launcher of that name with validated options.
 
     Raises:
-        HeadToHeadError: For an unknown name or option, with the nearest one, or a wrong value.
+        HeadToHeadError: If the name or an option is unknown, with a suggestion, or a value is invalid.
     """
     entry = current().launcher(name)
-    unknown = sorted(given.keys() - entry.Options.model_fields.keys())
+    unknown = sorted(values.keys() - entry.Options.model_fields.keys())
     if unknown and not entry.Options.model_fields:
         raise HeadToHeadError(f"launcher '{name}' has no options, got '{unknown[0]}'")
     try:
-        options = entry.Options(**given)
+        options = entry.Options(**values)
     except ValidationError as error:
-        path, message = format_validation_error(error, entry.Options, given)
-        if message.startswith("unknown field"):  # it names the option itself
+        path, message = format_validation_error(error, entry.Options, values)
+        if message.startswith("unknown field"):  # the message quotes the option
             message, path = message.replace("field", "option", 1), ()
-        place = f"launcher '{name}': {dotted(path)}" if path else f"launcher '{name}'"
-        raise HeadToHeadError(f"{place}: {message}") from error
+        subject = f"launcher '{name}': {dotted(path)}" if path else f"launcher '{name}'"
+        raise HeadToHeadError(f"{subject}: {message}") from error
     return entry(options)

@@ -1,4 +1,4 @@
-"""A finished run, loaded: translate with it, look at its attention, take its logits."""
+"""Loading of finished runs for translation, attention maps and logits."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ from headtohead.storage.run_directory import RunDirectory
 from headtohead.training import checkpoint
 from headtohead.training.maps import SentenceMaps, probe_maps
 
-UNDEFINED = {
+NO_TRANSLATION = {
     "none": "its recipe defines no decoding (evaluate.decode: none): without <sos> and <eos> "
     "generation has no start and no stop",
     "teacher-forced": "it decodes from the reference (evaluate.decode: teacher-forced), which a new sentence lacks",
 }
-"""Why some runs cannot translate."""
+"""Reasons why a run cannot translate, by the value of ``evaluate.decode``."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
     """A model with its vocabularies, in evaluation mode on the CPU.
 
-    ``words`` is None for a checkpoint imported without its vocabularies, which knows ids alone.
-    ``positions`` are the rows of the table of an imported checkpoint, if it has one.
-    ``decoding_limit`` is the maximum number of tokens of a translation, as the run's record has it;
-    0 for a checkpoint without vocabularies.
+    Attributes:
+        path: The run directory.
+        words: Vocabularies; None for a checkpoint that was imported without them, which accepts ids only.
+        decoding_limit: Maximum number of tokens of a translation; 0 for a checkpoint without vocabularies.
+        positions: Number of rows of an imported checkpoint's positional table, if it has such a table.
     """
 
     path: Path
@@ -56,31 +57,31 @@ class LoadedRun:
 
     @property
     def data(self) -> PreparedData:
-        """Vocabularies, and how text becomes ids.
+        """Vocabularies and tokenisers.
 
         Raises:
-            HeadToHeadError: If the run works on ids alone.
+            HeadToHeadError: If the run has no vocabularies.
         """
         if self.words is None:
             raise HeadToHeadError(
-                f"run '{self.path.name}' works on ids alone: it has no vocabularies; type h2h "
-                "import again with --data and the sentences that it was trained on"
+                f"run '{self.path.name}' has no vocabularies; repeat h2h "
+                "import-checkpoint with --data and the file of sentence pairs it was trained on"
             )
         return self.words
 
     @property
     def pitfalls(self) -> list[str]:
-        """Names of the choices that make this run's results mean less than they seem to."""
+        """Names of the settings that make this run's results less meaningful than they appear."""
         return [pitfall.name for pitfall in RunDirectory(self.path).record.pitfalls]
 
     def logits(self, source_ids: Tensor, target_ids: Tensor) -> Tensor:
-        """Return logits ``[batch, time, vocab]`` of the token after each target token.
+        """Return the logits ``[batch, time, vocab]`` of the token after each target token.
 
-        Padding is masked wherever it stands, as in the notebooks, whose masks ask for the id.
+        Padding is masked by its id at any position, as in the notebooks.
 
         Args:
-            source_ids: ``[batch, time]``, boundary tokens included, padding as a rule on the right.
-            target_ids: ``[batch, time]``, starting with <sos> where there is one, likewise.
+            source_ids: ``[batch, time]`` with boundary tokens and padding, usually on the right.
+            target_ids: ``[batch, time]`` with padding; starts with <sos> if the vocabulary has it.
         """
         self._refuse_long(max(source_ids.shape[-1], target_ids.shape[-1]))
         source, target = source_ids.unsqueeze(0), target_ids.unsqueeze(0)
@@ -90,14 +91,14 @@ class LoadedRun:
         return logits
 
     def translate(self, sentences: Sequence[str], beam: BeamConfig | None = None) -> list[str]:
-        """Return the run's own translation of each sentence, in the words of its normalisation.
+        """Return the translation of each sentence, in normalised text.
 
         Args:
-            sentences: Raw text; each is translated as it would be alone.
-            beam: A beam to search instead of what the run does in its evaluation.
+            sentences: Raw text. A translation does not depend on the other sentences.
+            beam: Beam search settings; default: the decoding of the run's evaluation.
 
         Raises:
-            HeadToHeadError: If the run does not translate, or refuses a word.
+            HeadToHeadError: If the run cannot translate, or its vocabulary refuses a word.
         """
         if isinstance(sentences, str):
             raise HeadToHeadError("translate takes a list of sentences, got one string")
@@ -106,66 +107,66 @@ class LoadedRun:
         return [self.data.target_vocabulary.decode(ids) for ids in self._generate(encoded, beam)]
 
     def generate(self, source_ids: Sequence[int], beam: BeamConfig | None = None) -> list[int]:
-        """Return the ids that one source becomes, alone in its batch: word by word, or over zeros.
+        """Return the generated target ids of a single source.
 
-        Word by word, it stops before <eos>, or after ``decoding_limit`` tokens. Over zeros, the id
-        0 is left out.
+        Stepwise decoding stops before <eos> or after ``decoding_limit`` tokens. Non-autoregressive decoding, whose
+        decoder input is zeros, omits the id 0 from the result.
 
         Raises:
-            HeadToHeadError: If the run does not translate, or lacks <sos> or <eos>.
+            HeadToHeadError: If the run cannot translate, or lacks <sos> or <eos>.
         """
         self._refuse_undefined()
         return self._generate([source_ids], beam)[0]
 
     def attention(self, source: str, target: str | None = None) -> SentenceMaps:
-        """Return the weights of every layer, head and role for one sentence.
+        """Return the attention maps of every layer, head and role for a sentence.
 
-        Without a target the run's own translation is read.
+        The decoder input is ``target``; default: the run's own translation.
         """
         return probe_maps(self.model, 0, self.data, source, target, self.decoding_limit, "given")
 
     def unknown_words(self, sentence: str) -> list[str]:
         """Return the words of a sentence that the run's source vocabulary lacks, in order."""
         words = self.data.tokenisers["source"].words(sentence)
-        return [word for word in words if self.data.source_vocabulary.lacks(word)]
+        return [word for word in words if word not in self.data.source_vocabulary]
 
     def _refuse_undefined(self) -> None:
-        reason = UNDEFINED.get(self.config.evaluate.decode)
+        reason = NO_TRANSLATION.get(self.config.evaluate.decode)
         if reason:
             raise HeadToHeadError(f"run '{self.path.name}' cannot translate: {reason}")
 
     def _refuse_long(self, tokens: int) -> None:
         if self.positions is not None and tokens > self.positions:
             raise HeadToHeadError(
-                f"a sentence of {tokens} tokens is longer than the table of {self.positions} "
-                f"positions that the checkpoint of run '{self.path.name}' has"
+                f"a sentence of {tokens} tokens exceeds the {self.positions} positions of "
+                f"the checkpoint of run '{self.path.name}'; shorten it"
             )
 
     def _generate(self, encoded: Sequence[Sequence[int]], beam: BeamConfig | None) -> list[list[int]]:
-        """Return the ids that each source becomes, as it would alone."""
+        """Return the generated ids of each source, independent of the other sources."""
         for ids in encoded:
             self._refuse_long(len(ids))
         if beam is not None and self.config.evaluate.decode == "non-autoregressive":
             raise HeadToHeadError(
-                f"run '{self.path.name}' writes all words in one pass over zeros "
-                "(evaluate.decode: non-autoregressive), where there is no beam to search; leave it out"
+                f"run '{self.path.name}' decodes all words in a single pass "
+                "(evaluate.decode: non-autoregressive), which has no beam; remove the beam"
             )
         if self.config.evaluate.decode == "non-autoregressive":
-            return [self._over_zeros(torch.tensor([list(ids)])) for ids in encoded]
+            return [self._decode_non_autoregressive(torch.tensor([list(ids)])) for ids in encoded]
         beam = beam or self.config.evaluate.beam
-        written = translate_each(self.model, encoded, self.decoding_limit, beam, *self._ends)
+        translations = translate_each(self.model, encoded, self.decoding_limit, beam, *self._ends)
         pad = self._pad
         if pad is None or not self.imported:
-            return [[index for index in ids if index != pad] for ids in written]
+            return [[index for index in ids if index != pad] for ids in translations]
         return [
-            # The cache knows no padding inside: where none is read or written, it is exact.
+            # The decoding cache does not support padding inside a sentence; without such padding it is exact.
             self._greedy_by_id(torch.tensor([list(source)])) if beam is None and (pad in ids or pad in source) else ids
-            for source, ids in zip(encoded, written, strict=True)
+            for source, ids in zip(encoded, translations, strict=True)
         ]
 
     @torch.no_grad()
-    def _over_zeros(self, source: Tensor) -> list[int]:
-        """Write in one pass; the zeros that the decoder reads are as live as its source."""
+    def _decode_non_autoregressive(self, source: Tensor) -> list[int]:
+        """Decode in a single pass; the decoder input has as many zeros as the source has tokens."""
         ids = source.unsqueeze(0)
         lengths = self._lengths(ids)
         logits = self.model(ids, lengths, torch.zeros_like(ids), lengths)
@@ -173,63 +174,62 @@ class LoadedRun:
 
     @torch.no_grad()
     def _greedy_by_id(self, source: Tensor) -> list[int]:
-        """Decode one sentence; what is padding by its id is masked, wherever it stands."""
+        """Decode a sentence greedily and mask padding ids at any position."""
         sos, eos = self._ends
         lengths = self._lengths(source.unsqueeze(0))
         with self._masked(source, source):
             memory = self.model.encode(source.unsqueeze(0), lengths)
-        written = [sos]
-        while len(written) <= self.decoding_limit and written[-1] != eos:
-            target = torch.tensor([written])
-            live = self._lengths(target.unsqueeze(0))
+        decoded = [sos]
+        while len(decoded) <= self.decoding_limit and decoded[-1] != eos:
+            target = torch.tensor([decoded])
+            target_lengths = self._lengths(target.unsqueeze(0))
             with self._masked(source, target):
-                hidden = self.model.decode(target.unsqueeze(0), live, memory, lengths)
-            written.append(int(self.model.project(hidden[:, :, -1:])[0, 0, 0].argmax()))
-        return _until(written[1:], eos)
+                hidden = self.model.decode(target.unsqueeze(0), target_lengths, memory, lengths)
+            decoded.append(int(self.model.project(hidden[:, :, -1:])[0, 0, 0].argmax()))
+        return _until(decoded[1:], eos)
 
     @property
     def _ends(self) -> tuple[int, int]:
         vocabulary = self.data.target_vocabulary
         if vocabulary.sos is None or vocabulary.eos is None:
             raise HeadToHeadError(
-                f"run '{self.path.name}' cannot translate: its target vocabulary has no <sos> and "
-                "<eos> to start and stop with"
+                f"run '{self.path.name}' cannot translate: its target vocabulary lacks <sos> or <eos>"
             )
         return vocabulary.sos, vocabulary.eos
 
     @property
     def _pad(self) -> int | None:
-        """The id of padding; that of the notebooks where no vocabulary says another."""
+        """The id of padding; without vocabularies, that of the notebooks."""
         return PAD if self.words is None else self.words.source_vocabulary.pad
 
     def _lengths(self, ids: Tensor) -> Tensor:
-        """Count live tokens, ``[member, batch]``; all of them where there is no padding."""
+        """Return the number of tokens without padding, ``[member, batch]``."""
         if self._pad is None:
             return torch.full(ids.shape[:-1], ids.shape[-1])
         return (ids != self._pad).sum(-1)
 
     @contextmanager
     def _masked(self, source: Tensor, target: Tensor) -> Iterator[None]:
-        """Mask padding by its id for one pass, where it stands elsewhere than on the right."""
+        """Mask padding by its id during the block if it occurs elsewhere than on the right."""
         if self._pad is None or not (_scattered(source, self._pad) or _scattered(target, self._pad)):
             yield
             return
-        read = source if self.model.attends_to_source else target
-        sides = {"encoder": source, "decoder": target, "cross": read}
-        kept = dict(self.model.maskings)
+        memory = source if self.model.attends_to_source else target
+        keys = {"encoder": source, "decoder": target, "cross": memory}
+        original = dict(self.model.maskings)
         try:
-            for role, ids in sides.items():
-                self.model.maskings[role] = _ById(kept[role], ids != self._pad)
+            for role, ids in keys.items():
+                self.model.maskings[role] = _MaskPaddingById(original[role], ids != self._pad)
             yield
         finally:
-            self.model.maskings.update(kept)
+            self.model.maskings.update(original)
 
     def __repr__(self) -> str:
         return f"LoadedRun({str(self.path)!r})"
 
 
-class _ById(Masking):
-    """A masking scheme whose padding is where the ids say, not what stands beyond a length."""
+class _MaskPaddingById(Masking):
+    """Wraps a masking scheme and masks padding by its id instead of by length."""
 
     def __init__(self, inner: Masking, live: Tensor) -> None:
         super().__init__(inner.options)
@@ -237,12 +237,12 @@ class _ById(Masking):
 
     def mask(self, role: str, query_positions: Tensor, key_positions: Tensor, lengths: Tensor) -> Tensor | None:
         full = torch.full_like(lengths, len(key_positions))
-        kept = self.inner.mask(role, query_positions, key_positions, full)
+        mask = self.inner.mask(role, query_positions, key_positions, full)
         role_properties = self.inner.role_properties(role)
         if role_properties is not None and "hides-padding" not in role_properties:
-            return kept
+            return mask
         live = self.live[:, None, key_positions].expand(-1, len(query_positions), -1)
-        return live if kept is None else live & kept
+        return live if mask is None else live & mask
 
 
 def _until(ids: list[int], end: int) -> list[int]:
@@ -250,21 +250,21 @@ def _until(ids: list[int], end: int) -> list[int]:
 
 
 def _scattered(ids: Tensor, pad: int) -> bool:
-    """Tell whether a live token stands behind padding."""
+    """Return whether a token follows padding."""
     live = ids != pad
     return bool((live[:, 1:] & ~live[:, :-1]).any())
 
 
 def load(run: Path | str, runs: Path | None = None, dtype: torch.dtype | None = None) -> LoadedRun:
-    """Load a finished run, or an imported checkpoint.
+    """Load a finished run or an imported checkpoint.
 
     Args:
-        run: Its directory, or the directory's name (a beginning that fits one run is enough).
-        runs: The folder of run directories that a name is looked up in.
-        dtype: Of the weights; default: the run's own precision.
+        run: The run's directory, its name, or an unambiguous prefix of its name.
+        runs: The folder of run directories, for lookup by name.
+        dtype: Type of the weights; default: the run's own precision.
 
     Raises:
-        HeadToHeadError: If there is no such run, it is not done, or its checkpoint is damaged.
+        HeadToHeadError: If the run does not exist, is not DONE, or has a damaged checkpoint.
     """
     path = find_run(run, runs_folder(given=runs))
     directory = RunDirectory(path)
@@ -292,14 +292,14 @@ def _prepared(path: Path, config: RunConfig, record: RunRecord) -> PreparedData:
     recorded = record.data["data_hash"]
     if recorded != data.data_hash:
         raise HeadToHeadError(
-            f"the data of run '{path.name}' has changed since (data_hash {recorded[:8]}, now "
-            f"{data.data_hash[:8]}); restore the file that it was trained on"
+            f"the data of run '{path.name}' has changed (data_hash {recorded[:8]}, now "
+            f"{data.data_hash[:8]}); restore the file it was trained on"
         )
     return data
 
 
 def _imported_words(path: Path, config: RunConfig, record: RunRecord) -> PreparedData | None:
-    """Return the vocabularies that were stored with an imported run, without any sentences."""
+    """Return the stored vocabularies of an imported run; None if it has none."""
     stored = files.read_json(path / "vocabulary.json")
     if stored["source"] is None:
         return None
@@ -311,11 +311,11 @@ def _imported_words(path: Path, config: RunConfig, record: RunRecord) -> Prepare
 
 
 def find_run(run: Path | str, runs: Path) -> Path:
-    """Return the directory of a run given as a path, a name, or the beginning of a name."""
+    """Return the directory of a run that is given as a path, a name, or an unambiguous prefix of a name."""
     path = Path(run)
     if (path / RUN).is_file():
         return path
-    names = {found.parent.name: found.parent for found in runs.glob(f"*/*/{RUN}")}
+    names = {record.parent.name: record.parent for record in runs.glob(f"*/*/{RUN}")}
     if str(run) in names:
         return names[str(run)]
     matching = [names[name] for name in sorted(names) if name.startswith(str(run))]
@@ -323,7 +323,7 @@ def find_run(run: Path | str, runs: Path) -> Path:
         return matching[0]
     if matching:
         raise HeadToHeadError(
-            f"'{run}' fits {len(matching)} runs, for example {matching[0].name} and "
-            f"{matching[1].name}; give more of the name"
+            f"'{run}' matches {len(matching)} runs, for example {matching[0].name} and "
+            f"{matching[1].name}; use a longer prefix"
         )
     raise HeadToHeadError(f"no run '{run}' in '{runs}'{nearest(str(run), names)}")

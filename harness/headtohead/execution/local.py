@@ -1,7 +1,6 @@
-"""The local launcher: one process per stack, forked from a server that has torch loaded.
+"""The local launcher: a process per stack, forked from a server that has imported torch.
 
-Forking from a loaded server takes some 20 ms instead of the second that importing torch takes, and
-what a stack held on the GPU is free again when its process ends.
+A fork takes about 20 ms, an import of torch a second. When the process of a stack ends, its GPU memory is free.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ from headtohead.storage import exits
 POLL_SECONDS = 0.2
 
 PRELOAD = ["headtohead.execution.preload"]
-"""What the server loads before it forks."""
+"""Modules that the server imports before it forks."""
 
 
 class LocalLauncher(Launcher):
-    """Runs stacks on this machine, at most ``workers`` at a time; each sees one GPU, in turn."""
+    """Trains stacks on this machine, at most ``workers`` at a time; GPUs are assigned in turn."""
 
     def warm(self) -> None:
-        """Start the server that workers are forked from; it loads torch meanwhile."""
+        """Start the fork server, which imports torch in the background."""
         multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOAD)
         with hidden_main():
             forkserver.ensure_running()
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
-        """Run every job in a process of its own."""
+        """Run every job in its own process."""
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(PRELOAD)
         waiting = deque(jobs)
         running: dict[int, tuple[Job, BaseProcess, int]] = {}
         free = list(range(workers))
-        # Workers hold the reading end: when this process dies, however it dies, they see its end.
-        alive, held = context.Pipe(duplex=False)
+        # Workers hold the read end of the pipe, which is closed when this process dies for any reason.
+        alive, write_end = context.Pipe(duplex=False)
         try:
             while waiting or running:
                 while waiting and free:
@@ -72,17 +71,17 @@ class LocalLauncher(Launcher):
             for _, worker, _ in running.values():
                 worker.kill()
                 worker.join()
-            held.close()
+            write_end.close()
             alive.close()
 
 
 def _environment(device: str, slot: int) -> dict[str, str]:
-    """Return the environment of the worker in a slot, which sees one GPU: they take turns.
+    """Return the environment of the worker in a slot, with a single visible GPU.
 
-    A worker that saw all of them would allocate on the first one too, whichever it trains on.
+    A worker with several visible GPUs would also allocate memory on the first GPU.
 
     Raises:
-        HeadToHeadError: If there is no GPU for it.
+        HeadToHeadError: If this machine has no GPU.
     """
     environment = dict(os.environ)
     if device == "cuda":
@@ -98,20 +97,20 @@ def _environment(device: str, slot: int) -> dict[str, str]:
 
 
 def no_gpu() -> str:
-    """Return this machine's name and the fault: a stack was sent to its GPU, which is not there."""
+    """Return the error text for a stack that requires a GPU on a machine without GPU."""
     import torch
 
     return (
         f"'{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
-        "install torch with CUDA there, or type --device cpu"
+        "install torch with CUDA there, or use --device cpu"
     )
 
 
-def _main(stack: Path, device: str, sent: WorkerPlugins, environment: dict[str, str], alive: Connection) -> None:
-    """Entry of the worker process.
+def _main(stack: Path, device: str, plugins: WorkerPlugins, environment: dict[str, str], alive: Connection) -> None:
+    """Entry point of the worker process.
 
-    The server may be older than this study: what its parent may use now, such as the GPUs in
-    CUDA_VISIBLE_DEVICES, stands in the parent's environment and not in the server's.
+    The worker takes over its parent's environment, because the server's may be outdated, for example
+    CUDA_VISIBLE_DEVICES.
     """
     os.environ.clear()
     os.environ.update(environment)
@@ -127,12 +126,12 @@ def _main(stack: Path, device: str, sent: WorkerPlugins, environment: dict[str, 
     threading.Thread(target=_die_with_parent, args=(alive,), daemon=True).start()
     from headtohead.execution.worker import work
 
-    code = work(stack, device, sent)
-    # A full disk has its exit code; what was still to be logged changes nothing.
+    code = work(stack, device, plugins)
+    # A full disk already has its exit code; unflushed log text does not matter.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    # Skips the interpreter's clean-up: everything is written, and threads may be waiting.
+    # Skip the interpreter's clean-up: all files are written, and threads may be blocked.
     os._exit(code)
 
 
@@ -143,10 +142,10 @@ def _die_with_parent(alive: Connection) -> None:
 
 @contextmanager
 def hidden_main() -> Iterator[None]:
-    """Keep workers from running the user's script again.
+    """Prevent workers from importing the user's script.
 
-    multiprocessing imports the main module in every child, for functions defined there; the
-    worker's is not, and a script without an ``if __name__`` guard would start the study anew.
+    multiprocessing imports the main module in every child, in case the target function is defined there. A script
+    without an ``if __name__`` guard would start the experiment again.
     """
     main = sys.modules["__main__"]
     hidden = {name: main.__dict__.pop(name) for name in ("__file__",) if name in main.__dict__}

@@ -1,7 +1,7 @@
-"""What the forkserver loads once for all workers."""
+"""Modules that the fork server imports once for all workers."""
 
 import sacrebleu.metrics
-import torch._dynamo  # a second, which the first optimizer of every process would load otherwise
+import torch._dynamo  # takes a second; the first optimizer of a process imports it
 
 import headtohead.execution.worker
 import headtohead.plugins.registry

@@ -1,7 +1,7 @@
-"""A stack trained by another process, perhaps on another machine: what is sent, what it says.
+"""Training of a stack in a process on another machine, and its messages to the sender.
 
-The launchers for clusters differ in how they start a process somewhere. What that process does is
-this: see whether the stack's folder is there, train in it or in a copy, and report.
+Cluster launchers differ only in how they start this process. The process checks whether it can access the stack's
+folder, trains the stack in that folder or in a copy, and sends messages.
 """
 
 from __future__ import annotations
@@ -20,25 +20,22 @@ from typing import Literal
 from headtohead.config.versions import versions
 from headtohead.execution import stack_archive
 from headtohead.execution.local import LocalLauncher, no_gpu
+from headtohead.execution.stack_archive import FOLDER_TOKEN
 from headtohead.planning.stacking import processors
 from headtohead.plugins.launcher import Job, WorkerPlugins
 from headtohead.plugins.registry import BUILT_IN
 
-MARK = ".mark"
-"""The file in a stack's folder by which another machine recognises the folder."""
-
-LIGHT_SECONDS = 5.0
-"""How often a copy's histories are sent home, for whoever watches."""
+HISTORY_SECONDS = 5.0
+"""Time between archives of a copy's metrics and progress, without tensors."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """What a remote process says.
+    """A message of a remote process.
 
-    ``exit`` comes last, with the exit code of the worker and, from a copy, the parcel of all of it.
-    ``archive`` comes now and then from a copy that is trained. ``away`` says that the stack's
-    folder is not here and nothing was sent in its place; ``refused``, in ``text``, that this
-    machine must not train it.
+    ``exit`` is the last message, with the worker's exit code and, from a copy, an archive of the whole stack.
+    ``archive`` is sent repeatedly while a copy is trained. ``away``: the machine cannot access the stack's folder and
+    has received no copy. ``refused``: the machine must not train the stack, for the reason in ``text``.
     """
 
     kind: Literal["exit", "archive", "away", "refused"]
@@ -49,11 +46,11 @@ class Message:
 
 @dataclass(frozen=True)
 class RemoteJob:
-    """One stack to train elsewhere; ``save_seconds`` is the time between copied resume points."""
+    """A stack to train on another machine; ``save_seconds`` is the time between archives with resume points."""
 
     stack: str
     device: str
-    mark: str
+    folder_token: str
     code: str
     save_seconds: float = 600.0
     plugins: WorkerPlugins = field(default_factory=WorkerPlugins)
@@ -62,65 +59,63 @@ class RemoteJob:
         """Train the stack; called on the other machine.
 
         Args:
-            fetch: Gives the stack's parcel and its prepared data, to train a copy; None to train
-                in the stack's own folder.
+            fetch: Returns the stack's archive and its prepared data, to train a copy; None to train in the stack's
+                own folder.
 
         Yields:
-            None a few times a second while it trains, and what there is to say.
+            Messages, and None a few times per second during training.
         """
-        here = code_mark()
-        if here != self.code:
+        own_code = code_version()
+        if own_code != self.code:
             yield Message(
                 "refused",
-                text=f"'{socket.gethostname()}' has headtohead {here}, this "
-                f"machine {self.code}; install the same on both",
+                text=f"'{socket.gethostname()}' has headtohead {own_code}, this "
+                f"machine {self.code}; install the same version on both",
             )
         elif self.device == "cuda" and not processors("cuda"):
             yield Message("refused", text=no_gpu())
         elif fetch is None:
-            folder = self._sees_folder()
-            yield from self._train(Path(self.stack)) if folder else [Message("away")]
+            yield from self._train(Path(self.stack)) if self._has_folder() else [Message("away")]
         else:
-            with tempfile.TemporaryDirectory(prefix="h2h-") as place:
-                stack = stack_archive.unpack(*fetch(), Path(place))
+            with tempfile.TemporaryDirectory(prefix="h2h-") as folder:
+                stack = stack_archive.unpack(*fetch(), Path(folder))
                 yield from self._train_copy(stack)
 
-    def _sees_folder(self) -> bool:
-        """Look for the mark that the sender left; the same path elsewhere may be another folder."""
+    def _has_folder(self) -> bool:
+        """Compare the folder's token with the sender's, since the same path may be another folder here."""
         try:
-            return (Path(self.stack) / MARK).read_text() == self.mark
+            return (Path(self.stack) / FOLDER_TOKEN).read_text() == self.folder_token
         except OSError:
             return False
 
     def _train(self, stack: Path) -> Iterator[Message | None]:
-        # A process of its own: what it holds is free again at its end, and when this process is
-        # killed it ends too.
+        # A separate process frees its memory at its end, and ends when this process is killed.
         job = Job(stack, self.device, plugins=self.plugins)
         for ended in LocalLauncher().launch([job], workers=1):
             yield None if ended is None else Message("exit", code=ended.code)
 
     def _train_copy(self, stack: Path) -> Iterator[Message | None]:
-        told = saved = time.monotonic()
+        last_history = last_save = time.monotonic()
         for message in self._train(stack):
             moment = time.monotonic()
             if message is not None:
                 yield Message("exit", code=message.code, archive=stack_archive.pack(stack))
-            elif moment - saved >= self.save_seconds:
-                told = saved = moment
+            elif moment - last_save >= self.save_seconds:
+                last_history = last_save = moment
                 yield Message("archive", archive=stack_archive.pack(stack))
-            elif moment - told >= LIGHT_SECONDS:
-                told = moment
-                yield Message("archive", archive=stack_archive.pack(stack, heavy=False))
+            elif moment - last_history >= HISTORY_SECONDS:
+                last_history = moment
+                yield Message("archive", archive=stack_archive.pack(stack, tensors=False))
             else:
                 yield None
 
 
 @cache
-def code_mark() -> str:
-    """Return version and digest of the code here: two machines must agree on both."""
-    digest = hashlib.sha256()
+def code_version() -> str:
+    """Return the version and a hash of the installed code, which must be equal on both machines."""
+    code_hash = hashlib.sha256()
     for package in ("headtohead", BUILT_IN[0].partition(".")[0]):
         root = Path(importlib.import_module(package).__path__[0])
         for path in sorted(root.rglob("*.py")):
-            digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
-    return f"{versions()['headtohead']} (code {digest.hexdigest()[:8]})"
+            code_hash.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    return f"{versions()['headtohead']} (code {code_hash.hexdigest()[:8]})"

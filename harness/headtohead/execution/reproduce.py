@@ -1,4 +1,4 @@
-"""Training a finished run again as it was trained, to see whether the same comes out."""
+"""Reproduction of a finished run: retrain its stack and compare weights and scores."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ from headtohead.storage.run_directory import RunDirectory, leased
 from headtohead.storage.stack import STACKS, StackFolder, stack_folders
 from headtohead.training import checkpoint
 
-TIMES = ("system/",)
-"""Metrics that measure the machine, not the run."""
+MACHINE_METRICS = "system/"
+"""Prefix of metrics that measure the machine."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A run and its repetition."""
+class Reproduction:
+    """The result of a reproduction: bit-for-bit equality of weights and scores, and a summary."""
 
     equal: bool
-    words: str
+    summary: str
 
 
-def repeat(run: Path | str, runs: Path, watcher: Watcher) -> Comparison:
-    """Train the run's whole stack again, in a folder of its own, and compare the run.
+def reproduce(run: Path | str, runs: Path, watcher: Watcher) -> Reproduction:
+    """Retrain the run's stack in a separate folder and compare the run with the original.
 
-    How a stack's sums are rounded may depend on its width, so the other members are trained too.
+    All members are trained, because rounding may depend on the number of members.
 
     Raises:
-        HeadToHeadError: If the run is unknown or not finished, or its stack's record is gone.
+        HeadToHeadError: If the run is unknown or not DONE, or the record of its stack is missing.
     """
     path = find_run(run, runs)
     original = RunDirectory(path)
     if original.state != states.DONE:
-        raise HeadToHeadError(f"run '{path.name}' is {original.state}, not DONE; type h2h run first")
+        raise HeadToHeadError(f"run '{path.name}' is {original.state}, not DONE; finish it with h2h run")
     if original.record.imported:
-        raise HeadToHeadError(f"run '{path.name}' was imported, not trained: there is nothing to train again")
+        raise HeadToHeadError(f"run '{path.name}' was imported, not trained; it cannot be reproduced")
     stack = _stack_of(path)
     for _, config, _ in stack.record.variants:
         refuse_unregistered(RunConfig.model_validate(config), current(), path.name)
-    folder = _copy(stack, inside(path.parent, ".reruns", path.name))
+    folder = _copy(stack, inside(path.parent, ".reproduced", path.name))
     stopped = run_stacks([folder], Machine(LocalLauncher(), stack.record.device, workers=1), watcher, folder.experiment)
-    again = RunDirectory(folder.experiment / path.name)
-    if stopped or again.state != states.DONE:
-        reason = stopped or again.status.reason
-        raise HeadToHeadError(f"the repetition of '{path.name}' ended {again.state}: {reason}")
-    return _compare(original, again)
+    new = RunDirectory(folder.experiment / path.name)
+    if stopped or new.state != states.DONE:
+        reason = stopped or new.status.reason
+        raise HeadToHeadError(f"the reproduction of '{path.name}' ended {new.state}: {reason}")
+    return _compare(original, new)
 
 
 def _stack_of(path: Path) -> StackFolder:
-    key = RunDirectory(path).record.key
+    run_hash = RunDirectory(path).record.run_hash
     for folder in stack_folders(path.parent):
-        if any(member.key == key for member in folder.record.members):
+        if any(member.run_hash == run_hash for member in folder.record.members):
             return folder
-    raise HeadToHeadError(f"the record of the stack of '{path.name}' is gone; it cannot be repeated")
+    raise HeadToHeadError(f"the record of the stack of '{path.name}' is missing; the run cannot be reproduced")
 
 
 def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
-    """Lay out the stack in a folder of its own, as if nothing had been trained."""
+    """Lay out an untrained copy of the stack in another folder."""
     shutil.rmtree(experiment, ignore_errors=True)
     record = replace(stack.record, cache=str(cache_root()), prepared="", deaths=0)
     for member, run in zip(record.members, stack.runs(), strict=True):
@@ -80,25 +80,24 @@ def _copy(stack: StackFolder, experiment: Path) -> StackFolder:
     return folder
 
 
-def _compare(original: RunDirectory, again: RunDirectory) -> Comparison:
-    old, _ = checkpoint.load(original.path / "checkpoint.safetensors")
-    new, _ = checkpoint.load(again.path / "checkpoint.safetensors")
-    distance = max(float((old[name] - new[name]).abs().max()) for name in old)
-    bits = all(torch.equal(old[name], new[name]) for name in old)
-    before, after = (run.results.metrics if run.results else {} for run in (original, again))
+def _compare(original: RunDirectory, new: RunDirectory) -> Reproduction:
+    old_weights, _ = checkpoint.load(original.path / "checkpoint.safetensors")
+    new_weights, _ = checkpoint.load(new.path / "checkpoint.safetensors")
+    distance = max(float((old_weights[name] - new_weights[name]).abs().max()) for name in old_weights)
+    equal_weights = all(torch.equal(old_weights[name], new_weights[name]) for name in old_weights)
+    before, after = (run.results.metrics if run.results else {} for run in (original, new))
     different = {
         name: (before[name], after.get(name))
         for name in before
-        if not name.startswith(TIMES) and before[name] != after.get(name)
+        if not name.startswith(MACHINE_METRICS) and before[name] != after.get(name)
     }
     name = original.path.name
-    if bits and not different:
-        return Comparison(True, f"{name}: equal to the last bit, weights and scores")
-    changed = _drift(original)
-    shown = ", ".join(f"{key} {a:.6g} then, {b:.6g} now" for key, (a, b) in different.items())
-    words = f"{name}: weights differ by at most {distance:.2g}; {shown or 'scores are equal'}"
-    since = ", ".join(changed) or "no recorded version"
-    return Comparison(False, f"{words}; changed since: {since}")
+    if equal_weights and not different:
+        return Reproduction(True, f"{name}: weights and scores are bit-for-bit equal")
+    shown = ", ".join(f"{metric} {a:.6g} then, {b:.6g} now" for metric, (a, b) in different.items())
+    summary = f"{name}: weights differ by at most {distance:.2g}; {shown or 'scores are equal'}"
+    changed = ", ".join(_drift(original)) or "no recorded version"
+    return Reproduction(False, f"{summary}; changed since: {changed}")
 
 
 def _drift(run: RunDirectory) -> list[str]:

@@ -1,7 +1,7 @@
-"""Carrying out a plan: directories, stacks, workers, and what to do when one of them ends.
+"""Execution of a plan: lays out run directories and stacks, starts workers and handles their exits.
 
-Nothing here trains. The parent may die at any moment; the same command then finds in the run
-directories what is done and what is left.
+Training happens only in workers. The parent may be killed at any moment; the same command then continues from the
+run directories.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ from headtohead.storage.records import EXPERIMENT, RUN, ExecutionRecord, ProbeSe
 from headtohead.storage.run_directory import RunDirectory, RunWriter, leased, now
 from headtohead.storage.stack import RECORD, STACKS, StackFolder, StackMember, StackRecord, stack_folders
 
-MOST_DEATHS = 3
-"""A stack whose process dies this often without finishing is left KILLED."""
+MAX_DEATHS = 3
+"""A stack stays KILLED after its process has died this many times."""
 
 ENDING_SECONDS = 10.0
-"""How long a process that was killed may still hold its leases: its memory is freed before it is gone."""
+"""How long a killed process may hold its leases: it exists until its memory is freed."""
 
 EQUAL_FAILURES = 3
-"""So many stacks that fail in the same way stop new ones from starting."""
+"""Number of stacks with the same failure after which no stack is started any more."""
 
 LARGEST_NUM_MICROBATCHES = 64
 BUSY_SECONDS = 1.0
 
 
 class Watcher(Protocol):
-    """Told what happens, for progress on a terminal."""
+    """Receives progress events, for display on a terminal."""
 
     def start(self, folders: Sequence[StackFolder]) -> None:
-        """Stacks are about to start."""
+        """Called before stacks start."""
 
     def tick(self) -> None:
-        """Some time has passed."""
+        """Called a few times per second."""
 
     def ended(self, folder: StackFolder, code: int) -> None:
-        """A stack's process has ended."""
+        """Called when the process of a stack has ended."""
 
     def close(self) -> None:
-        """Nothing more will come, however it ended."""
+        """Called last, also after errors."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """How to run: launcher, processes at once, CPU threads of each, device and time limit."""
+    """Launcher, device, number of concurrent stacks, CPU threads per stack, and time limit per stack."""
 
     launcher: Launcher
     device: str = "cpu"
@@ -74,16 +74,16 @@ class Machine:
 
 @dataclass
 class Outcome:
-    """How an execution ended: final states, and why it stopped early if it did."""
+    """The number of runs by final state, and the reason if the execution stopped early."""
 
     states: Counter[str] = field(default_factory=Counter)
     stopped: str | None = None
 
 
 def pending(plan: Plan) -> list[PlannedRun]:
-    """Return the runs that are no result yet and that the same command may start.
+    """Return the runs without a final state.
 
-    Runs that another process trains are among them: a worker waits until their leases are free.
+    They include runs that another process trains; a worker waits for their leases.
     """
     return [run for run in plan.runs if not run.reused_from and run.state not in states.FINAL]
 
@@ -92,8 +92,8 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
     """Train every pending run of a plan.
 
     Raises:
-        HeadToHeadError: If the runs folder cannot be written or the disk is full; what was done
-            until then is kept, and the same command goes on from there.
+        HeadToHeadError: If the runs folder cannot be written or the disk is full. Finished runs are kept, and the same
+            command resumes.
     """
     experiment = plan.directory
     with _disk_errors(experiment):
@@ -113,7 +113,7 @@ def execute(plan: Plan, machine: Machine, cache: Path, watcher: Watcher, command
 
 
 def run_stacks(folders: Sequence[StackFolder], machine: Machine, watcher: Watcher, experiment: Path) -> str | None:
-    """Train stacks to their ends; return why it stopped early, or None."""
+    """Train stacks; return the reason if the execution stopped early, else None."""
     watcher.start(folders)
     try:
         return _Execution(machine, watcher, experiment).run(folders)
@@ -122,37 +122,37 @@ def run_stacks(folders: Sequence[StackFolder], machine: Machine, watcher: Watche
 
 
 def final_states(plan: Plan) -> Counter[str]:
-    """Count the states of a plan's runs as they are on disk now."""
-    found: Counter[str] = Counter()
+    """Count the current states of a plan's runs."""
+    counts: Counter[str] = Counter()
     for run in plan.runs:
         path = run_folder(plan.directory, run.directory, run.reused_from)
-        found[RunDirectory(path).observed_state] += 1
-    return found
+        counts[RunDirectory(path).observed_state] += 1
+    return counts
 
 
 def archive_runs(plan: Plan) -> None:
-    """Move a plan's directories into ``.superseded``, so that ``--fresh`` trains anew and loses nothing.
+    """Move a plan's run directories and stacks to ``.archived``, for ``--fresh``.
 
     Raises:
-        HeadToHeadError: If another process trains one of the runs; nothing is moved then.
+        HeadToHeadError: If another process trains one of the runs; then nothing is moved.
     """
-    found = [path for run in plan.runs if (path := inside(plan.directory, run.directory)).exists()]
-    if not found:
+    paths = [path for run in plan.runs if (path := inside(plan.directory, run.directory)).exists()]
+    if not paths:
         return
-    aside = inside(plan.directory, ".superseded", now().replace(":", ""))
-    with layout_lock(plan.directory), _refuse_busy(), Lease(*found):
-        aside.mkdir(parents=True)
-        for path in found:
-            path.rename(aside / path.name)
+    archive = inside(plan.directory, ".archived", now().replace(":", ""))
+    with layout_lock(plan.directory), _refuse_busy(), Lease(*paths):
+        archive.mkdir(parents=True)
+        for path in paths:
+            path.rename(archive / path.name)
         if (plan.directory / STACKS).exists():
-            (plan.directory / STACKS).rename(aside / STACKS)
+            (plan.directory / STACKS).rename(archive / STACKS)
 
 
 def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
-    """Return runs to PLANNED and remove the resume points of their stacks, for ``--retry``.
+    """Reset runs to PLANNED and remove the resume points of their stacks, for ``--retry``.
 
     Raises:
-        HeadToHeadError: If another process trains one of the runs; nothing is changed then.
+        HeadToHeadError: If another process trains one of the runs; then nothing is changed.
     """
     if not runs:
         return
@@ -161,14 +161,16 @@ def reset_failed(plan: Plan, runs: Sequence[PlannedRun]) -> None:
         for path in paths:
             RunWriter(path, lease).set_state(states.PLANNED)
         # The resume points record them as failed.
-        for folder in stacks_of(plan.directory, {run.key for run in runs}):
+        for folder in stacks_of(plan.directory, {run.run_hash for run in runs}):
             folder.resume_path.unlink(missing_ok=True)
 
 
-def stacks_of(experiment: Path, keys: Set[str]) -> list[StackFolder]:
-    """Return the stacks of an experiment that train any of the runs with these keys."""
+def stacks_of(experiment: Path, run_hashes: Set[str]) -> list[StackFolder]:
+    """Return the stacks of an experiment that contain any of these runs."""
     return [
-        folder for folder in stack_folders(experiment) if any(member.key in keys for member in folder.record.members)
+        folder
+        for folder in stack_folders(experiment)
+        if any(member.run_hash in run_hashes for member in folder.record.members)
     ]
 
 
@@ -177,32 +179,32 @@ def _refuse_busy() -> Iterator[None]:
     try:
         yield
     except Busy as error:
-        raise HeadToHeadError(f"run {error}; wait for it or end it, then run the same command") from error
+        raise HeadToHeadError(f"run {error}; wait for that process or end it, then run the same command") from error
 
 
 def _unfinished(plan: Plan) -> list[PlannedRun]:
-    """Return the pending runs, without those that were finished since the plan was made."""
+    """Return the pending runs that no other process has finished since planning."""
     return [
         run for run in pending(plan) if RunDirectory(inside(plan.directory, run.directory)).state not in states.FINAL
     ]
 
 
 def _lay_out_study(plan: Plan, machine: Machine, cache: Path, runs: Sequence[PlannedRun]) -> list[StackFolder]:
-    """Create what is missing of run directories and stacks; return the stacks to train.
+    """Create missing run directories and stacks; return the stacks to train.
 
-    Stacks that were begun keep their members, also those of another process: it then depends on the
-    leases which process trains them. The caller holds the layout lock.
+    Existing stacks keep their members. If another process has laid them out, the leases decide which process trains
+    them. The caller holds the layout lock.
     """
-    folders, waiting = _begun_stacks(plan, runs, machine, cache)
-    paths = {run.key: inside(plan.directory, run.directory) for run in runs}
-    missing = [run for run in runs if not (paths[run.key] / RUN).exists()]
-    workers, _ = share_machine(machine, len(folders) + len(waiting))
-    sizes = stack_sizes(plan, waiting, machine.device, cache)
+    folders, unassigned = _existing_stacks(plan, runs, machine, cache)
+    paths = {run.run_hash: inside(plan.directory, run.directory) for run in runs}
+    missing = [run for run in runs if not (paths[run.run_hash] / RUN).exists()]
+    workers, _ = share_machine(machine, len(folders) + len(unassigned))
+    sizes = stack_sizes(plan, unassigned, machine.device, cache)
     memory = machine.launcher.memory(machine.device, workers)
-    fresh = arrange(plan, waiting, workers, machine.device, sizes, memory)
-    _, threads = share_machine(machine, len(folders) + len(fresh))
-    records = [_stack_record(plan, members, machine, cache, threads) for members in fresh]
-    with _refuse_busy(), Lease(*{paths[run.key] for run in [*missing, *waiting]}) as lease:
+    new_stacks = arrange(plan, unassigned, workers, machine.device, sizes, memory)
+    _, threads = share_machine(machine, len(folders) + len(new_stacks))
+    records = [_stack_record(plan, members, machine, cache, threads) for members in new_stacks]
+    with _refuse_busy(), Lease(*{paths[run.run_hash] for run in [*missing, *unassigned]}) as lease:
         _plan_directories(plan, missing, lease)
         return folders + [_lay_out(plan.directory, record, lease) for record in records]
 
@@ -212,23 +214,23 @@ def _plan_directories(plan: Plan, runs: Sequence[PlannedRun], lease: Lease) -> N
         RunWriter(inside(plan.directory, run.directory, tree=True), lease).plan(plan.run_record(run))
 
 
-def _begun_stacks(
+def _existing_stacks(
     plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cache: Path
 ) -> tuple[list[StackFolder], list[PlannedRun]]:
-    """Return the stacks that hold any of the runs, and the runs that are in no stack."""
-    open_keys = {run.key for run in runs}
+    """Return the existing stacks with any of the runs, and the runs without a stack."""
+    remaining = {run.run_hash for run in runs}
     folders: list[StackFolder] = []
     for folder in stack_folders(plan.directory):
-        keys = {member.key for member in folder.record.members}
-        if keys & open_keys:
+        run_hashes = {member.run_hash for member in folder.record.members}
+        if run_hashes & remaining:
             folder.change(cache=str(cache), timeout_seconds=machine.timeout_seconds, deaths=0)
             folders.append(folder)
-            open_keys -= keys
-    return folders, [run for run in runs if run.key in open_keys]
+            remaining -= run_hashes
+    return folders, [run for run in runs if run.run_hash in remaining]
 
 
 def share_machine(machine: Machine, stacks: int) -> tuple[int, int]:
-    """Return how many processes run at once and how many threads each has."""
+    """Return the number of concurrent processes and the number of threads per process."""
     return machine.launcher.share(machine.device, stacks, machine.workers, machine.threads)
 
 
@@ -241,14 +243,14 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
         config=variant.config.model_dump(mode="json"),
         members=[
             StackMember(
-                run.key,
+                run.run_hash,
                 run.seed,
                 run.directory,
                 None if run.variant == slug else plan.by_slug[run.variant].config.model_dump(mode="json"),
             )
             for run in runs
         ],
-        probes=[given for probe in plan.probes if (given := _with_target(plan, slug, probe))],
+        probes=[record for probe in plan.probes if (record := _with_target(plan, slug, probe))],
         threads=threads,
         device=machine.device,
         num_microbatches=variant.config.train.num_microbatches,
@@ -258,12 +260,12 @@ def _stack_record(plan: Plan, runs: Sequence[PlannedRun], machine: Machine, cach
 
 
 def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder:
-    """Write a stack's folder, and into its runs' records how they are trained."""
+    """Write a stack's folder, and the execution settings into the records of its runs."""
     folder = StackFolder(experiment / STACKS / record.id)
     folder.write(record)
     for index, directory in enumerate(folder.runs()):
         execution = ExecutionRecord(
-            stack=tuple(member.key for member in record.members),
+            stack=tuple(member.run_hash for member in record.members),
             member=index,
             threads=record.threads,
             device=record.device,
@@ -274,10 +276,10 @@ def _lay_out(experiment: Path, record: StackRecord, lease: Lease) -> StackFolder
     return folder
 
 
-def _divide(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> list[StackFolder]:
-    """Turn a stack into stacks of its members, which go on from its resume point.
+def _replace_stack(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> list[StackFolder]:
+    """Replace a stack by several stacks that resume from copies of its resume point.
 
-    ``stack.json`` makes a folder a stack: at no moment is a run in two of them.
+    A folder is a stack if it contains ``stack.json``. Its file is removed first, so that no run is ever in two stacks.
     """
     if folder.resume_path.exists():
         for part in parts:
@@ -285,31 +287,31 @@ def _divide(folder: StackFolder, parts: Sequence[StackRecord], lease: Lease) -> 
             resume.parent.mkdir(exist_ok=True)
             files.replace(resume, lambda temporary: shutil.copyfile(folder.resume_path, temporary))
     (folder.path / RECORD).unlink()
-    apart = [_lay_out(folder.experiment, part, lease) for part in parts]
+    new_stacks = [_lay_out(folder.experiment, part, lease) for part in parts]
     shutil.rmtree(folder.path)
-    return apart
+    return new_stacks
 
 
 def _with_target(plan: Plan, slug: str, probe: ProbeSentence) -> dict[str, Any] | None:
-    """Give a probe its reference from the corpus, where it has none of its own.
+    """Return a probe with its target: that of the file, the reference in the corpus, or the run's translation.
 
-    None where the variant cannot read it: a word that its vocabulary refuses, no word at all, or no
-    reference and no translation of its own either.
+    Returns None if a sentence is empty or contains a refused word, or if there is no reference and the run cannot
+    translate.
     """
     data, decode = plan.data_of(slug), plan.by_slug[slug].config.evaluate.decode
     try:
-        wanted = data.tokenise(probe.source, "source")
+        source = data.tokenise(probe.source, "source")
         if probe.target is not None:
-            read = data.tokenise(probe.target, "target")
-            return probe.to_json() | {"target_from": "file"} if wanted and read else None
+            target_ids = data.tokenise(probe.target, "target")
+            return probe.to_json() | {"target_from": "file"} if source and target_ids else None
     except UndefinedError:
         return None
-    if not wanted:
+    if not source:
         return None
     for name in ("test", "valid", "train"):
         split = data.splits[name]
         for ids, target in zip(split.source, split.target_text, strict=True):
-            if len(ids) == len(wanted) and list(ids) == wanted:
+            if len(ids) == len(source) and list(ids) == source:
                 return probe.to_json() | {"target": target, "target_from": "reference"}
     if decode not in {*STEPWISE, "non-autoregressive"}:
         return None
@@ -317,51 +319,51 @@ def _with_target(plan: Plan, slug: str, probe: ProbeSentence) -> dict[str, Any] 
 
 
 class _Execution:
-    """The workers of one execution."""
+    """The state of an execution: stacks to start, failures, and stacks of other processes."""
 
     def __init__(self, machine: Machine, watcher: Watcher, experiment: Path) -> None:
         self.machine = machine
         self.watcher = watcher
         self.experiment = experiment
         self.failures: defaultdict[str, set[str]] = defaultdict(set)
-        """Names of the stacks that failed, by signature."""
-        self.again: list[StackFolder] = []
+        """Names of failed stacks by error signature."""
+        self.next_round: list[StackFolder] = []
         self.records: dict[Path, StackRecord] = {}
-        """Records of the stacks, which another process may split or archive."""
+        """Last known records of the stacks, which another process may split or archive."""
         self.waiting: set[Path] = set()
-        """Stacks that another process trains, which the watcher was told."""
+        """Stacks that another process trains and that the watcher has been notified of."""
 
     def run(self, folders: Sequence[StackFolder]) -> str | None:
-        """Run stacks, and again those that can go on, until none is left; say why if it stops."""
+        """Run rounds of stacks until none is left; return the reason if the execution stops early."""
         while folders := self._current(folders):
-            self.again = []
+            self.next_round = []
             stopped = self._round(folders)
             if stopped:
                 return stopped
-            folders = self.again
+            folders = self.next_round
             if folders:
                 time.sleep(BUSY_SECONDS)
         return None
 
     def _current(self, folders: Sequence[StackFolder]) -> list[StackFolder]:
-        """Return the stacks, and in place of replaced ones the stacks that now hold their runs."""
+        """Return the stacks; a stack that was split is replaced by the stacks that now contain its runs."""
         with layout_lock(self.experiment):
-            found = {folder.path: folder for folder in folders if folder.exists}
-            gone = {
-                member.key
+            current = {folder.path: folder for folder in folders if folder.exists}
+            missing = {
+                member.run_hash
                 for folder in folders
-                if folder.path not in found and folder.path in self.records
+                if folder.path not in current and folder.path in self.records
                 for member in self.records[folder.path].members
             }
-            if gone:
-                found |= {folder.path: folder for folder in stacks_of(self.experiment, gone)}
-            self.records |= {path: folder.record for path, folder in found.items()}
-            return list(found.values())
+            if missing:
+                current |= {folder.path: folder for folder in stacks_of(self.experiment, missing)}
+            self.records |= {path: folder.record for path, folder in current.items()}
+            return list(current.values())
 
     def _round(self, folders: Sequence[StackFolder]) -> str | None:
         workers, _ = share_machine(self.machine, len(folders))
-        sent = worker_plugins()
-        jobs = [Job(folder.path, self.machine.device, self.records[folder.path].threads, sent) for folder in folders]
+        plugins = worker_plugins()
+        jobs = [Job(folder.path, self.machine.device, self.records[folder.path].threads, plugins) for folder in folders]
         exits_of_workers = self.machine.launcher.launch(jobs, workers)
         try:
             for ended in exits_of_workers:
@@ -380,13 +382,13 @@ class _Execution:
         folder = StackFolder(ended.job.stack)
         with layout_lock(self.experiment):
             if not folder.exists:
-                self.again.append(folder)
+                self.next_round.append(folder)
                 return None
             self._handle(folder, ended.code)
             if not folder.exists:
                 return None
-            busy, known = ended.code == exits.BUSY, folder.path in self.waiting
-            if not (busy and known):
+            busy, notified = ended.code == exits.BUSY, folder.path in self.waiting
+            if not (busy and notified):
                 self.watcher.ended(folder, ended.code)
             (self.waiting.add if busy else self.waiting.discard)(folder.path)
             return None if busy else self._count_failure(folder)
@@ -394,62 +396,62 @@ class _Execution:
     def _handle(self, folder: StackFolder, code: int) -> None:
         handle: Callable[[], None] = {
             exits.OK: lambda: None,
-            exits.BUSY: lambda: self.again.append(folder),
+            exits.BUSY: lambda: self.next_round.append(folder),
             exits.DISK: lambda: self._disk(folder),
             exits.INPUT: lambda: self._input(folder),
             exits.OOM: lambda: self._out_of_memory(folder),
-            exits.TIMEOUT: lambda: self._leave(folder, states.TIMEOUT, f"over {self.machine.timeout_seconds:g} s"),
+            exits.TIMEOUT: lambda: self._end_runs(folder, states.TIMEOUT, f"over {self.machine.timeout_seconds:g} s"),
             exits.FAILED: lambda: self._failed(folder),
         }.get(code, lambda: self._died(folder, code))
         handle()
 
     def _count_failure(self, folder: StackFolder) -> str | None:
-        """Return why to stop, if so many stacks failed as a whole with the same signature."""
-        found = [run.status for run in folder.runs()]
-        if any(status.state != states.FAILED for status in found):
+        """Return the reason to stop if too many stacks failed as a whole with the same signature."""
+        statuses = [run.status for run in folder.runs()]
+        if any(status.state != states.FAILED for status in statuses):
             return None
-        for signature in {str(status.signature) for status in found}:
+        for signature in {str(status.signature) for status in statuses}:
             self.failures[signature].add(folder.path.name)
             if len(self.failures[signature]) >= EQUAL_FAILURES:
                 return f"stopped after {EQUAL_FAILURES} stacks failed in the same way: {signature}"
         return None
 
     def _disk(self, folder: StackFolder) -> None:
-        # On a full disk the log may lack the reason, or end in the middle of it.
+        # On a full disk, the reason in the log may be missing or incomplete.
         last = _last_line(folder.path / "worker.log")
-        known = re.search(r"\[Errno \d+\]|\(os error \d+\)", last)
-        raise unwritable(self.experiment, last if known else "the disk is full")
+        complete = re.search(r"\[Errno \d+\]|\(os error \d+\)", last)
+        raise unwritable(self.experiment, last if complete else "the disk is full")
 
     @staticmethod
     def _input(folder: StackFolder) -> None:
         raise HeadToHeadError(_last_line(folder.path / "worker.log"))
 
     def _out_of_memory(self, folder: StackFolder) -> None:
-        """Halve the stack; a single run accumulates its gradients over smaller pieces instead.
+        """Halve the stack, or double the number of micro-batches of a single run.
 
-        The batch stays what it is, so both give what an undisturbed stack would have given.
+        The batch size does not change, so the results stay the same.
         """
         record, left = folder.record, folder.open_runs()
         if not left:
             return
         num_microbatches = record.num_microbatches * 2
         if len(left) == 1 and num_microbatches > LARGEST_NUM_MICROBATCHES:
-            self._leave(folder, states.OOM, "out of memory even in the smallest pieces")
+            self._end_runs(folder, states.OOM, "out of memory with the maximum number of micro-batches")
             return
-        self._leave(folder, states.KILLED, f"out of memory in a stack of {len(left)}")
+        self._end_runs(folder, states.KILLED, f"out of memory in a stack of {len(left)}")
         if len(left) == 1:
             folder.change(num_microbatches=num_microbatches)
-            self._repeat(folder)
+            self._restart(folder)
             return
         self.watcher.ended(folder, exits.OOM)
-        edge = len(record.members) // 2
-        halves = [record.part(part) for part in (record.members[:edge], record.members[edge:])]
+        middle = len(record.members) // 2
+        halves = [record.part(part) for part in (record.members[:middle], record.members[middle:])]
         self._split(folder, halves)
 
     def _failed(self, folder: StackFolder) -> None:
         record = folder.record
         if len(record.variants) > 1:
-            # Whose fault it is shows where every variant is by itself.
+            # Separate stacks show which variant fails.
             self._split(
                 folder,
                 [
@@ -459,38 +461,38 @@ class _Execution:
             )
             return
         reason = _last_line(folder.path / "worker.log")
-        self._leave(folder, states.FAILED, reason)
+        self._end_runs(folder, states.FAILED, reason)
 
     def _split(self, folder: StackFolder, records: Sequence[StackRecord]) -> None:
-        """Replace a stack by stacks of its members; not while another process trains it."""
+        """Replace a stack by several stacks, unless another process trains it."""
         try:
             with Lease(*(run.path for run in folder.runs())) as lease:
-                self.again += _divide(folder, records, lease)
+                self.next_round += _replace_stack(folder, records, lease)
         except Busy:
-            self._repeat(folder)
+            self._restart(folder)
 
-    def _repeat(self, folder: StackFolder) -> None:
-        """Start the stack again in the next round."""
-        if folder not in self.again:
-            self.again.append(folder)
+    def _restart(self, folder: StackFolder) -> None:
+        """Add the stack to the next round."""
+        if folder not in self.next_round:
+            self.next_round.append(folder)
 
     def _died(self, folder: StackFolder, code: int) -> None:
         deaths = folder.record.deaths + 1
         folder.change(deaths=deaths)
-        self._leave(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
-        if deaths < MOST_DEATHS:
-            self._repeat(folder)
+        self._end_runs(folder, states.KILLED, f"the process died ({exits.exit_name(code)})", ENDING_SECONDS)
+        if deaths < MAX_DEATHS:
+            self._restart(folder)
 
-    def _leave(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
-        """Write the state of unfinished runs; a stack with runs that another process trains is started again later.
+    def _end_runs(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
+        """Write the state of unfinished runs. A stack with runs that another process trains is added to the next round.
 
         Args:
             folder: The stack.
             state: The new state.
-            reason: Why the runs have it.
-            wait_seconds: How long to wait for a process that holds a lease and is ending.
+            reason: Reason of the state.
+            wait_seconds: How long to wait for the leases of a dying process.
         """
-        last = time.monotonic() + wait_seconds
+        deadline = time.monotonic() + wait_seconds
         for run in folder.runs():
             while True:
                 try:
@@ -499,8 +501,8 @@ class _Execution:
                             writer.set_state(state, reason=reason, signature=reason[:200])
                     break
                 except Busy:
-                    if time.monotonic() >= last:
-                        self._repeat(folder)
+                    if time.monotonic() >= deadline:
+                        self._restart(folder)
                         break
                     time.sleep(0.05)
 
@@ -521,6 +523,6 @@ def _disk_errors(folder: Path) -> Iterator[None]:
 def unwritable(folder: Path, reason: str) -> HeadToHeadError:
     """Return the error for a runs folder on a full or unwritable disk."""
     return HeadToHeadError(
-        f"cannot write to '{folder}' ({reason}); free space or name another folder with --runs, "
-        "then run the same command: what is done is kept"
+        f"cannot write to '{folder}' ({reason}); free disk space or choose another folder with --runs, "
+        "then run the same command; finished runs are kept"
     )

@@ -1,6 +1,6 @@
-"""The shipper as a child process: MLflow learns of runs while others train, and slows none of them.
+"""The shipper as a child process, which logs runs to MLflow while others train.
 
-Only the process that is started here imports the tracking library.
+Only the child process imports mlflow.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.storage.paths import inside
 
 QUIET_SECONDS = 2.0
-"""How long it waits before it says so."""
+"""Waiting time after which a message is logged."""
 
 STOPPING_SECONDS = 5.0
 
@@ -31,27 +31,27 @@ LOG = "shipper.log"
 
 @dataclass
 class ShipperProcess:
-    """A running shipper of one experiment's folder."""
+    """A running shipper of an experiment's folder."""
 
     experiment: Path
     uri: str
     process: subprocess.Popen[bytes]
 
     def close(self) -> None:
-        """Let the shipper end by itself after a last pass over everything; does not wait."""
+        """Signal the shipper to end after a final pass, without waiting for it."""
         with suppress(OSError):
             inside(self.experiment, DONE).touch()
 
     def finish(self, sync: str, until: float, log: Callable[[str], object]) -> str | None:
-        """Wait until everything is shipped, for a limited time; then end the shipper.
+        """Wait until everything is shipped or the time is over, then end the shipper.
 
         Args:
             sync: The command that ships the rest.
-            until: When to end it, in seconds of ``time.monotonic``.
-            say: Receives a line if it takes longer than a moment.
+            until: Deadline in seconds of ``time.monotonic``.
+            log: Receives a line if shipping takes longer than `QUIET_SECONDS`.
 
         Returns:
-            What to do if something is missing in the store, else None.
+            A message with the command to use if runs are missing in the store, else None.
         """
         self.close()
         store = readable(self.uri)
@@ -69,19 +69,19 @@ class ShipperProcess:
             return None
         reason = _last_line(self.experiment / LOG)
         if self.process.poll() is None:
-            reason = "stopped before the end"
+            reason = "stopped early"
             self.stop()
-        return f"mlflow: not everything was shipped to {store} ({reason}); nothing is lost, type {sync}"
+        return f"mlflow: not everything was shipped to {store} ({reason}); nothing is lost, run {sync}"
 
     def stop(self) -> None:
-        """End the process; what it has not shipped is shipped by ``h2h sync``."""
+        """End the process; ``h2h sync`` ships the rest."""
         self.process.terminate()
         if not self._ended(STOPPING_SECONDS):
             self.process.kill()
             self.process.wait()
 
     def _ended(self, seconds: float) -> bool:
-        """Whether the process ends within some seconds."""
+        """Return whether the process ends within ``seconds``."""
         try:
             self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -90,7 +90,7 @@ class ShipperProcess:
 
 
 def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
-    """Start the shipper, or return None where MLflow is not installed."""
+    """Start the shipper; return None if MLflow is not installed or the folder cannot be written."""
     if importlib.util.find_spec("mlflow") is None:
         return None
     uri = default_uri(runs_root)
@@ -99,7 +99,7 @@ def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
         inside(experiment, DONE).unlink(missing_ok=True)
         log = inside(experiment, LOG).open("ab")
     except OSError:
-        # The same folder is about to be written by the study itself, which says what is wrong.
+        # The scheduler writes the same folder next and reports the error.
         return None
     command = [
         sys.executable,
@@ -117,10 +117,10 @@ def start_shipper(experiment: Path, runs_root: Path) -> ShipperProcess | None:
 
 
 def shipping_seconds() -> float:
-    """Return how long a command ships after its answer: ``H2H_SHIPPING_SECONDS``, else 60.
+    """Return the time limit for shipping after the answer is printed: ``H2H_SHIPPING_SECONDS``, else 60.
 
     Raises:
-        HeadToHeadError: If the variable is no number of seconds.
+        HeadToHeadError: If the variable is not a valid number of seconds.
     """
     text = os.environ.get("H2H_SHIPPING_SECONDS", "60")
     try:

@@ -1,4 +1,4 @@
-"""Sizes of stacks that were measured on this machine, remembered beside the prepared data."""
+"""Benchmark of stack sizes on this machine. Results are cached beside the prepared data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from headtohead.execution.local import PRELOAD, hidden_main
 from headtohead.model.members import shape
 from headtohead.planning.costs import FLOPS_PER_CORE, DataSizes
 from headtohead.planning.plan import Plan, PlannedRun
-from headtohead.planning.stacking import MOST, SIZES, digest, load_stack_sizes, machine, measured_sizes, processors
+from headtohead.planning.stacking import (
+    MAX_MEMBERS,
+    STACK_SIZES_FILE,
+    load_stack_sizes,
+    machine_name,
+    measured_sizes,
+    processors,
+    shape_hash,
+)
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -23,79 +31,79 @@ from headtohead.storage.objects import load_plugins, worker_plugins
 
 log = logging.getLogger(__name__)
 
-SHARE = 0.02
-"""Of the time that a shape is expected to train, what measuring it may take."""
+BENCHMARK_FRACTION = 0.02
+"""Maximum time of a benchmark as a fraction of the expected training time of a shape."""
 
-MOST_SECONDS = 30.0
-"""The longest that a shape is measured: nothing is shown meanwhile."""
+MAX_SECONDS = 30.0
+"""Maximum time of a benchmark, which shows no progress."""
 
-LEAST_SECONDS = 10.0
-"""A shape for which that is less is not measured: an estimate will do, and always says the same.
+MIN_SECONDS = 10.0
+"""Shapes with less time for a benchmark use an estimate, which is deterministic.
 
-How stacks are cut may decide how sums are rounded, which a long training amplifies.
+The stack size may affect rounding, which long training amplifies.
 """
 
 
 def stack_sizes(plan: Plan, runs: Sequence[PlannedRun], device: str, cache: Path) -> dict[str, int]:
-    """Return how many members pay, by the digest of the shape, measured where it is worth it."""
-    registry, found = current(), dict[str, list[PlannedRun]]()
+    """Return the best number of members by hash of the shape; benchmark shapes that train long enough."""
+    registry, runs_by_shape = current(), dict[str, list[PlannedRun]]()
     for run in runs:
-        found.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
+        runs_by_shape.setdefault(shape(plan.by_slug[run.variant].config, registry), []).append(run)
     known = load_stack_sizes(cache, device)
     if not processors(device):
-        return known  # the GPUs are elsewhere
-    for name, members in found.items():
-        if digest(name) in known or len(members) <= processors(device):
+        return known  # the GPUs are in other machines
+    for name, members in runs_by_shape.items():
+        if shape_hash(name) in known or len(members) <= processors(device):
             continue
-        seconds = min(MOST_SECONDS, SHARE * _expected(plan, members, device))
-        if seconds >= LEAST_SECONDS:
-            # Larger than this study can fill, too: what is remembered serves larger ones.
+        seconds = min(MAX_SECONDS, BENCHMARK_FRACTION * _expected(plan, members, device))
+        if seconds >= MIN_SECONDS:
+            # Sizes above the number of runs are measured too, since larger experiments use the cached result.
             measured = _measure(plan, members[0], device, cache, seconds)
             if measured:
-                known = _remember(cache, device, digest(name), measured)
+                known = _store(cache, device, shape_hash(name), measured)
     return known
 
 
-def _remember(cache: Path, device: str, name: str, members: int) -> dict[str, int]:
-    kept = measured_sizes(cache)
-    own = kept.setdefault(machine(device), {})
+def _store(cache: Path, device: str, name: str, members: int) -> dict[str, int]:
+    sizes = measured_sizes(cache)
+    own = sizes.setdefault(machine_name(device), {})
     own[name] = members
     cache.mkdir(parents=True, exist_ok=True)
-    files.write_json(cache / SIZES, kept)
+    files.write_json(cache / STACK_SIZES_FILE, sizes)
     return own
 
 
 def _expected(plan: Plan, runs: Sequence[PlannedRun], device: str) -> float:
-    """Return the seconds that the runs take, roughly, as before any run is finished."""
-    one = plan.by_slug[runs[0].variant]
-    flops = one.training_flops(DataSizes.of(plan.data_of(one.slug)))
+    """Return a rough estimate of the training time of the runs in seconds."""
+    variant = plan.by_slug[runs[0].variant]
+    flops = variant.training_flops(DataSizes.from_data(plan.data_of(variant.slug)))
     return len(runs) * flops / (FLOPS_PER_CORE * processors("cpu"))
 
 
 def _measure(plan: Plan, run: PlannedRun, device: str, cache: Path, seconds: float) -> int | None:
-    """Return the members that pay, or None if the benchmark failed, which is logged.
+    """Return the best number of members; log a failed benchmark and return None.
 
-    It runs in a process of its own, which gives back the memory.
+    The benchmark runs in a separate process, which frees its memory.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
     receiving, sending = context.Pipe(duplex=False)
     config = plan.by_slug[run.variant].config.model_dump(mode="json")
     process = context.Process(
-        target=_time, args=(sending, config, str(cache), worker_plugins(), device, MOST[device], seconds)
+        target=_time, args=(sending, config, str(cache), worker_plugins(), device, MAX_MEMBERS[device], seconds)
     )
     with hidden_main():
         process.start()
     sending.close()
     try:
-        found: int | str = receiving.recv()
+        result: int | str = receiving.recv()
     except EOFError:
         process.join()
-        found = f"its process ended with {exits.exit_name(process.exitcode or 0)}"
+        result = f"its process ended with {exits.exit_name(process.exitcode or 0)}"
     process.join()
-    if isinstance(found, int):
-        return found
-    log.warning("stack size of %s is estimated: its benchmark failed (%s)", run.variant, found)
+    if isinstance(result, int):
+        return result
+    log.warning("stack size of %s is estimated: its benchmark failed (%s)", run.variant, result)
     return None
 
 
@@ -103,30 +111,37 @@ def _time(
     sending: Connection,
     config: Mapping[str, object],
     cache: str,
-    sent: WorkerPlugins,
+    plugins: WorkerPlugins,
     device: str,
     most: int,
     seconds: float,
 ) -> None:
-    """Entry of the process that measures."""
+    """Entry point of the benchmark process."""
     import torch
 
     from headtohead.training import selftest
     from headtohead.training.memory import keep_freed_memory
     from headtohead.training.sizing import best_stack_size, time_sizes
 
-    found: int | str
+    result: int | str
     try:
-        load_plugins(sent)
+        load_plugins(plugins)
         torch.set_num_threads(1)
         keep_freed_memory()
         chosen = RunConfig.model_validate(config)
         data = prepare(chosen.data, Path(cache))
-        place = torch.device(device)
-        found = best_stack_size(
-            time_sizes(chosen, data, place, most, seconds, lambda name: selftest.unverified(name, Path(cache), place))
+        torch_device = torch.device(device)
+        result = best_stack_size(
+            time_sizes(
+                chosen,
+                data,
+                torch_device,
+                most,
+                seconds,
+                lambda name: selftest.unverified(name, Path(cache), torch_device),
+            )
         )
-    except Exception as error:  # the parent logs it; the training itself shows it with its trace
-        found = " ".join(f"{type(error).__name__}: {error}".split())
-    sending.send(found)
+    except Exception as error:  # the parent logs it; training raises the same error with a traceback
+        result = " ".join(f"{type(error).__name__}: {error}".split())
+    sending.send(result)
     sending.close()

@@ -1,4 +1,4 @@
-"""Reading a state dict that torch.save wrote: weights only, never a pickle that could run code."""
+"""Reading of state dicts written by ``torch.save``: weights only, never pickled objects, which could run code."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from torch import Tensor
 
 from headtohead.errors import HeadToHeadError
 
-SAVE = "save the weights alone, with torch.save(model.state_dict(), 'weights.pt')"
+SAVE = "save the weights only, with torch.save(model.state_dict(), 'weights.pt')"
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a state dict by name, on the CPU.
 
     Raises:
-        HeadToHeadError: If the file is missing or damaged, holds pickled objects, or anything else
-            than a state dict.
+        HeadToHeadError: If the file is missing or damaged, or contains pickled objects or anything
+            else than a state dict.
     """
     content = _load(path)
     if not isinstance(content, Mapping):
-        raise HeadToHeadError(f"'{path}' holds a {type(content).__name__}, no state dict; {SAVE}")
+        raise HeadToHeadError(f"'{path}' contains a {type(content).__name__} instead of a state dict; {SAVE}")
     if not content:
-        raise HeadToHeadError(f"'{path}' holds an empty state dict; {SAVE}")
+        raise HeadToHeadError(f"'{path}' contains an empty state dict; {SAVE}")
     for name, value in content.items():
         if not isinstance(name, str) or not isinstance(value, Tensor):
-            raise HeadToHeadError(
-                f"'{path}' is no state dict: its entry {name!r} is of type {type(value).__name__}, not a tensor; {SAVE}"
-            )
+            problem = f"has type {type(value).__name__}" if isinstance(name, str) else "has a name that is not text"
+            raise HeadToHeadError(f"'{path}' is not a state dict: entry {name!r} {problem}; {SAVE}")
     return dict(content)
 
 
@@ -51,23 +50,23 @@ def _load(path: Path) -> Any:
         raise
     except PermissionError as error:
         raise HeadToHeadError(f"checkpoint '{path}' cannot be read: {error.strerror}") from error
-    except Exception as error:  # torch has no error of its own for a file that is not one of its
-        raise HeadToHeadError(_refusal(path, error)) from error
+    except Exception as error:  # torch.load has no exception type of its own for foreign or damaged files
+        raise HeadToHeadError(_load_error(path, error)) from error
 
 
 def _check_sums(path: Path) -> None:
-    """Compare the checksums of the archive, which torch.load does not look at."""
+    """Check the checksums of the archive, which torch.load ignores."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
         if damaged is not None:
             raise HeadToHeadError(
-                f"checkpoint '{path}' is damaged: '{damaged}' does not have its checksum; save or copy it again"
+                f"checkpoint '{path}' is damaged: the checksum of '{damaged}' is wrong; save or copy it again"
             )
 
 
-def _refusal(path: Path, error: Exception) -> str:
-    found = re.search(r"(?:GLOBAL|unsupported class) ([\w.]+)", str(error))
-    if isinstance(error, UnpicklingError) and found:
-        return f"'{path}' holds a pickled '{found[1]}', which is not loaded because it could run code; {SAVE}"
-    return f"checkpoint '{path}' is damaged, or not written by torch.save; {SAVE}"
+def _load_error(path: Path, error: Exception) -> str:
+    match = re.search(r"(?:GLOBAL|unsupported class) ([\w.]+)", str(error))
+    if isinstance(error, UnpicklingError) and match:
+        return f"'{path}' contains a pickled '{match[1]}', which is not loaded because it could run code; {SAVE}"
+    return f"checkpoint '{path}' is damaged, or was not written by torch.save; {SAVE}"

@@ -1,4 +1,4 @@
-"""The sender's side of a stack that is trained elsewhere: its mark, its leases, its way back."""
+"""The sender's side of a stack that is trained on another machine: folder token, leases, and received files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from headtohead import files
 from headtohead.data import cache_root, prepared_file
 from headtohead.execution import stack_archive
-from headtohead.execution.remote import MARK, Message, RemoteJob, code_mark
+from headtohead.execution.remote import Message, RemoteJob, code_version
+from headtohead.execution.stack_archive import FOLDER_TOKEN
 from headtohead.plugins.launcher import Exit, Job
 from headtohead.schema.run_config import RunConfig
 from headtohead.storage import exits
@@ -20,25 +21,26 @@ from headtohead.storage.stack import StackFolder
 
 
 class Transfer:
-    """One job that is sent to another machine, from its start to ``close``."""
+    """A job on another machine, from its start to ``close``."""
 
     def __init__(self, job: Job, device: str, save_seconds: float = 600.0, *, fresh: bool = True) -> None:
-        """Leave a mark in the stack's folder; not ``fresh``: one was sent before, with its mark."""
+        """Write a token into the stack's folder; without ``fresh``, keep the token of a job that is still running."""
         self.job = job
         self.lease: Lease | None = None
-        mark, place = uuid.uuid4().hex, job.stack / MARK
-        if fresh or not place.exists():
-            files.write_text(place, mark)
+        folder_token, file = uuid.uuid4().hex, job.stack / FOLDER_TOKEN
+        if fresh or not file.exists():
+            files.write_text(file, folder_token)
         else:
-            mark = place.read_text()
-        self.remote = RemoteJob(str(job.stack.resolve()), device, mark, code_mark(), save_seconds, job.plugins)
+            folder_token = file.read_text()
+        self.remote = RemoteJob(
+            str(job.stack.resolve()), device, folder_token, code_version(), save_seconds, job.plugins
+        )
 
     @staticmethod
     def exchange_folder(job: Job) -> Path:
         """Return the folder for pickles that a launcher exchanges with its jobs.
 
-        It lies in the user's cache: loading a pickle from the study would execute what whoever
-        wrote the study put there.
+        It is in the user's cache, because unpickling a file from an untrusted runs folder could execute any code.
         """
         study = hashlib.sha256(str(job.stack.parent.resolve()).encode()).hexdigest()[:16]
         folder = cache_root() / "launchers" / study
@@ -46,9 +48,9 @@ class Transfer:
         return folder
 
     def leased(self) -> bool:
-        """Lease the runs for a copy of the stack; False if another process trains one of them.
+        """Acquire the leases of the runs for a copy of the stack; return False if another process holds a lease.
 
-        A worker that sees the folder leases them itself. A copy cannot, so its sender does.
+        A worker with access to the folder acquires the leases itself.
         """
         if self.lease is None:
             lease = Lease(*(run.path for run in StackFolder(self.job.stack).runs()))
@@ -60,25 +62,25 @@ class Transfer:
         return True
 
     def pack(self) -> bytes:
-        """Return what a machine without the folder needs, but for the prepared data."""
+        """Return the archive of the stack, without the prepared data."""
         return stack_archive.pack(self.job.stack)
 
     @property
     def data(self) -> str:
-        """What the prepared data depend on: equal for stacks that share them."""
+        """A string that is equal for stacks with the same prepared data."""
         record = StackFolder(self.job.stack).record
         return json.dumps([record.cache, record.config["data"]], sort_keys=True)
 
     def read_data(self) -> bytes:
-        """Return the file of the prepared data."""
+        """Return the content of the file of prepared data."""
         record = StackFolder(self.job.stack).record
         config = RunConfig.model_validate(record.config)
         return prepared_file(config.data, Path(record.cache)).read_bytes()
 
     def receive(self, message: Message) -> Exit | None:
-        """Put in place what a copy sent; return the end of the job if this was the last message.
+        """Write the files of a message; return the end of the job if this was the last message.
 
-        If another process took the leases over meanwhile, nothing is written and the job is busy.
+        If another process has taken over a lease, nothing is written and the job ends as BUSY.
         """
         if message.archive and self.lease is not None:
             try:
@@ -89,29 +91,29 @@ class Transfer:
         return self.ended(message.code) if message.kind == "exit" else None
 
     def ended(self, code: int) -> Exit:
-        """Return the end of the worker."""
+        """Return the exit of the worker."""
         return Exit(self.job, code)
 
     def busy(self) -> Exit:
-        """Return the end of a job that another process is at work on."""
+        """Return the exit of a job that another process trains."""
         return Exit(self.job, exits.BUSY)
 
     def failed(self, reason: str) -> Exit:
-        """Return the end of a job that could not be trained there, and note why."""
-        return self._noted(reason, exits.FAILED)
+        """Log the reason and return the exit of a failed job."""
+        return self._log_exit(reason, exits.FAILED)
 
     def lost(self, reason: str) -> Exit:
-        """Return the end of a job whose machine or process is gone, and note why."""
-        return self._noted(reason, -signal.SIGKILL)
+        """Log the reason and return the exit of a job with a lost machine or process."""
+        return self._log_exit(reason, -signal.SIGKILL)
 
-    def _noted(self, reason: str, code: int) -> Exit:
+    def _log_exit(self, reason: str, code: int) -> Exit:
         with (self.job.stack / "worker.log").open("a", encoding="utf-8") as log:
             log.write(" ".join(reason.split()) + "\n")
         return Exit(self.job, code)
 
     def close(self) -> None:
-        """Release the leases and remove the mark."""
+        """Release the leases and remove the folder token."""
         if self.lease is not None:
             self.lease.release()
             self.lease = None
-        (self.job.stack / MARK).unlink(missing_ok=True)
+        (self.job.stack / FOLDER_TOKEN).unlink(missing_ok=True)

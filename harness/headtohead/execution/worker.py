@@ -1,6 +1,6 @@
-"""The worker: one process that trains one stack and writes its members' directories.
+"""The worker: a process that trains a stack and writes the run directories of its members.
 
-It imports no tracking library; the run directories are all it leaves behind.
+It does not import mlflow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -38,13 +37,13 @@ from headtohead.training.results import SplitResults, assemble, cost_metrics, sc
 PROGRESS_SECONDS = 0.5
 
 
-def work(path: Path, device: str, sent: WorkerPlugins) -> int:
-    """Train the stack in ``path`` from its resume point, if it has one; return an exit code.
+def work(path: Path, device: str, plugins: WorkerPlugins) -> int:
+    """Train a stack, from its resume point if it exists; return an exit code.
 
     Args:
         path: Folder of the stack.
         device: Torch device.
-        sent: Plugins of the parent.
+        plugins: Plugins of the parent.
     """
     folder = StackFolder(path)
     try:
@@ -55,14 +54,14 @@ def work(path: Path, device: str, sent: WorkerPlugins) -> int:
     except OSError as error:
         return _report(error) if folder.exists else exits.BUSY
     try:
-        # Another process may have split the stack or finished its runs before the lease was free.
+        # Before the leases were free, another process may have split the stack or finished its runs.
         if not folder.exists:
             return exits.BUSY
         files.remove_temporary(path)
         if all(run.state in states.FINAL for run in folder.runs()):
             folder.resume_path.unlink(missing_ok=True)
         else:
-            Worker(folder, device, sent, lease).run()
+            Worker(folder, device, plugins, lease).run()
     except LeaseLost as error:
         _log(str(error))
         return exits.BUSY
@@ -71,27 +70,27 @@ def work(path: Path, device: str, sent: WorkerPlugins) -> int:
     except Exception as error:
         return _report(error)
     finally:
-        _quietly(lease.release)
+        _release(lease)
     return exits.OK
 
 
 def _report(error: Exception) -> int:
-    """Log an error; return its exit code, which must not depend on room for the log."""
+    """Log an error and return its exit code, which must be correct even if the log cannot be written."""
     if isinstance(error, HeadToHeadError):
-        # The parent shows the text, which it finds in the log alone.
+        # The parent reads the message from the log.
         return exits.INPUT if _log(str(error)) else exits.DISK
     logged = _log("".join(traceback.format_exception(error)))
     if is_disk_error(error):
         return exits.DISK
     if is_out_of_memory(error):
         return exits.OOM
-    # The parent takes the last line as the reason.
+    # The parent uses the last line as the reason.
     logged &= _log(current().describe(error))
     return exits.FAILED if logged else exits.DISK
 
 
 def _log(text: str) -> bool:
-    """Write to the log; return False where its disk is full."""
+    """Write to the log; return False if the disk is full."""
     try:
         print(text.rstrip("\n"), file=sys.stderr, flush=True)
     except OSError:
@@ -99,27 +98,27 @@ def _log(text: str) -> bool:
     return True
 
 
-def _quietly(action: Any) -> None:
-    """Release a lease where the disk allows it; a lease that is left is taken over later."""
+def _release(lease: Lease) -> None:
+    """Release a lease; log errors of the disk, since an unreleased lease can be taken over later."""
     try:
-        action()
+        lease.release()
     except OSError as error:
         _log(f"lease not released: {error}")
 
 
 class Worker:
-    """One attempt at one stack, by the process that holds the leases of its runs."""
+    """An attempt to train a stack; the process holds the leases of its runs."""
 
-    def __init__(self, folder: StackFolder, device: str, sent: WorkerPlugins, lease: Lease) -> None:
+    def __init__(self, folder: StackFolder, device: str, plugins: WorkerPlugins, lease: Lease) -> None:
         self.folder = folder
         self.record = folder.record
         self.lease = lease
         self.runs = [RunWriter(run.path, lease) for run in folder.runs()]
         self.device = torch.device(device)
         self.started = time.monotonic()
-        self.last_said = 0.0
+        self.last_progress = 0.0
         self.last_metrics: dict[int, dict[str, float]] = {}
-        self.hooks = load_plugins(sent).manager.hook
+        self.hooks = load_plugins(plugins).manager.hook
         torch.set_num_threads(self.record.threads)
         keep_freed_memory()
         self.config = RunConfig.model_validate(self.record.config)
@@ -140,17 +139,17 @@ class Worker:
             on_progress=self._on_progress,
             num_microbatches=self.record.num_microbatches,
             configs=[
-                self.config if one.config is None else RunConfig.model_validate(one.config)
-                for one in self.record.members
+                self.config if member.config is None else RunConfig.model_validate(member.config)
+                for member in self.record.members
             ],
             on_fall_back=self._on_fall_back,
             unverified=lambda name: selftest.unverified(name, cache_root(), self.device),
-            keys=[member.key for member in self.record.members],
+            run_hashes=[member.run_hash for member in self.record.members],
             saving=self._writing,
         )
 
     def run(self) -> None:
-        """Train, score and finish every member that is not finished yet."""
+        """Train, evaluate and finish every unfinished member."""
         for index, run in enumerate(self.runs):
             if run.state in states.FINAL:
                 self.training.retire(index, "ended before")
@@ -159,7 +158,7 @@ class Worker:
                 run.begin_attempt()
                 run.set_state(states.RUNNING, steps=self.training.steps)
                 self.hooks.on_run_start(run=run.path)
-        # What is loaded stays: without this every full collection walks through all of it.
+        # Loaded modules stay in memory; without this, each full garbage collection would traverse them.
         gc.freeze()
         limit = self.record.timeout_seconds
         left = None if limit is None else lambda: self.started + limit - time.monotonic()
@@ -169,15 +168,15 @@ class Worker:
             self.folder.resume_path.unlink(missing_ok=True)
 
     def _writing(self) -> AbstractContextManager[None]:
-        """Return the block for writes to the stack's folder.
+        """Return a context for writes to the stack's folder.
 
-        Whoever trains the stack holds the leases of all its runs, so the first one is enough.
+        The process that trains the stack holds the leases of all its runs, so it suffices to check the first.
         """
         return self.lease.held(self.runs[0].path)
 
     @contextmanager
     def _isolated(self, index: int) -> Iterator[None]:
-        """Retire a member whose own work raises; a full disk or memory is the stack's matter."""
+        """Retire a member on an error in its own code; re-raise full disks, out of memory and lost leases."""
         try:
             yield
         except Exception as error:
@@ -191,23 +190,23 @@ class Worker:
             )
             self._announce_end(index, states.FAILED)
 
-    def _on_fall_back(self, why: str) -> None:
-        """Add the reason of a fallback to the log, to the progress display and to the results."""
-        print(why, file=sys.stderr)
+    def _on_fall_back(self, reason: str) -> None:
+        """Add the reason of a fallback to the log and to the stack's notes, which progress and results include."""
+        print(reason, file=sys.stderr)
         with self._writing():
-            self.folder.note(why)
+            self.folder.note(reason)
 
     def _announce_end(self, index: int, state: str) -> None:
         try:
             self.hooks.on_run_end(run=self.runs[index].path, state=state)
-        except Exception as error:  # the run's state is written; a listener cannot change it
+        except Exception as error:  # the state is already written; an error in a plugin must not change it
             traceback.print_exception(error, file=sys.stderr)
 
     def _on_progress(self, step: int, steps: int) -> None:
         self.lease.check()
         moment = time.monotonic()
-        if moment - self.last_said >= PROGRESS_SECONDS or step == steps:
-            self.last_said = moment
+        if moment - self.last_progress >= PROGRESS_SECONDS or step == steps:
+            self.last_progress = moment
             with self._writing():
                 self.folder.write_progress(
                     step=step,
@@ -219,7 +218,9 @@ class Worker:
     def _on_evaluation(self, evaluation: Evaluation) -> None:
         index, run = evaluation.member, self.runs[evaluation.member]
         with self._isolated(index):
-            finite = {k: v for k, v in evaluation.metrics.items() if v == v and abs(v) < 1e300}
+            finite = {
+                name: value for name, value in evaluation.metrics.items() if value == value and abs(value) < 1e300
+            }
             run.log_metrics(evaluation.step, evaluation.epoch, time.time(), finite)
             self.last_metrics[index] = finite
             if self.training.progress.members[index].ended == "diverged":
@@ -259,11 +260,11 @@ class Worker:
             )
             for probe in self.record.probes
         ]
-        weights, key = self.training.model.member_state(index), self.record.members[index].key
+        weights, run_hash = self.training.model.member_state(index), self.record.members[index].run_hash
         with run.writing() as directory:
             if maps:
                 write_maps(directory / "attention", maps)
-            checkpoint.save(directory / "checkpoint.safetensors", weights, {"key": key})
+            checkpoint.save(directory / "checkpoint.safetensors", weights, {"run_hash": run_hash})
             run.write_json(
                 "vocabulary.json",
                 {"source": self.data.source_vocabulary.words, "target": self.data.target_vocabulary.words},
@@ -291,9 +292,9 @@ class Worker:
         )
 
     def _last_metrics(self, index: int, best_step: int | None) -> dict[str, float | None]:
-        """Return the validation metrics of the weights that are kept."""
-        found: dict[str, float | None] = {}
+        """Return the last metrics of the saved weights, without test metrics."""
+        metrics: dict[str, float | None] = {}
         for line in read_metrics(self.runs[index].path / METRICS):
             if line is not None and best_step in {None, line.step}:
-                found |= {k: v for k, v in line.values.items() if not k.startswith("test/")}
-        return found
+                metrics |= {name: value for name, value in line.values.items() if not name.startswith("test/")}
+        return metrics

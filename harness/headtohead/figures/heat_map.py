@@ -9,35 +9,46 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgb
+from matplotlib.colors import Colormap, LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import ArrayLike, NDArray
 
 from headtohead.figures import style
-from headtohead.figures.style import MUTED, PALETTE, PAPER
+from headtohead.figures.style import INK, MUTED, PALETTE, PAPER
 
 HIDDEN = "#dfe2e6"
 """Colour of masked cells."""
 
-BLUE, ORANGE = PALETTE[:2]
-POSITIVE = LinearSegmentedColormap.from_list("positive", [PAPER, BLUE]).with_extremes(bad=HIDDEN)
-SIGNED = LinearSegmentedColormap.from_list("signed", [ORANGE, PAPER, BLUE], N=257).with_extremes(bad=HIDDEN)
-NEGATIVE = LinearSegmentedColormap.from_list("negative", [ORANGE, PAPER]).with_extremes(bad=HIDDEN)
+BLUE, ORANGE = to_rgba(PALETTE[0]), to_rgba(PALETTE[1])
+_NO_BLUE, _NO_ORANGE = to_rgba(PALETTE[0], 0), to_rgba(PALETTE[1], 0)
+# Transparent at 0, so that figures suit light and dark pages.
+POSITIVE = LinearSegmentedColormap.from_list("positive", [_NO_BLUE, BLUE]).with_extremes(bad=HIDDEN)
+NEGATIVE = LinearSegmentedColormap.from_list("negative", [ORANGE, _NO_ORANGE]).with_extremes(bad=HIDDEN)
+SIGNED = LinearSegmentedColormap.from_list(
+    "signed", [(0, ORANGE), (0.5, _NO_ORANGE), (0.5, _NO_BLUE), (1, BLUE)], N=257
+).with_extremes(bad=HIDDEN)
+
+LONGEST_LABEL = 14
+TITLE_CHARACTERS = 32
+"""Characters in a line of a title."""
+PIXELS_PER_INCH = 96
+CELL_PIXELS = 17
+"""Height of a cell of `heat_map_figure`, and its width where cells contain no text."""
 
 
 @dataclass(frozen=True)
 class ColourRange:
-    """The numbers at both ends of a colour scale; 0 is white.
+    """The values at both ends of a colour scale; 0 is transparent.
 
-    A range with negative and positive numbers is symmetric, so that equal sizes are equally dark.
+    A range with negative and positive values is symmetric, so that equal sizes are equally dark.
     """
 
     low: float
     high: float
 
     @classmethod
-    def of(cls, *matrices: ArrayLike, probabilities: bool = False) -> ColourRange:
+    def covering(cls, *matrices: ArrayLike, probabilities: bool = False) -> ColourRange:
         """Return the range that covers all finite entries of the matrices.
 
         Args:
@@ -54,7 +65,7 @@ class ColourRange:
 
     @property
     def colours(self) -> Colormap:
-        """Return the colour map from ``low`` to ``high``."""
+        """The colour map from ``low`` to ``high``."""
         if self.low == 0:
             return POSITIVE
         return SIGNED if self.high > 0 else NEGATIVE
@@ -67,143 +78,120 @@ def heat_map(
     columns: Sequence[str] = (),
     *,
     colour_range: ColourRange | None = None,
+    texts: Sequence[Sequence[str]] = (),
 ) -> AxesImage:
-    """Draw ``matrix`` ``[row, column]`` with its row and column names, and return the image.
+    """Draw ``matrix`` ``[row, column]`` with its row and column labels, and return the image.
 
     Args:
-        axes: Where to draw; its grid and frame are replaced.
-        matrix: Numbers; NaN cells are masked and drawn in grey.
-        rows: Name of each row, or nothing for no labels. Of more than 10 numbers every fifth is shown.
-        columns: Name of each column; names longer than two letters are written upwards.
+        axes: Where to draw; its grid and frame are replaced, and the cells fill it.
+        matrix: Values; NaN cells are masked and drawn in grey.
+        rows: Label of each row, or nothing for no labels. Of more than 10 numbers every fifth is shown.
+        columns: Label of each column; labels longer than two letters are rotated.
         colour_range: Range of the colours, to share between maps; by default that of ``matrix``.
+        texts: A text for each cell, such as its value.
     """
     values: NDArray[Any] = np.asarray(matrix, dtype=float)
-    chosen = colour_range or ColourRange.of(values)
+    scale = colour_range or ColourRange.covering(values)
     image = axes.imshow(
-        np.ma.masked_invalid(values), cmap=chosen.colours, vmin=chosen.low, vmax=chosen.high, aspect="equal"
+        np.ma.masked_invalid(values),
+        cmap=scale.colours,
+        vmin=scale.low,
+        vmax=scale.high,
+        aspect="auto",
+        interpolation="none",
     )
     axes.grid(visible=False)
     axes.spines[["top", "right"]].set_visible(True)
     axes.tick_params(length=0)
     height, width = values.shape
-    lines: dict[str, Any] = {"color": PAPER, "linewidth": 0.6}
+    lines: dict[str, Any] = {"color": PAPER, "linewidth": 0.9}
     axes.vlines(np.arange(1, width) - 0.5, -0.5, height - 0.5, **lines)
     axes.hlines(np.arange(1, height) - 0.5, -0.5, width - 0.5, **lines)
-    steep = max(map(len, columns), default=0) > 2
-    axes.set_xticks(*_labels(columns), rotation=90 if steep else 0)
-    axes.set_yticks(*_labels(rows))
+    axes.set_xticks(*_ticks(columns), rotation=90 if _is_rotated(columns) else 0)
+    axes.set_yticks(*_ticks(rows))
     for spine in axes.spines.values():
         spine.set_edgecolor(MUTED)
+    largest = max(-scale.low, scale.high)
+    for row, column in np.ndindex(values.shape) if texts else ():
+        colour = PAPER if abs(values[row, column]) > 0.6 * largest else INK
+        axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=7, color=colour)
     return image
 
 
-def _labels(names: Sequence[str]) -> tuple[list[int], list[str]]:
-    step = 5 if len(names) > 10 and all(name.isdigit() for name in names) else 1
-    return list(range(0, len(names), step)), list(names[::step])
+def cell_colours(matrix: ArrayLike, colour_range: ColourRange) -> NDArray[np.uint8]:
+    """Return the colours of the cells of `heat_map` on white paper, ``[..., red green blue]``.
 
-
-PIXELS_PER_INCH = 96
-CELL = 17
-"""Side of a cell in pixels; wider where cells hold a text."""
-LONGEST_LABEL = 14
-TITLE_WIDTH = 32
-"""Characters in a line of a title."""
+    For sheets of hundreds of maps, which matplotlib would draw 150 times as slowly as NumPy.
+    """
+    values: NDArray[Any] = np.asarray(matrix, dtype=float)
+    position = (values - colour_range.low) / (colour_range.high - colour_range.low)
+    colours = colour_range.colours(np.ma.masked_invalid(position))
+    alpha = colours[..., 3:]
+    return np.asarray(np.round(255 * (colours[..., :3] * alpha + 1 - alpha)), dtype=np.uint8)
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """One matrix ``[row, column]`` with its labels; NaN marks a cell that is hidden.
+    """A matrix ``[row, column]`` with its labels; NaN marks a masked cell.
 
-    ``texts`` holds a text for every cell, such as its number.
+    ``texts`` holds a text for each cell, such as its value.
     """
 
     values: NDArray[np.floating[Any]] = field(repr=False)
     rows: Sequence[str]
     columns: Sequence[str]
     title: str = ""
-    texts: Sequence[Sequence[str]] | None = None
+    texts: Sequence[Sequence[str]] = ()
 
 
 def heat_map_figure(
-    maps: Sequence[HeatMap], *, limit: float | None = 1.0, across: int = 3, row_axis: str = "", column_axis: str = ""
+    maps: Sequence[HeatMap], *, colour_range: ColourRange | None = ColourRange(-1.0, 1.0), across: int = 3
 ) -> Figure:
-    """Draw matrices as coloured cells without interpolation, all on the same scale.
-
-    Positive values are blue, negative ones orange, and the colour is full at ``limit``; colours are
-    transparent, so that the figure suits light and dark pages. Hidden cells are grey.
+    """Draw heat maps side by side on the same colour scale.
 
     Args:
-        maps: What to draw, in reading order.
-        limit: Size of a value with the full colour; None takes the largest size of all maps.
-        across: Maps in a row, fewer where the page is too narrow.
-        row_axis: Meaning of rows, written at the left of the first map.
-        column_axis: Meaning of columns, written below the first map.
+        maps: In reading order.
+        colour_range: Range of the colours; None covers all maps.
+        across: Largest number of maps in a row; fewer where the page is too narrow.
     """
-    full = limit or max((float(np.nanmax(np.abs(each.values), initial=0.0)) for each in maps), default=0.0) or 1.0
-    cell = max([CELL, *(8 + 5.5 * len(text) for each in maps for row in each.texts or () for text in row)])
-    left = 10 + 7 * max((len(label(name)) for each in maps for name in each.rows), default=0) + 16 * bool(row_axis)
-    titles = [textwrap.wrap(each.title, TITLE_WIDTH, break_on_hyphens=False) for each in maps]
-    lines = max(map(len, titles), default=0)
-    above = 10 + 14 * lines + 5.6 * max((len(label(name)) for each in maps for name in each.columns), default=0)
-    below = 4 + 16 * bool(column_axis)
-    wide = max((left + cell * len(each.columns) + 22 for each in maps), default=0)
+    scale = colour_range or ColourRange.covering(*(heat.values for heat in maps))
+    cell = max([CELL_PIXELS, *(8 + 5.5 * len(text) for heat in maps for row in heat.texts for text in row)])
+    left = 10 + 7 * max((len(label(name)) for heat in maps for name in heat.rows), default=0)
+    titles = [textwrap.wrap(heat.title, TITLE_CHARACTERS, break_on_hyphens=False) for heat in maps]
+    above = 10 + 14 * max(map(len, titles), default=0)
+    below = 14 + max(
+        (6.6 * len(label(name)) * _is_rotated(heat.columns) for heat in maps for name in heat.columns), default=0
+    )
+    wide = max((left + cell * len(heat.columns) + 8 for heat in maps), default=0)
     wide = max([wide, *(8 + 6.3 * len(line) for title in titles for line in title)])
-    high = max((above + CELL * len(each.rows) + below for each in maps), default=0)
+    high = max((above + CELL_PIXELS * len(heat.rows) + below for heat in maps), default=0)
     across = max(1, min(across, len(maps), int(style.WIDTH * PIXELS_PER_INCH // max(wide, 1))))
-    size = wide * across, high * -(-len(maps) // across)
+    width, height = wide * across, high * -(-len(maps) // across)
     with style.drawing():
-        figure = Figure(figsize=(size[0] / PIXELS_PER_INCH, size[1] / PIXELS_PER_INCH))
-        for number, each in enumerate(maps):
-            x, y = (number % across) * wide, (number // across) * high
-            box = x + left, size[1] - y - above - CELL * len(each.rows), cell * len(each.columns), CELL * len(each.rows)
-            axes = figure.add_axes((box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]))
-            _draw(axes, each, full)
-            for line, text in enumerate(titles[number]):
-                height = 1 - (y + 13 + 14 * line) / size[1]
-                figure.text((x + 4) / size[0], height, text, fontsize=8.3, fontweight="bold", color=style.INK)
-            if number == 0:
-                axes.set_ylabel(row_axis, color=style.MUTED)
-                axes.set_xlabel(column_axis, color=style.MUTED)
+        figure = Figure(figsize=(width / PIXELS_PER_INCH, height / PIXELS_PER_INCH))
+        for index, (heat, title) in enumerate(zip(maps, titles, strict=True)):
+            x, y = (index % across) * wide, (index // across) * high
+            map_width, map_height = cell * len(heat.columns), CELL_PIXELS * len(heat.rows)
+            bottom = height - y - above - map_height
+            axes = figure.add_axes(((x + left) / width, bottom / height, map_width / width, map_height / height))
+            heat_map(axes, heat.values, heat.rows, heat.columns, colour_range=scale, texts=heat.texts)
+            axes.tick_params(labelsize=7.9, pad=3)
+            for line, text in enumerate(title):
+                top = 1 - (y + 13 + 14 * line) / height
+                figure.text((x + 4) / width, top, text, fontsize=8.3, fontweight="bold", color=INK)
     return figure
 
 
-def coloured(values: NDArray[np.floating[Any]], limit: float) -> NDArray[np.float64]:
-    """Return ``values`` as colours ``[row, column, red green blue alpha]``; alpha is the size of a value."""
-    plus, minus, hidden = (to_rgb(colour) for colour in (style.PALETTE[0], style.PALETTE[1], style.GRID))
-    colours = np.empty((*values.shape, 4))
-    colours[..., :3] = np.where((values < 0)[..., None], minus, plus)
-    colours[..., 3] = np.clip(np.abs(values) / limit, 0, 1)
-    colours[np.isnan(values)] = (*hidden, 1.0)
-    return colours
-
-
 def label(token: str) -> str:
-    """Return a label on one line, cut where it is too long."""
+    """Return a token as a label: on one line, and shortened to ``LONGEST_LABEL`` characters."""
     name = " ".join(token.split())
     return name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
 
 
-def _draw(axes: Any, each: HeatMap, limit: float) -> None:
-    values = np.asarray(each.values, dtype=np.float64)
-    rows, columns = values.shape
-    axes.imshow(coloured(values, limit), interpolation="none", aspect="auto", extent=(0, columns, rows, 0))
-    axes.grid(visible=False)
-    axes.tick_params(length=0, labelsize=7.9, labelcolor=style.INK, top=False, labeltop=True, labelbottom=False, pad=3)
-    axes.set_yticks([row + 0.5 for row in range(rows)], [label(name) for name in each.rows])
-    axes.set_xticks(
-        [column + 0.62 for column in range(columns)],
-        [label(name) for name in each.columns],
-        rotation=55,
-        ha="left",
-        va="bottom",
-        rotation_mode="anchor",
-    )
-    for spine in axes.spines.values():
-        spine.set_visible(True)
-        spine.set_linewidth(0.5)
-        spine.set_color(style.MUTED)
-    for row, texts in enumerate(each.texts or ()):
-        for column, text in enumerate(texts):
-            dark = abs(values[row, column]) > 0.6 * limit
-            colour = style.PAPER if dark else style.INK
-            axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=7, color=colour)
+def _ticks(names: Sequence[str]) -> tuple[list[int], list[str]]:
+    step = 5 if len(names) > 10 and all(name.isdigit() for name in names) else 1
+    return list(range(0, len(names), step)), [label(name) for name in names[::step]]
+
+
+def _is_rotated(columns: Sequence[str]) -> bool:
+    return max(map(len, columns), default=0) > 2

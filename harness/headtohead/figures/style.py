@@ -1,4 +1,4 @@
-"""The style of figures: colours that colour-blind readers can distinguish, and the same bytes each time."""
+"""The style of figures: a colour-blind palette, and reproducible SVG and PNG files."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#667080", "#e3e6ea", "#ffffff"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6f9b", "#8c8c8c")
-"""Okabe and Ito's colours, without the yellow that vanishes on white, and two quiet ones."""
+"""Okabe and Ito's colours without yellow, which is invisible on white, plus two muted colours."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 WIDTH = 9.6
-"""Inches: the text column of the page at 96 dots per inch is a little over 1,000 points wide."""
+"""Width of the text column of a report in inches."""
 
 _NUMBERED = re.compile(
     r'id="(?:figure|axes|patch|line2d|text|xtick|ytick|matplotlib\.axis|legend|PathCollection|'
     r'FillBetweenPolyCollection|LineCollection)_\d+"'
 )
-"""Ids that matplotlib counts up and nothing refers to; several figures share a page."""
+"""Numbered ids by matplotlib without a reference; they would be ambiguous with several figures on a page."""
 
 _RC: Any = {
     "font.family": "DejaVu Sans",
@@ -70,13 +70,14 @@ def drawing() -> Iterator[None]:
 
 
 def to_svg(figure: Figure, salt: str) -> str:
-    """Return the figure as an SVG element whose bytes depend on nothing but what it shows.
+    """Return the figure as an SVG element; equal figures give equal bytes.
 
-    ``salt`` keeps the ids of several figures on one page apart. Artists whose gid was set by
-    `tip` carry their text as a title that browsers show on hovering.
+    Args:
+        figure: Artists that were passed to `tip` get a tooltip.
+        salt: Makes the ids of several figures on a page different.
     """
     with matplotlib.rc_context({**_RC, "svg.hashsalt": salt}), warnings.catch_warnings():
-        # Browsers draw the text, in fonts that have letters which matplotlib's own font lacks.
+        # Browsers draw the text with fonts that have more glyphs than matplotlib's font.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -86,8 +87,8 @@ def to_svg(figure: Figure, salt: str) -> str:
     text = _NUMBERED.sub("", text)
     text = re.sub(r"'DejaVu Sans'(?:, [^;\"]+)?", FONTS, text)
     tips: Mapping[str, str] = getattr(figure, "tips", {})
-    for gid, words in tips.items():
-        text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(words)}</title>", 1)
+    for gid, tooltip in tips.items():
+        text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)
     return text
 
 
@@ -104,25 +105,25 @@ def themed(svg: str) -> str:
     names = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"}
     names |= {colour: f"c{index}" for index, colour in enumerate(PALETTE, 1)}
     pattern = re.compile("|".join(names))
-    return pattern.sub(lambda found: f"var(--{names[found[0]]}, {found[0]})", svg)
+    return pattern.sub(lambda match: f"var(--{names[match[0]]}, {match[0]})", svg)
 
 
-def tip(figure: Figure, artist: Any, words: str) -> None:
-    """Give an artist a text that browsers show on hovering."""
+def tip(figure: Figure, artist: Any, text: str) -> None:
+    """Give an artist a tooltip in the SVG that `to_svg` returns."""
     tips: dict[str, str] = figure.__dict__.setdefault("tips", {})
     gid = f"tip-{len(tips)}"
-    tips[gid] = words
+    tips[gid] = text
     artist.set_gid(gid)
 
 
 def bare_left(axes: Axes) -> None:
-    """Leave only what a row chart needs: rows named on the left, no frame, vertical grid."""
+    """Style axes for a chart with a labelled row per variant: no frame, vertical grid lines only."""
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
 
 
 def shortened(names: Sequence[str], width: int = 58) -> list[str]:
-    """Return names cut in their middle where they are too long for a row chart."""
+    """Return names of at most ``width`` characters, shortened in the middle."""
     half = (width - 1) // 2
     return [n if len(n) <= width else f"{n[:half]}…{n[-half:]}" for n in names]

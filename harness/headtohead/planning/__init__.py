@@ -1,1 +1,1 @@
-"""From a design to a plan: variants, compatibility, matching, duplicates, stacks, cost, power."""
+"""From a design to a plan: variants, compatibility, matching, equal variants, stacks, costs and power."""

@@ -1,4 +1,4 @@
-"""What can vary: the names that an axis may have, and the two axes that are no fields."""
+"""Axes of a design: a plugin family, a configuration field, ``match`` or ``recipe``."""
 
 from __future__ import annotations
 
@@ -16,29 +16,32 @@ Match = Literal["none", "parameters", "flops"]
 MATCHES: tuple[Match, ...] = ("none", "parameters", "flops")
 
 MATCH_AXIS = "match"
-"""An axis that is not a field of a configuration: what its d_ff is widened to match."""
+"""Axis that is not a configuration field: the count that ``d_ff`` is widened to match."""
 
 RECIPE_AXIS = "recipe"
-"""An axis that is not a field of a configuration: the recipe that lies beneath base.
+"""Axis that is not a configuration field: the recipe that ``base`` is merged over.
 
-A value is a recipe's name, or a mapping of ``name`` and of fields that are laid over base for it.
+A value is a recipe's name, or a mapping of ``name`` and fields; the fields override ``base``.
 """
 
 WHOLE_AXES = (MATCH_AXIS, RECIPE_AXIS)
 
 
 def check_axis(axis: str, values: Sequence[Any], location: SourceLocation) -> None:
-    """Refuse a name that is no axis, and an axis without values."""
+    """Raise an error for an unknown axis, a field that no result depends on, or an empty list of values."""
     path = tuple(axis.split("."))
     if axis not in WHOLE_AXES and path[0] not in (*FAMILIES, *SECTIONS):
         known = [*FAMILIES, *SECTIONS, *WHOLE_AXES]
         raise location.error(f"unknown axis '{axis}'{nearest(axis, known)}")
     if path[0] in SECTIONS and len(path) == 1:
-        raise location.error(f"an axis is a family or one field, such as {axis}.…; got '{axis}'")
+        raise location.error(
+            f"'{axis}' is a section, not an axis; name a field of it, "
+            f"such as {axis}.{next(iter(SECTIONS[axis].model_fields))}"
+        )
     if _is_runtime(path):
-        raise location.error(f"'{axis}' does not change a result and cannot be an axis")
+        raise location.error(f"'{axis}' does not change any result; remove it from the design")
     if not values:
-        raise location.error("an axis needs at least one value")
+        raise location.error(f"axis '{axis}' has no values; list at least one")
 
 
 def recipe_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, Any]]:
@@ -46,23 +49,23 @@ def recipe_parts(value: Any, location: SourceLocation) -> tuple[str, dict[str, A
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping) and isinstance(value.get("name"), str):
-        return value["name"], {key: one for key, one in value.items() if key != "name"}
+        return value["name"], {field: setting for field, setting in value.items() if field != "name"}
     raise location.error(f"expected the name of a recipe, or a mapping with 'name' and fields, got {shown(value)}")
 
 
 def recipe_label(value: Any, location: SourceLocation) -> str:
-    """Return what a value of the axis ``recipe`` is called: its name, and what was changed."""
+    """Return the label of a value of the axis ``recipe``: the recipe's name and the changed fields."""
     name, fields = recipe_parts(value, location)
     changed = [
-        f"{key.rsplit('.', 1)[-1]}={text(scalar(one))}"
-        for key, one in fields.items()
-        if not _is_runtime(tuple(key.split("."))) and key != "data.file"
+        f"{field.rsplit('.', 1)[-1]}={text(scalar(setting))}"
+        for field, setting in fields.items()
+        if not _is_runtime(tuple(field.split("."))) and field != "data.file"
     ]
     return f"{name}({', '.join(changed)})" if changed else name
 
 
 def match_value(value: Any, location: SourceLocation) -> Match:
-    """Return a value of the axis ``match``, or raise for another one."""
+    """Return a checked value of the axis ``match``."""
     if value not in MATCHES:
         hint = nearest(value, MATCHES) if isinstance(value, str) else ""
         raise location.error(f"expected one of {', '.join(MATCHES)}, got {shown(value)}{hint}")

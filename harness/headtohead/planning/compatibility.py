@@ -1,4 +1,4 @@
-"""Which variants have no meaning: asked of every entry in every role, before anything runs."""
+"""Find configurations that cannot run: check sizes, batches, decoding and plugin entries before any run starts."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
-def undefined_reason(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
-    """Return the first reason why a configuration cannot be trained, or None.
+def find_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
+    """Return the first reason why a configuration cannot run, or None.
 
     Args:
         config: A resolved configuration.
-        longest: Tokens of the longest sentence by side, boundary tokens included.
-        registry: Where the entries are looked up.
+        longest: Tokens of the longest sentence by side, including boundary tokens. Empty if the data is not
+            prepared yet; length checks are then skipped.
+        registry: Provides the plugin entries.
     """
-    reached = reach(config, longest)
+    reached = longest_sequences(config, longest)
     return (
         _misfit(config, registry)
         or _untrainable(config, longest)
         or _undecodable(config)
-        or _refusal(config, reached, registry)
+        or _entry_incompatibility(config, reached, registry)
     )
 
 
-def uneven(config: RunConfig, tokens: Iterable[int]) -> str | None:
-    """Return why targets of these lengths suit no decoder that reads one length alone, or None.
+def find_unequal_lengths(config: RunConfig, tokens: Iterable[int]) -> str | None:
+    """Return why these target lengths do not fit a decoder with a fixed input length, or None.
 
     Args:
-        config: A configuration whose longest target the decoder reads.
-        tokens: Of every target, boundary tokens included.
+        config: A configuration that is compatible with the longest target.
+        tokens: Length of every target, including boundary tokens.
     """
     length = only_length(config)
     if length is None or config.quirks.pad_to != "batch":
@@ -47,13 +48,13 @@ def uneven(config: RunConfig, tokens: Iterable[int]) -> str | None:
     if shortest == longest:
         return None
     return (
-        f"{config.attention.decoder.name} reads exactly {length} tokens, and targets have "
-        f"{shortest} to {longest}; take targets of one length"
+        f"{config.attention.decoder.name} requires exactly {length} tokens, but targets have "
+        f"{shortest} to {longest}; use targets of equal length"
     )
 
 
-def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
-    """Return the most tokens that a side can be made of, padding and empty targets included."""
+def longest_sequences(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
+    """Return the maximum sequence length by side, including padding and non-autoregressive decoder input."""
     reached = dict(longest)
     if not reached:
         return reached
@@ -67,12 +68,12 @@ def reach(config: RunConfig, longest: Mapping[str, int]) -> dict[str, int]:
 
 
 def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
-    """Ask whether batches can be made, and whether they hold anything to predict."""
+    """Return why batches cannot be built or contain no label, or None."""
     train = config.train
     if config.quirks.pad_to != "batch" and train.batch_size is None:
-        return f"pad_to {config.quirks.pad_to} needs batches of a number of sentences; set batch_size"
+        return f"pad_to {config.quirks.pad_to} requires batches with a fixed number of sentences; set batch_size"
     if train.length_buckets != "coarse" and train.batch_size is not None:
-        return f"length_buckets {train.length_buckets} needs batches of a number of tokens; leave batch_size out"
+        return f"length_buckets {train.length_buckets} requires batches with a number of tokens; remove batch_size"
     if isinstance(config.quirks.pad_to, int):
         for side, tokens in longest.items():
             if tokens > config.quirks.pad_to:
@@ -81,9 +82,9 @@ def _untrainable(config: RunConfig, longest: Mapping[str, int]) -> str | None:
                     f"{side}; set data.truncate_tokens: {config.quirks.pad_to}"
                 )
     if config.quirks.shift_targets and longest.get("target", 2) < 2:
-        return "no target has a second token, so there is nothing to predict; set quirks.shift_targets: false"
+        return "no target has a second token, so there is no label; set quirks.shift_targets: false"
     if config.quirks.trainable == ():
-        return "quirks.trainable is empty, so nothing is trained; set train.epochs: 0"
+        return "quirks.trainable is empty, so no parameter is trained; set train.epochs: 0"
     return None
 
 
@@ -91,54 +92,54 @@ def _undecodable(config: RunConfig) -> str | None:
     decode = config.evaluate.decode
     if decode in STEPWISE and config.data.target_boundaries == "none":
         return (
-            f"{decode} decoding has no start and no stop where data.target_boundaries is none; "
+            f"{decode} decoding requires start and end tokens, but data.target_boundaries is none; "
             "set evaluate.decode: none, non-autoregressive or teacher-forced"
         )
     return None
 
 
 def _misfit(config: RunConfig, registry: Registry) -> str | None:
-    """Ask each attention for its geometry; numbers that do not fit are the user's."""
+    """Return why an attention style's geometry or a positional encoding does not fit the model, or None."""
     for role in ROLES:
-        chosen = config.attention.role(role)
-        style = registry.attention(chosen.name)
+        entry = config.attention.role(role)
+        style = registry.attention(entry.name)
         try:
-            geometry = style.geometry(style.Options.model_validate(chosen.options), config.model)
+            geometry = style.geometry(style.Options.model_validate(entry.options), config.model)
         except HeadToHeadError as error:
             return str(error)
-        placed = config.positional.role(role)
-        encoding = registry.positional(placed.name)
-        acts = encoding.mechanisms_of(encoding.Options.model_validate(placed.options))
+        entry = config.positional.role(role)
+        encoding = registry.positional(entry.name)
+        acts = encoding.mechanisms_of(encoding.Options.model_validate(entry.options))
         reason = misfit(encoding, acts, style, geometry, role)
         if reason:
             return reason
     return None
 
 
-def _refusal(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
+def _entry_incompatibility(config: RunConfig, longest: Mapping[str, int], registry: Registry) -> str | None:
     for family in FAMILIES:
         for role in ROLES:
             chosen = getattr(config, family).role(role)
-            found = registry.find(family, chosen.name)
-            options = found.entry.Options.model_validate(chosen.options)
-            reason = _ask(found, options, Setting(config, role, longest))
+            registered = registry.find(family, chosen.name)
+            options = registered.entry.Options.model_validate(chosen.options)
+            reason = _incompatible_with(registered, options, Setting(config, role, longest))
             if reason:
                 return reason
-            if issubclass(found.entry, Component):
-                bound = find_bound(found.entry, options, family, role)
+            if issubclass(registered.entry, Component):
+                bound = find_bound(registered.entry, options, family, role)
                 reason = bound.reason(config, longest) if bound else None
             if reason:
                 return reason
     return None
 
 
-def _ask(found: Registered, options: Options, setting: Setting) -> str | None:
+def _incompatible_with(registered: Registered, options: Options, setting: Setting) -> str | None:
     try:
-        return found.entry.incompatible_with(options, setting)
+        return registered.entry.incompatible_with(options, setting)
     except HeadToHeadError as error:
         return str(error)
     except Exception as error:
         raise HeadToHeadError(
-            f"plugin '{found.module}' ({found.distribution}): incompatible_with of {found.family} "
-            f"'{found.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
+            f"plugin '{registered.module}' ({registered.distribution}): incompatible_with of "
+            f"{registered.family} '{registered.name}' raised {type(error).__name__}: {' '.join(str(error).split())}"
         ) from error

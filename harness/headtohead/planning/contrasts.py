@@ -1,4 +1,4 @@
-"""Factor-level contrasts: one axis value against the baseline's, averaged over the other axes."""
+"""Factor contrasts: an axis value against the baseline's value, averaged over the other axes."""
 
 from __future__ import annotations
 
@@ -14,67 +14,69 @@ Labels = Mapping[str, Mapping[str, Scalar]]
 
 @dataclass(frozen=True)
 class Factorial:
-    """A product block: its axes, and the slug of each combination, by the numbers of its values."""
+    """A product block: its axes, and the slug of each combination by the indices of its values."""
 
     axes: tuple[str, ...]
     cells: Mapping[tuple[int, ...], str]
 
 
 def factor_contrasts(
-    factorials: Iterable[Factorial], labels: Labels, baseline: str, live: Container[str]
+    factorials: Iterable[Factorial], labels: Labels, baseline: str, trainable: Container[str]
 ) -> list[FactorContrast]:
-    """Return the factor contrasts; of contrasts with equal pairs, only the first.
+    """Return the factor contrasts, without repeats: of contrasts with the same pairs, the first.
 
     Args:
         factorials: The product blocks of the design.
-        labels: Axis values by slug, of excluded combinations too.
+        labels: Axis values by slug, including excluded combinations.
         baseline: Slug of the baseline.
-        live: Slugs of the variants that run.
+        trainable: Slugs of the variants that are not excluded.
     """
-    found: list[FactorContrast] = []
+    contrasts: list[FactorContrast] = []
     by_labels = {tuple(axes.items()): slug for slug, axes in labels.items()}
     for factorial in factorials:
-        for number in range(len(factorial.axes)):
-            for contrast in _of_axis(factorial, number, labels, by_labels, baseline, live):
-                if all(contrast.pairs != known.pairs for known in found):
-                    found.append(contrast)
-    return found
+        for position in range(len(factorial.axes)):
+            for contrast in _axis_contrasts(factorial, position, labels, by_labels, baseline, trainable):
+                if all(contrast.pairs != other.pairs for other in contrasts):
+                    contrasts.append(contrast)
+    return contrasts
 
 
-def _of_axis(
+def _axis_contrasts(
     factorial: Factorial,
-    number: int,
+    position: int,
     labels: Labels,
     by_labels: Mapping[tuple[tuple[str, Scalar], ...], str],
     baseline: str,
-    live: Container[str],
+    trainable: Container[str],
 ) -> Iterable[FactorContrast]:
-    axis, against = factorial.axes[number], labels[baseline][factorial.axes[number]]
-    home = next((cell[number] for cell, slug in factorial.cells.items() if labels[slug][axis] == against), None)
+    axis = factorial.axes[position]
+    against = labels[baseline][axis]
+    index = next((cell[position] for cell, slug in factorial.cells.items() if labels[slug][axis] == against), None)
     groups: dict[Scalar, dict[tuple[str, str | None], None]] = {}
     for cell, slug in factorial.cells.items():
-        if home is None:
-            moved = {**labels[slug], axis: against}
-            other = by_labels.get(tuple(moved.items()))
+        if index is None:
+            other = by_labels.get(tuple({**labels[slug], axis: against}.items()))
         else:
-            other = factorial.cells[(*cell[:number], home, *cell[number + 1 :])]
+            other = factorial.cells[(*cell[:position], index, *cell[position + 1 :])]
         if other != slug:
             groups.setdefault(labels[slug][axis], {})[slug, other] = None
     for group in groups.values():
-        pairs = tuple((left, right) for left, right in group if right is not None and left in live and right in live)
-        # a single pair is the contrast of two variants, not an average
+        pairs = tuple(
+            (left, right) for left, right in group if right is not None and left in trainable and right in trainable
+        )
+        # A single pair is a contrast of two variants, not an average.
         if pairs and len(group) > 1:
-            yield _declared(factorial, axis, against, pairs, len(group) - len(pairs), labels, baseline)
+            yield _factor_contrast(factorial, axis, against, pairs, len(group) - len(pairs), labels, baseline)
 
 
-def _declared(
+def _factor_contrast(
     factorial: Factorial, axis: str, against: Scalar, pairs: Pairs, missing: int, labels: Labels, baseline: str
 ) -> FactorContrast:
     value = labels[pairs[0][0]][axis]
-    given = _held(factorial, axis, labels, baseline)
-    inside = ", ".join(f"{name} {text(one)}" for name, one in given.items())
+    given = _fixed_axes(factorial, axis, labels, baseline)
+    condition = ", ".join(f"{name} {text(fixed)}" for name, fixed in given.items())
     return FactorContrast(
-        name=f"{axis}: {text(value)} − {text(against)}" + (f" ({inside})" if given else ""),
+        name=f"{axis}: {text(value)} − {text(against)}" + (f" ({condition})" if given else ""),
         axis=axis,
         value=value,
         against=against,
@@ -84,12 +86,12 @@ def _declared(
     )
 
 
-def _held(factorial: Factorial, axis: str, labels: Labels, baseline: str) -> dict[str, Scalar]:
-    """Return the other axes that the block holds at one value which is not the baseline's."""
-    held = {}
-    for number, name in enumerate(factorial.axes):
-        if name != axis and len({cell[number] for cell in factorial.cells}) == 1:
+def _fixed_axes(factorial: Factorial, axis: str, labels: Labels, baseline: str) -> dict[str, Scalar]:
+    """Return the other axes that are constant in the block at a value that differs from the baseline's."""
+    fixed = {}
+    for position, name in enumerate(factorial.axes):
+        if name != axis and len({cell[position] for cell in factorial.cells}) == 1:
             value = labels[next(iter(factorial.cells.values()))][name]
             if value != labels[baseline][name]:
-                held[name] = value
-    return held
+                fixed[name] = value
+    return fixed

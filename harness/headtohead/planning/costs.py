@@ -1,4 +1,4 @@
-"""What a plan costs: weights and FLOPs of a variant, and the time of what is still to run."""
+"""Costs of a plan: parameters and FLOPs of a variant, and the estimated time of the remaining runs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from headtohead.schema.run_config import RunConfig
 from headtohead.storage.records import ExecutionRecord
 
 TRAINING = 3.0
-"""A training step costs about three forward passes."""
+"""FLOPs of a training step, in forward passes."""
 
 FLOPS_PER_CORE = 6e9
-"""FLOPs per second and core that small models were seen to reach in float32, evaluation included;
-only used while no run of the experiment has finished."""
+"""FLOPs per second and core that small models reached in float32, including evaluation.
+
+Used only while no run of the experiment is finished.
+"""
 
 
 @dataclass(frozen=True)
 class DataSizes:
-    """What costs depend on in the data."""
+    """Properties of prepared data that costs depend on: vocabulary sizes, mean lengths in tokens, totals."""
 
     source_words: int
     target_words: int
@@ -36,8 +38,8 @@ class DataSizes:
     pairs: int
 
     @classmethod
-    def of(cls, data: PreparedData) -> DataSizes:
-        """Measure the training part."""
+    def from_data(cls, data: PreparedData) -> DataSizes:
+        """Measure the training split."""
         train = data.splits["train"]
         source = np.array([len(ids) for ids in train.source])
         target = np.array([len(ids) for ids in train.target])
@@ -51,21 +53,21 @@ class DataSizes:
 
 
 class CostCounter:
-    """Counts variants, the model built no more often than needed.
+    """Counts parameters and FLOPs of variants and builds each model shape at most twice.
 
-    Masks, dropout and training do not change a count, and every count is linear in d_ff: two
-    widths of one shape give all others.
+    Masks, dropout and training settings do not change a count. Every count is linear in ``d_ff``, so two
+    widths determine all others.
     """
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[str, DataSizes], dict[int, ModelCounts]] = {}
 
     def count(self, config: RunConfig, sizes: DataSizes) -> ModelCounts:
-        """Return one variant's counts."""
+        """Return the counts of a configuration, interpolated in ``d_ff`` where two widths are known."""
         d_ff = config.model.d_ff
         known = self._shapes.setdefault((_shape(config), sizes), {})
         if d_ff not in known:
-            known[d_ff] = _between(known, d_ff) if len(known) > 1 else _built(config, sizes)
+            known[d_ff] = _interpolated(known, d_ff) if len(known) > 1 else _counted(config, sizes)
         return known[d_ff]
 
 
@@ -74,11 +76,11 @@ def _shape(config: RunConfig) -> str:
     return config.model_dump_json(include={"positional", "attention", "model"}, exclude={"model": model | {"d_ff"}})
 
 
-def _built(config: RunConfig, sizes: DataSizes) -> ModelCounts:
+def _counted(config: RunConfig, sizes: DataSizes) -> ModelCounts:
     return counting.count(config, sizes.source_words, sizes.target_words, sizes.source_length, sizes.target_length)
 
 
-def _between(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
+def _interpolated(known: Mapping[int, ModelCounts], d_ff: int) -> ModelCounts:
     (first, low), (second, high) = list(known.items())[:2]
     part = Fraction(d_ff - first, second - first)
     return replace(
@@ -96,20 +98,20 @@ def training_flops(flops_per_token: float, epochs: float, sizes: DataSizes) -> f
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds that the remaining runs take on this machine, and what that is based on."""
+    """Estimated seconds of the remaining runs on this machine, and the basis of the estimate."""
 
     seconds: float
     basis: str
 
     @property
-    def words(self) -> str:
-        """The time, and in brackets how it was found."""
+    def summary(self) -> str:
+        """The duration, with its basis in parentheses."""
         return f"{duration(self.seconds)} ({self.basis})"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished run: FLOPs of its training, its share of its stack's wall time, its threads."""
+    """A finished run: its training FLOPs, its share of its stack's wall time in seconds, and its CPU threads."""
 
     flops: float
     seconds: float
@@ -119,23 +121,23 @@ class Finished:
 def estimate(
     remaining: Sequence[float], stacks: int, finished: Iterable[Finished], cores: int | None = None
 ) -> Estimate:
-    """Estimate the time of runs to come.
+    """Estimate the time of the remaining runs.
 
     Args:
-        remaining: FLOPs of each run to come.
-        stacks: Processes that they are shared out to.
-        finished: Runs of this experiment that are done.
-        cores: Of this machine; default: all that this process may use.
+        remaining: Training FLOPs of each remaining run.
+        stacks: Number of stacks that the runs form.
+        finished: Finished runs of this experiment.
+        cores: CPU cores; default: all cores that this process may use.
     """
     cores = cores or _cores()
-    known = [one for one in finished if one.seconds > 0 and one.flops > 0]
-    if not known:
-        rate, basis = FLOPS_PER_CORE * cores, f"rough: no finished run yet, {cores} cores"
+    measured = [run for run in finished if run.seconds > 0 and run.flops > 0]
+    if not measured:
+        rate, basis = FLOPS_PER_CORE * cores, f"rough: no finished run, {cores} cores"
     else:
-        threads = round(statistics.median(one.threads for one in known))
-        at_once = max(1, min(stacks, cores // max(1, threads)))
-        rate = at_once * statistics.median(one.flops / one.seconds for one in known)
-        basis = f"from {len(known)} finished runs, {at_once} at a time"
+        threads = round(statistics.median(run.threads for run in measured))
+        parallel = max(1, min(stacks, cores // max(1, threads)))
+        rate = parallel * statistics.median(run.flops / run.seconds for run in measured)
+        basis = f"from {len(measured)} finished runs, {parallel} in parallel"
     return Estimate(sum(remaining) / rate, basis)
 
 

@@ -1,10 +1,10 @@
-"""Durations in words."""
+"""Format durations."""
 
 from __future__ import annotations
 
 
 def duration(seconds: float) -> str:
-    """Write a duration with two units at most: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration in at most two units: ``45 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = max(1, round(seconds))
     for unit, size, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
         if whole >= size:

@@ -1,12 +1,13 @@
-"""Variants that cannot differ: their masks agree wherever anything is read.
+"""Find variants that are equal by construction because their masks have the same effect.
 
-Two variants that differ in maskings alone compute the same numbers if, for every length,
+Two variants that differ only in masking compute the same numbers if, for every length,
 
-- their masks agree on the rows of live queries, and
-- where they differ on the rows of padding, nobody reads those rows: live queries never keep a
-  padded key, neither in that stack nor, for the encoder, in cross-attention.
+- their masks agree in the rows of non-padding queries, and
+- where they differ in the rows of padding queries, no output depends on those rows: non-padding
+  queries never attend to a padding key, neither in that stack nor, for the encoder, in
+  cross-attention.
 
-Under right padding a decoder with ``causal`` and one with ``padding-causal`` are such a pair.
+With right padding, a decoder with ``causal`` and a decoder with ``padding-causal`` are such a pair.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LONGEST = 768
-"""Masks of longer data are not compared: the work grows with the cube of the length."""
+"""Maximum length in tokens at which masks are compared: the cost grows with its cube."""
 
-_AT_ONCE = 32
+_LENGTHS_PER_CHUNK = 32
 
 
 @dataclass(frozen=True)
 class Equal:
-    """A variant that equals another, with the reason in words."""
+    """The slug of the variant that a variant is equal to, and the reason."""
 
     to: str
     reason: str
@@ -46,78 +47,78 @@ def equal_variants(
     longest: Mapping[str, int],
     registry: Registry,
 ) -> dict[str, Equal]:
-    """Return, by slug, the variants that equal an earlier one.
+    """Return, by slug, the variants that are equal to an earlier variant.
 
     Args:
-        variants: As they would be trained.
-        first: Slug of the variant that others are preferably equal to.
+        variants: The variants, after matching.
+        first: Slug of the variant that is considered first, usually the baseline.
         identities: Canonical identity of each variant, by slug.
-        longest: Tokens of the longest sequence by side that training or decoding can meet.
-        registry: Where maskings are looked up.
+        longest: Maximum sequence length of training and decoding in tokens, by side.
+        registry: Provides the masking schemes.
     """
     masks = _Masks(registry, longest)
-    found: dict[str, Equal] = {}
-    for group in _alike_but_for_masks(variants, first, identities):
-        kept: list[Variant] = []
+    equal: dict[str, Equal] = {}
+    for group in _groups_by_other_settings(variants, first, identities):
+        distinct: list[Variant] = []
         for variant in group:
-            for other in kept:
-                roles = masks.same_outcome(variant, other)
+            for other in distinct:
+                roles = masks.irrelevant_differences(variant, other)
                 if roles is not None:
-                    found[variant.slug] = Equal(other.slug, _reason(variant, other, roles, masks))
+                    equal[variant.slug] = Equal(other.slug, _reason(variant, other, roles, masks))
                     break
             else:
-                kept.append(variant)
-    return found
+                distinct.append(variant)
+    return equal
 
 
-def _alike_but_for_masks(
+def _groups_by_other_settings(
     variants: Iterable[Variant], first: str, identities: Mapping[str, Mapping[str, Any]]
 ) -> list[list[Variant]]:
     groups: dict[str, list[Variant]] = {}
-    for variant in sorted(variants, key=lambda one: one.slug != first):
+    for variant in sorted(variants, key=lambda variant: variant.slug != first):
         identity = identities[variant.slug]
-        rest = {name: one for name, one in identity["config"].items() if name != "masking"}
+        rest = {name: section for name, section in identity["config"].items() if name != "masking"}
         text = json.dumps([rest, identity["data_hash"]], sort_keys=True)
         groups.setdefault(text, []).append(variant)
     return [group for group in groups.values() if len(group) > 1]
 
 
 class _Masks:
-    """Masks of entries by role, each comparison made once."""
+    """Compares the masks of masking schemes by role; comparisons are cached."""
 
     def __init__(self, registry: Registry, longest: Mapping[str, int]) -> None:
         self.registry, self.longest = registry, longest
         self.agree = cache(self._agree)
-        self.reads_padding = cache(self._reads_padding)
+        self.attends_to_padding = cache(self._attends_to_padding)
 
-    def same_outcome(self, one: Variant, other: Variant) -> list[str] | None:
-        """Return the roles in which two variants differ without effect, or None if one has one."""
-        differing = [role for role in ROLES if one.config.masking.role(role) != other.config.masking.role(role)]
+    def irrelevant_differences(self, variant: Variant, other: Variant) -> list[str] | None:
+        """Return the roles in which two variants differ without effect, or None if a difference has an effect."""
+        differing = [role for role in ROLES if variant.config.masking.role(role) != other.config.masking.role(role)]
         if differing and max(self.longest.values()) > LONGEST:
             return None
-        sides = _sides(one)
+        sides = _sides(variant)
         for role in differing:
-            if not self.agree(role, sides[role], _text(one, role), _text(other, role)):
+            if not self.agree(role, sides[role], _text(variant, role), _text(other, role)):
                 return None
             for reader in _readers(role, sides):
-                texts = {_text(each, reader) for each in (one, other)}
-                if any(self.reads_padding(reader, sides[reader], text) for text in texts):
+                schemes = {_text(variant, reader), _text(other, reader)}
+                if any(self.attends_to_padding(reader, sides[reader], scheme) for scheme in schemes):
                     return None
         return differing
 
-    def _agree(self, role: str, side: str, one: str, other: str) -> bool:
+    def _agree(self, role: str, side: str, scheme: str, other: str) -> bool:
         return all(
-            bool(((left == right) | ~live).all())
-            for (left, live, _), (right, _, _) in zip(
-                self._masks(role, side, one), self._masks(role, side, other), strict=True
+            bool(((left == right) | ~queries).all())
+            for (left, queries, _), (right, _, _) in zip(
+                self._masks(role, side, scheme), self._masks(role, side, other), strict=True
             )
         )
 
-    def _reads_padding(self, role: str, side: str, entry: str) -> bool:
-        return any(bool((mask & live & padded).any()) for mask, live, padded in self._masks(role, side, entry))
+    def _attends_to_padding(self, role: str, side: str, scheme: str) -> bool:
+        return any(bool((mask & queries & padding).any()) for mask, queries, padding in self._masks(role, side, scheme))
 
     def _masks(self, role: str, side: str, entry: str) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield keep, live queries and padded keys ``[length, query, key]``, lengths in pieces."""
+        """Yield mask, non-padding queries and padding keys ``[length, query, key]`` per chunk of lengths."""
         import torch
 
         chosen = EntryConfig.model_validate_json(entry)
@@ -126,26 +127,26 @@ class _Masks:
         keys = self.longest[side]
         queries = self.longest["source" if role == "encoder" else "target"]
         row, column = torch.arange(queries), torch.arange(keys)
-        for start in range(1, keys + 1, _AT_ONCE):
-            lengths = torch.arange(start, min(start + _AT_ONCE, keys + 1))
+        for start in range(1, keys + 1, _LENGTHS_PER_CHUNK):
+            lengths = torch.arange(start, min(start + _LENGTHS_PER_CHUNK, keys + 1))
             shape = (len(lengths), queries, keys)
             mask = scheme.mask(role, row, column, lengths)
             full = torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
-            padded = (column >= lengths[:, None])[:, None, :].expand(shape)
-            # where the queries are of another side than the keys, they have a length of their own
-            alive = (row < lengths[:, None])[:, :, None].expand(shape)
-            of_two_sides = role == "cross" and side == "source"
-            yield full, torch.ones_like(alive) if of_two_sides else alive, padded
+            padding = (column >= lengths[:, None])[:, None, :].expand(shape)
+            # Queries of another side than the keys have a length of their own.
+            non_padding = (row < lengths[:, None])[:, :, None].expand(shape)
+            two_sides = role == "cross" and side == "source"
+            yield full, torch.ones_like(non_padding) if two_sides else non_padding, padding
 
 
 def _sides(variant: Variant) -> dict[str, str]:
-    """Return whose tokens are the keys of each role."""
+    """Return, by role, the side that provides the keys."""
     cross = "target" if variant.config.quirks.cross_attention_memory == "decoder" else "source"
     return {"encoder": "source", "decoder": "target", "cross": cross}
 
 
 def _readers(role: str, sides: Mapping[str, str]) -> list[str]:
-    """Return the roles whose keys may come from rows that a change of ``role`` touches."""
+    """Return the roles with keys from rows that a change of ``role`` can affect."""
     side = "source" if role == "encoder" else "target"
     return [reader for reader in ROLES if sides[reader] == side]
 
@@ -154,15 +155,15 @@ def _text(variant: Variant, role: str) -> str:
     return variant.config.masking.role(role).model_dump_json()
 
 
-def _reason(one: Variant, other: Variant, roles: Sequence[str], masks: _Masks) -> str:
+def _reason(variant: Variant, other: Variant, roles: Sequence[str], masks: _Masks) -> str:
     if not roles:
         return "the two configurations are the same"
     parts = [
-        f"masking.{role} '{one.config.masking.role(role).name}' and '{other.config.masking.role(role).name}'"
+        f"masking.{role} '{variant.config.masking.role(role).name}' and '{other.config.masking.role(role).name}'"
         for role in roles
     ]
     longest = max(masks.longest.values())
     return (
-        f"{' and '.join(parts)} keep the same keys for every live query at all lengths up to "
-        f"{longest} when padding stands on the right"
+        f"{' and '.join(parts)} allow the same keys for every non-padding query at all lengths up to "
+        f"{longest} with right padding"
     )

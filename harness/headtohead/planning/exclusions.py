@@ -1,4 +1,4 @@
-"""Why a combination does not run: the file leaves it out, or it has no meaning."""
+"""Find out why a combination does not run: the file excludes it, or its settings are incompatible."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from headtohead.schema.config_input import SECTIONS
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 
-Undefined = Callable[[RunConfig], str | None]
-"""Tells why a configuration that is free of contradictions has no meaning; None if it has one."""
+FindIncompatibility = Callable[[RunConfig], str | None]
+"""Returns why a configuration without contradictions cannot run, or None."""
 
 Condition = Callable[[RunConfig, Match], bool]
 
 
 @dataclass(frozen=True)
 class Incompatibility:
-    """A reason in words, and who gives it: ``exclude`` is the file, ``undefined`` an entry."""
+    """The reason why a combination does not run.
+
+    ``source`` is ``exclude`` for an exclusion of the file, and ``incompatible`` otherwise.
+    """
 
     reason: str
-    source: Literal["exclude", "undefined"]
+    source: Literal["exclude", "incompatible"]
 
 
-def defined_until_data_is_read(config: RunConfig) -> str | None:
-    """Return None: what only the data can tell is not asked."""
-    return None
+def no_incompatibility(config: RunConfig) -> None:
+    """Return None for every configuration: used before the data is prepared."""
+    return
 
 
 class Incompatibilities:
-    """Asked about every combination of a design: first what the file excludes, then meaning."""
+    """Checks combinations of a design: first the file's exclusions, then the settings' compatibility."""
 
     def __init__(
         self,
@@ -46,52 +49,52 @@ class Incompatibilities:
         registry: Registry,
         start: ConfigBuilder,
         axes: Sequence[str],
-        undefined: Undefined = defined_until_data_is_read,
+        find_incompatibility: FindIncompatibility = no_incompatibility,
     ) -> None:
         self.loaded, self.registry, self.start, self.axes = loaded, registry, start, axes
-        self.undefined = undefined
+        self.find_incompatibility = find_incompatibility
         self.exclusions = [
             self.conditions(exclusion.when, loaded.location("exclude", number, "when"))
             for number, exclusion in enumerate(loaded.file.exclude)
         ]
         self._used: set[int] = set()
 
-    def of(self, config: RunConfig, match: Match) -> Incompatibility | None:
+    def find(self, config: RunConfig, match: Match) -> Incompatibility | None:
         """Return why a combination does not run, or None if it runs."""
         excluding = self._excluding(config, match)
         if excluding:
             return Incompatibility(self.loaded.file.exclude[excluding[0]].reason, "exclude")
-        found = find_contradiction(config, self.registry)
-        reason = found[1] if found else self.undefined(config)
-        return Incompatibility(reason, "undefined") if reason else None
+        contradicting = find_contradiction(config, self.registry)
+        reason = contradicting[1] if contradicting else self.find_incompatibility(config)
+        return Incompatibility(reason, "incompatible") if reason else None
 
-    def keep(self, config: RunConfig, match: Match, what: str) -> None:
-        """Raise where an exclusion leaves out what the design cannot do without."""
+    def require(self, config: RunConfig, match: Match, role: str) -> None:
+        """Raise an error if an exclusion matches a combination that the design requires."""
         for number in self._excluding(config, match):
-            raise self.loaded.location("exclude", number).error(f"this leaves out {what}")
+            raise self.loaded.location("exclude", number).error(f"this excludes {role}; narrow the exclusion")
 
     def notes(self) -> list[str]:
-        """Return a line for each exclusion that nothing matched so far."""
+        """Return a note for each exclusion that matched no combination so far."""
         return [
-            f"{self.loaded.location('exclude', number)}: no variant matches, nothing is left out"
+            f"{self.loaded.location('exclude', number)}: the exclusion matches no combination"
             for number in range(len(self.exclusions))
             if number not in self._used
         ]
 
     def _excluding(self, config: RunConfig, match: Match) -> list[int]:
-        """Return the numbers of the exclusions that hold, and remember them as used."""
-        hit = [
+        """Return the indices of the exclusions that match, and mark them as used."""
+        matching = [
             number
             for number, conditions in enumerate(self.exclusions)
             if all(holds(config, match) for holds in conditions)
         ]
-        self._used.update(hit)
-        return hit
+        self._used.update(matching)
+        return matching
 
     def conditions(self, when: Mapping[str, Any], location: SourceLocation) -> list[Condition]:
-        """Return what holds for the combinations that have these axis values."""
+        """Return predicates that all hold for the combinations with these axis values."""
         if not when:
-            raise location.error("expected axis values, got none")
+            raise location.error("no axis values are given; name at least one")
         return [self._condition(axis, value, location.child(axis)) for axis, value in when.items()]
 
     def _condition(self, axis: str, value: Any, location: SourceLocation) -> Condition:
@@ -107,14 +110,14 @@ class Incompatibilities:
         named_only = isinstance(value, str) and path[0] in FAMILIES
 
         def holds(config: RunConfig, _: Match) -> bool:
-            found = value_at(config, path, self.registry)
-            return bool(_names(found) == _names(target) if named_only else found == target)
+            actual = value_at(config, path, self.registry)
+            return bool(_names(actual) == _names(target) if named_only else actual == target)
 
         return holds
 
 
 def _names(value: Any) -> Any:
-    """Strip options: names by role, or one name."""
+    """Return entries without their options: names by role, or a name."""
     if isinstance(value, Mapping) and set(value) == set(ROLES):
         return {role: value[role]["name"] for role in ROLES}
     return value["name"] if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""The decoding limit of a run, and notes on test sentences that are longer than training."""
+"""The decoding limit of a run, and notes on test sentences that are longer than the training sentences."""
 
 from __future__ import annotations
 
@@ -7,41 +7,42 @@ from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
 def decoding_limit(config: RunConfig, longest_target: int) -> int:
-    """Return the maximum number of tokens of a translation that is generated token by token.
+    """Return the maximum number of tokens that autoregressive decoding generates.
 
-    It is ``evaluate.max_length`` or, by default, 1.5 times the labels of the longest training
-    target, at least 4.
+    It is ``evaluate.max_length`` or, by default, 1.5 times the number of labels of the longest
+    training target, at least 4.
 
     Args:
         config: The run's configuration.
-        longest_target: Tokens of the longest training target, boundary tokens included.
+        longest_target: Tokens of the longest training target, including boundary tokens.
     """
     labels = longest_target - (config.quirks.shift_targets)
     return config.evaluate.max_length or max(4, labels * 3 // 2)
 
 
 def length_notes(config: RunConfig, data: PreparedData) -> list[str]:
-    """Return notes on test sentences beyond the lengths of training.
+    """Return notes on test sentences that are longer than the training sentences.
 
-    A translation ends at the decoding limit at the latest: a longer reference cannot be met,
-    whatever the variant. And where no bucket ends with the longest source of training, one bucket
-    holds both lengths that were trained on and lengths that were not.
+    A reference that is longer than the decoding limit cannot be matched by any variant. If no bucket
+    ends at the longest training source, a bucket mixes lengths that were trained on with longer ones.
     """
     train, test = data.splits["train"], data.splits["test"]
     notes = []
     if config.evaluate.decode in STEPWISE:
-        written = decoding_limit(config, data.longest_target)
+        limit = decoding_limit(config, data.longest_target)
         shortest = [min(len(text.split()) for text in texts) for texts in test.references]
-        lost = sum(length > written for length in shortest)
-        if lost and config.data.tokens == "word":
+        longer = sum(length > limit for length in shortest)
+        if longer and config.data.tokens == "word":
             notes.append(
-                f"{lost} of {len(test)} test references are longer than the {written} words a "
-                f"translation may have: set evaluate.max_length: {max(shortest)}"
+                f"{longer} of {len(test)} test references are longer than the decoding limit of {limit} words: "
+                f"set evaluate.max_length: {max(shortest)}"
             )
-    seen, asked = (max(data.source_vocabulary.count_words(ids) for ids in split.source) for split in (train, test))
-    if config.data.split == "length" and asked > seen and seen not in config.evaluate.buckets:
+    longest_train, longest_test = (
+        max(data.source_vocabulary.count_words(ids) for ids in split.source) for split in (train, test)
+    )
+    if config.data.split == "length" and longest_test > longest_train and longest_train not in config.evaluate.buckets:
         notes.append(
-            f"training ends at sources of {seen} tokens, inside a bucket of evaluate.buckets: "
-            f"give a bound at {seen} to tell lengths that were trained on from others"
+            f"the longest training source has {longest_train} tokens, which is inside a bucket of evaluate.buckets: "
+            f"add a bound at {longest_train} to separate lengths that were trained on from longer ones"
         )
     return notes

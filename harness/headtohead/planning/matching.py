@@ -1,6 +1,6 @@
-"""Equal parameters or FLOPs: the feed-forward of smaller variants is widened to match the largest.
+"""Match parameters or FLOPs: the feed-forward of smaller variants is widened to match the largest.
 
-Both counts are linear in d_ff, so two counts give the width that is wanted.
+Both counts are linear in ``d_ff``, so two counts determine the required width.
 """
 
 from __future__ import annotations
@@ -14,58 +14,59 @@ from headtohead.planning.design import Variant
 from headtohead.schema.run_config import RunConfig
 
 TOLERANCE = 0.01
+"""Maximum relative difference of a matched count."""
 
-Counter = Callable[[RunConfig], ModelCounts]
+CountFunction = Callable[[RunConfig], ModelCounts]
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Variants after widening, and a sentence for each that could not be matched."""
+    """Variants after widening, and a note for each variant that could not be matched."""
 
     variants: tuple[Variant, ...]
     notes: tuple[str, ...]
 
 
-def match_variants(variants: Sequence[Variant], count: Counter) -> Matched:
-    """Widen every variant that asks for it to within 1 % of the largest of all variants."""
+def match_variants(variants: Sequence[Variant], count: CountFunction) -> Matched:
+    """Widen every variant with ``match`` to within 1 % of the largest variant."""
     largest = {
-        match: max(measure(count(one.config), match) for one in variants)
-        for match in {one.match for one in variants} - {"none"}
+        match: max(measure(count(variant.config), match) for variant in variants)
+        for match in {variant.match for variant in variants} - {"none"}
     }
-    done, notes = [], []
+    matched, notes = [], []
     for variant in variants:
         if variant.match == "none":
-            done.append(variant)
+            matched.append(variant)
             continue
         target = largest[variant.match]
-        config = _widened(variant.config, variant.match, target, count)
+        config = _matched(variant.config, variant.match, target, count)
         reached = measure(count(config), variant.match)
         if abs(reached - target) > TOLERANCE * target:
             notes.append(
-                f"match: {variant.match} cannot be met for {variant.slug}: "
-                f"{reached:,.0f} against {target:,.0f} with d_ff {config.model.d_ff}"
+                f"match: {variant.match} is not reached for {variant.slug}: "
+                f"{reached:,.0f} instead of {target:,.0f} with d_ff {config.model.d_ff}"
             )
-        done.append(replace(variant, config=config))
-    return Matched(tuple(done), tuple(notes))
+        matched.append(replace(variant, config=config))
+    return Matched(tuple(matched), tuple(notes))
 
 
 def measure(counts: ModelCounts, match: Match) -> float:
-    """Return what is matched: weights that do not grow with the vocabulary, or FLOPs per token."""
+    """Return the matched count: non-embedding parameters or FLOPs per token."""
     return float(counts.non_embedding if match == "parameters" else counts.flops_per_token)
 
 
 def widened(config: RunConfig, d_ff: int) -> RunConfig:
-    """Return the configuration with another inner width of the feed-forward."""
+    """Return the configuration with another ``d_ff``."""
     return config.model_copy(update={"model": config.model.model_copy(update={"d_ff": d_ff})})
 
 
-def _widened(config: RunConfig, match: Match, target: float, count: Counter) -> RunConfig:
-    asked = config.model.d_ff
-    here = measure(count(config), match)
-    slope = measure(count(widened(config, asked + 1)), match) - here
-    return widened(config, max(asked, asked + round((target - here) / slope)))
+def _matched(config: RunConfig, match: Match, target: float, count: CountFunction) -> RunConfig:
+    d_ff = config.model.d_ff
+    current = measure(count(config), match)
+    slope = measure(count(widened(config, d_ff + 1)), match) - current
+    return widened(config, max(d_ff, d_ff + round((target - current) / slope)))
 
 
-def widths(before: Sequence[Variant]) -> Mapping[str, int]:
-    """Return the d_ff that each variant asked for, by slug."""
-    return {one.slug: one.config.model.d_ff for one in before}
+def widths(variants: Sequence[Variant]) -> Mapping[str, int]:
+    """Return the configured ``d_ff`` of each variant by slug."""
+    return {variant.slug: variant.config.model.d_ff for variant in variants}

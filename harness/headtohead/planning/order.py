@@ -1,4 +1,4 @@
-"""Whether a variant's decoder can learn anything of the order of the source's words."""
+"""Determine whether a model's output can depend on the order of the source words."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from headtohead.plugins.registry import Registry
 from headtohead.schema.run_config import RunConfig
 
 
-def is_blind_to_order(config: RunConfig, registry: Registry) -> bool:
-    """Tell whether source words are a bag: to such a variant the data's ceiling applies.
+def is_order_invariant(config: RunConfig, registry: Registry) -> bool:
+    """Return whether the model treats the source as a bag of words.
 
-    Places can be told by an encoding, by a style whose scores depend on them, or by a mask that
-    shows different keys to different queries; in the encoder and in cross-attention.
+    The data's bag-of-words upper bound applies to such a model. A model can depend on positions through
+    a positional encoding, through an attention style with position-dependent scores, or through a mask
+    that allows different keys for different queries, in the encoder or in cross-attention.
     """
-    return all(_tells_nothing(config, role, registry) for role in ("encoder", "cross"))
+    return all(_role_is_order_invariant(config, role, registry) for role in ("encoder", "cross"))
 
 
-def _tells_nothing(config: RunConfig, role: str, registry: Registry) -> bool:
+def _role_is_order_invariant(config: RunConfig, role: str, registry: Registry) -> bool:
     chosen = config.masking.role(role)
     masking = registry.masking(chosen.name)
     role_properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role) or frozenset()

@@ -1,6 +1,7 @@
-"""Choices that are pitfalls: allowed, because notebooks made them, and named wherever they show.
+"""Pitfalls: settings that notebooks used and that make a result less meaningful.
 
-Only the configuration is looked at. What a pitfall does to a model is measured elsewhere.
+They are allowed and shown with every result. The rules depend on the configuration only; the
+effect of a pitfall on a model is measured in ``headtohead.tools.pitfalls``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from headtohead.schema.run_config import STEPWISE, RunConfig
 
 @dataclass(frozen=True)
 class Pitfall:
-    """A choice that makes a result mean less than it seems to.
+    """A setting that makes a result less meaningful.
 
-    ``name`` is short enough for a table, ``field`` is the choice, ``says`` what follows from it.
+    ``name`` is short enough for a table, ``field`` is the configuration field, and ``consequence`` explains the
+    effect in one sentence.
     """
 
     name: str
@@ -38,31 +40,31 @@ def _data(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
         yield Pitfall(
             "nothing held out",
             "data.split",
-            "every pair is trained on, so scores tell what was remembered, not what was learned",
+            "all pairs are in the training set, so scores measure memorisation, not generalisation",
         )
     if data.split == "row":
         yield Pitfall(
             "split by rows",
             "data.split",
-            "a sentence with several translations can be both in training and in the test set",
+            "a sentence with several translations can be in the training set and in the test set",
         )
     if data.normalise == "ascii-fold":
         yield Pitfall(
             "letters lost",
             "data.normalise",
-            "letters outside a-z other than á é í ó ú become spaces: ñ and ü split words in two",
+            "letters outside a-z other than á é í ó ú become spaces: ñ and ü split a word in two",
         )
     if data.vocabulary.unknown == "drop":
         yield Pitfall(
             "words dropped",
             "data.vocabulary.unknown",
-            "words outside the vocabulary vanish without a trace: other sentences are translated than were written",
+            "words outside the vocabulary are removed: the model translates other sentences than the user wrote",
         )
     if data.target_boundaries == "none" and config.evaluate.decode in {*STEPWISE, "none"}:
         yield Pitfall(
             "no boundary tokens",
             "data.target_boundaries",
-            "the first word of a target is never predicted, and a translation cannot begin or end",
+            "the first word of a target is never a label, and a translation has no start and no end",
         )
 
 
@@ -72,13 +74,13 @@ def _model(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
         yield Pitfall(
             "source ignored",
             "quirks.cross_attention_memory",
-            "the second attention reads the decoder itself: no output depends on the source",
+            "cross-attention attends to the decoder itself: no output depends on the source",
         )
     if model.tie_embeddings == "embeddings" and not config.data.vocabulary.shared:
         yield Pitfall(
             "one table, two vocabularies",
             "model.tie_embeddings",
-            "words of the two languages that happen to have the same id share one embedding",
+            "words of the two languages with the same id share an embedding",
         )
 
 
@@ -88,8 +90,8 @@ def _positional(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
         yield Pitfall(
             "positions by batch row",
             f"positional.{'.index, positional.'.join(roles)}.index",
-            "every token of a sentence gets the same position, that of its row in the batch: word "
-            "order is not heard, and a sentence's result depends on where in a batch it stands",
+            "every token of a sentence gets the same position, its row index in the batch: the model cannot "
+            "represent word order, and a sentence's result depends on its row",
         )
 
 
@@ -98,64 +100,63 @@ def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
         yield Pitfall(
             "mask on embeddings",
             "attention.decoder",
-            "the mask is added to embeddings, not to scores: -1e9 drowns nearly all that earlier tokens say",
+            "the mask is added to embeddings, not to scores: -1e9 removes nearly all information of earlier tokens",
         )
 
 
 def _masking(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    if _shows(config, registry, "decoder", "hides-future"):
+    if _lacks(config, registry, "decoder", "hides-future"):
         yield Pitfall(
-            "future not masked",
-            "masking.decoder",
-            "in training the decoder reads the very words it is asked to predict",
+            "future not masked", "masking.decoder", "in training the decoder attends to the tokens that it predicts"
         )
-    elif config.quirks.cross_attention_memory == "decoder" and _shows(config, registry, "cross", "hides-future"):
+    elif config.quirks.cross_attention_memory == "decoder" and _lacks(config, registry, "cross", "hides-future"):
         yield Pitfall(
             "future not masked",
             "masking.cross",
-            "the second attention reads the decoder unmasked: in training it sees the very words "
-            "that it is asked to predict",
+            "cross-attention attends to the decoder without a mask: in training it attends to the tokens "
+            "that the model predicts",
         )
     if config.train.batch_size == 1:
         return
-    sides = [role for role in ("encoder", "cross") if _shows(config, registry, role, "hides-padding")]
+    sides = [role for role in ("encoder", "cross") if _lacks(config, registry, role, "hides-padding")]
     if sides and not (sides == ["cross"] and config.quirks.cross_attention_memory == "decoder"):
         yield Pitfall(
             "padding not masked",
             f"masking.{', masking.'.join(sides)}",
-            "padding is attended to, so a sentence's result depends on the batch it is in",
+            "padding is attended to, so a sentence's result depends on the other sentences of its batch",
         )
 
 
-def _shows(config: RunConfig, registry: Registry, role: str, promise: str) -> bool:
-    """Tell whether the masking of a role means to show what the promise would hide."""
-    chosen = config.masking.role(role)
-    masking = registry.masking(chosen.name)
-    properties = masking(masking.Options.model_validate(chosen.options)).role_properties(role)
-    return properties is not None and promise not in properties
+def _lacks(config: RunConfig, registry: Registry, role: str, hiding: str) -> bool:
+    """Return whether the masking of a role lacks the property ``hiding``, such as ``hides-future``."""
+    entry = config.masking.role(role)
+    masking = registry.masking(entry.name)
+    properties = masking(masking.Options.model_validate(entry.options)).role_properties(role)
+    return properties is not None and hiding not in properties
 
 
 def _training(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
     train = config.train
     if train.epochs == 0:
-        yield Pitfall("never trained", "train.epochs", "the weights are as they were drawn")
+        yield Pitfall("never trained", "train.epochs", "the weights keep their values at initialisation")
     if not config.quirks.shift_targets:
         yield Pitfall(
             "targets not shifted",
             "quirks.shift_targets",
-            "targets are not shifted: each word is asked to predict itself, which it can see",
+            "labels are not shifted: each token is its own label, and the decoder attends to it",
         )
     if config.quirks.trainable is not None:
         yield Pitfall(
             "parameters frozen",
             "quirks.trainable",
-            f"only {', '.join(config.quirks.trainable) or 'nothing'} is trained; the rest stays as drawn",
+            f"only {', '.join(config.quirks.trainable) or 'nothing'} is trained; the other parameters keep their "
+            "values at initialisation",
         )
     if isinstance(config.quirks.pad_to, int):
         yield Pitfall(
             "fixed padding",
             "quirks.pad_to",
-            f"every sentence is padded to {config.quirks.pad_to} tokens: most of the computation is on padding",
+            f"every sentence is padded to {config.quirks.pad_to} tokens: most of the computation is spent on padding",
         )
 
 
@@ -165,11 +166,13 @@ def _decoding(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
         yield Pitfall(
             "not autoregressive",
             "evaluate.decode",
-            "all words are guessed in one pass over zeros: no word knows the words before it",
+            "all tokens are predicted in one pass over zeros: no token depends on the tokens before it",
         )
     if decode == "teacher-forced":
         yield Pitfall(
-            "reference as input", "evaluate.decode", "translations are read off a pass that was given the reference"
+            "reference as input",
+            "evaluate.decode",
+            "translations are the most likely tokens of a pass that receives the reference",
         )
 
 

@@ -1,4 +1,4 @@
-"""The plan of an experiment: its variants, their runs and the state of each. ``planner.py`` makes it."""
+"""The plan of an experiment: variants, runs and run states. ``planner.make_plan`` creates it."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from headtohead.storage.records import (
 from headtohead.storage.run_directory import now
 
 MISSING = "MISSING"
-"""Shown for a planned run that has no directory yet."""
+"""State of a planned run without a directory."""
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One variant with one seed, and what the runs folder says about it.
+    """A variant with a seed, and the state of its run directory.
 
-    ``directory`` is relative to the experiment's folder. ``reused_from`` names the run of another
-    experiment, ``<experiment>/<directory>``, whose result stands for this one. ``stale`` lists what
-    changed since a finished run was recorded.
+    ``directory`` is relative to the experiment's folder. ``reused_from`` is the run of another experiment,
+    ``<experiment>/<directory>``, that provides the result. ``stale`` lists the code and plugin versions that
+    changed after a finished run was recorded.
     """
 
     variant: str
     seed: int
-    key: str
+    run_hash: str
     directory: str
     state: str = MISSING
     reason: str | None = None
@@ -64,20 +64,24 @@ class PlannedRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has a result; one that diverged has answered too."""
+        """Whether the run has a result; a diverged run has a result."""
         return self.state in states.RESULTS
 
     @property
     def record(self) -> PlannedRunRecord:
-        """The run as ``experiment.json`` holds it."""
+        """The run's entry in ``experiment.json``."""
         return PlannedRunRecord(
-            variant=self.variant, seed=self.seed, key=self.key, directory=self.directory, reused_from=self.reused_from
+            variant=self.variant,
+            seed=self.seed,
+            run_hash=self.run_hash,
+            directory=self.directory,
+            reused_from=self.reused_from,
         )
 
 
 @dataclass(frozen=True)
 class PlannedVariant:
-    """A variant with its costs; ``d_ff_asked`` differs from its d_ff where that was widened."""
+    """A variant with its costs; ``d_ff_asked`` is the configured ``d_ff`` before matching."""
 
     variant: Variant
     counts: ModelCounts
@@ -88,12 +92,12 @@ class PlannedVariant:
     data_hash: str
     identity: Mapping[str, Any]
     decoding_limit: int
-    blind_to_order: bool
+    order_invariant: bool
     equal: Equal | None = None
 
     @property
     def slug(self) -> str:
-        """The variant's name."""
+        """The variant's unique name, usable as a file name."""
         return self.variant.slug
 
     def training_flops(self, sizes: DataSizes) -> float:
@@ -102,17 +106,17 @@ class PlannedVariant:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration as it runs, d_ff matched."""
+        """The configuration of the runs, with the matched ``d_ff``."""
         return self.variant.config
 
     @property
     def pitfalls(self) -> tuple[Pitfall, ...]:
-        """The choices of this variant that are pitfalls."""
+        """The pitfalls of this configuration."""
         return find_pitfalls(self.config, current())
 
     @property
     def resolved(self) -> ResolvedVariant:
-        """The configuration and its costs, as ``experiment.json`` and ``run.json`` hold them."""
+        """The configuration and its costs, the part that ``experiment.json`` and ``run.json`` share."""
         return ResolvedVariant(
             title=self.variant.title,
             axes=self.variant.axes,
@@ -126,14 +130,14 @@ class PlannedVariant:
             steps=self.steps,
             evaluate_every=self.evaluate_every,
             decoding_limit=self.decoding_limit,
-            blind_to_order=self.blind_to_order,
+            order_invariant=self.order_invariant,
             pitfalls=tuple(PitfallRecord(**asdict(pitfall)) for pitfall in self.pitfalls),
             config=self.config.model_dump(mode="json"),
         )
 
     @property
     def record(self) -> VariantRecord:
-        """The variant as ``experiment.json`` holds it."""
+        """The variant's entry in ``experiment.json``."""
         return VariantRecord(
             slug=self.slug,
             equal_to=self.equal.to if self.equal else None,
@@ -144,7 +148,10 @@ class PlannedVariant:
 
 @dataclass(frozen=True)
 class Plan:
-    """An experiment, resolved against its data and the runs folder."""
+    """An experiment resolved against its data and the existing runs.
+
+    ``prepared`` holds the prepared data by data hash, ``data`` that of the baseline.
+    """
 
     loaded: LoadedExperiment
     design: Design
@@ -162,18 +169,18 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
+        """The experiment's name, also the name of its folder."""
         return self.loaded.name
 
     @property
     def directory(self) -> Path:
-        """The experiment's folder of runs."""
+        """The folder of the experiment's runs."""
         return self.runs_root / self.name
 
     @cached_property
     def by_slug(self) -> Mapping[str, PlannedVariant]:
-        """The variants by name."""
-        return {one.slug: one for one in self.variants}
+        """The variants by slug."""
+        return {variant.slug: variant for variant in self.variants}
 
     @cached_property
     def _by_variant(self) -> Mapping[str, list[PlannedRun]]:
@@ -183,36 +190,36 @@ class Plan:
         return runs
 
     def runs_of(self, slug: str) -> list[PlannedRun]:
-        """Return the runs of one variant; those of its equal, where it has one."""
+        """Return the runs of a variant, or those of the variant that it is equal to."""
         equal = self.by_slug[slug].equal
         return self._by_variant[equal.to if equal else slug]
 
     @property
     def remaining(self) -> list[PlannedRun]:
-        """Runs that the same command would start: not a result, not failed, not running."""
+        """Runs that the next call trains: without a result, not failed and not running."""
         idle = states.FINAL | states.ACTIVE
         return [run for run in self.runs if run.state not in idle]
 
     @property
     def stacks(self) -> list[list[PlannedRun]]:
-        """Remaining runs, as this machine would train them together."""
+        """The stacks in which this machine would train the remaining runs."""
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        known = load_stack_sizes(cache_root(), device)
+        sizes = load_stack_sizes(cache_root(), device)
         workers = processors(device)
         memory = Launcher().memory(device, workers)
-        return arrange(self, self.remaining, workers, device, known, memory)
+        return arrange(self, self.remaining, workers, device, sizes, memory)
 
     def data_of(self, slug: str) -> PreparedData:
-        """Return the prepared data of one variant."""
+        """Return the prepared data of a variant."""
         return self.prepared[self.by_slug[slug].data_hash]
 
     def record(self, command: str = "") -> ExperimentRecord:
         """Return the content of ``experiment.json``.
 
         Args:
-            command: The command that runs the experiment; default: ``h2h run`` with the options of this call.
+            command: The shell command that runs the experiment; default: ``h2h run`` with the options of this call.
         """
         file, path = self.loaded.file, in_project(self.loaded.path, self.runs_root)
         return ExperimentRecord(
@@ -242,10 +249,10 @@ class Plan:
         )
 
     def run_record(self, run: PlannedRun) -> RunRecord:
-        """Return the content of a run's ``run.json`` before its stack is laid out."""
+        """Return the content of a run's ``run.json`` before its stack is assigned."""
         variant = self.by_slug[run.variant]
         return RunRecord(
-            key=run.key,
+            run_hash=run.run_hash,
             experiment=self.name,
             variant=run.variant,
             seed=run.seed,
@@ -261,12 +268,12 @@ class Plan:
 
 
 def parameter_counts(counts: ModelCounts) -> ParameterCounts:
-    """Return the numbers of weights as a record."""
+    """Return the parameter counts as a record."""
     return ParameterCounts(total=counts.total, non_embedding=counts.non_embedding, attention=counts.attention)
 
 
 def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord, ...]:
-    """Return the plugin entries that a configuration uses."""
+    """Return the records of the plugin entries that a configuration uses."""
     return tuple(
         PluginRecord(
             family=entry.family,
@@ -280,6 +287,6 @@ def plugin_records(config: RunConfig, registry: Registry) -> tuple[PluginRecord,
     )
 
 
-def directory_name(slug: str, seed: int, key: str) -> str:
-    """Return the name of a run's directory."""
-    return f"{slug}-s{seed}-{key[:8]}"
+def directory_name(slug: str, seed: int, run_hash: str) -> str:
+    """Return the name of a run's directory: slug, seed and the first 8 digits of the run hash."""
+    return f"{slug}-s{seed}-{run_hash[:8]}"

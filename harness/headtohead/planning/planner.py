@@ -1,6 +1,6 @@
-"""Making the plan: what would run, what is done, what is refused and why, what it costs.
+"""Create the plan of an experiment: variants, existing runs, exclusions, stacks and costs.
 
-Nothing is written here but the cache of prepared data.
+Planning writes only to the cache of prepared data.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from typing import Any
 import numpy as np
 
 from headtohead import data
-from headtohead.config.identity import canonical, keys_of
+from headtohead.config.identity import run_hashes, run_identity
 from headtohead.config.loading import LoadedExperiment
 from headtohead.config.versions import drift, plugins_of
 from headtohead.data import PreparedData
 from headtohead.data.batches import make_batches
 from headtohead.errors import UndefinedError
 from headtohead.model.counting import ModelCounts
-from headtohead.planning.axes import Match
-from headtohead.planning.compatibility import reach, undefined_reason, uneven
+from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths, longest_sequences
 from headtohead.planning.costs import CostCounter, DataSizes, Estimate, Finished, estimate, seconds_of
 from headtohead.planning.design import Design, Variant, expand
 from headtohead.planning.equality import Equal, equal_variants
 from headtohead.planning.lengths import decoding_limit, length_notes
 from headtohead.planning.matching import match_variants, widths
-from headtohead.planning.order import is_blind_to_order
+from headtohead.planning.order import is_order_invariant
 from headtohead.planning.plan import Plan, PlannedRun, PlannedVariant, directory_name
 from headtohead.planning.power import Power, power_of, typical_sd
 from headtohead.planning.probes import choose_probes
@@ -52,21 +51,21 @@ def make_plan(
     fresh: bool = False,
     ready: Callable[[], object] = lambda: None,
 ) -> Plan:
-    """Plan a checked experiment.
+    """Create the plan of a validated experiment file.
 
     Args:
         loaded: The experiment file.
-        registry: Of this process; counting looks entries up in it too.
-        runs_root: Folder that holds one folder per experiment; it may not exist yet.
-        cache: Of data; default: H2H_CACHE or ~/.cache/headtohead.
-        fresh: Take no run that exists for done.
-        ready: Called once the file is known to be sound, before costs are counted.
+        registry: The registry of this process; parameter counts look entries up in it.
+        runs_root: Folder with one folder per experiment; it need not exist.
+        cache: Folder of prepared data; default: H2H_CACHE or ~/.cache/headtohead.
+        fresh: Ignore existing runs.
+        ready: Called after the design is expanded without an error, before costs are counted.
 
     Raises:
-        HeadToHeadError: If the baseline is not defined, or data or runs folder cannot be read.
+        HeadToHeadError: If the baseline cannot run, or the data or the runs folder cannot be read.
     """
     prepared = _Data(registry, cache or data.cache_root())
-    design = expand(loaded, registry, prepared.undefined)
+    design = expand(loaded, registry, prepared.find_incompatibility)
     ready()
     tuning = None
     if loaded.file.tune is not None:
@@ -79,29 +78,33 @@ def make_plan(
 
 def _plan(loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: Path, fresh: bool) -> Plan:
     registry = prepared.registry
-    asked = widths(design.variants)
+    configured_d_ff = widths(design.variants)
     _refuse_matched_width(design, loaded)
     matched = match_variants(design.variants, prepared.count)
     design = replace(design, variants=matched.variants)
     identities = {
-        one.slug: canonical(one.config, prepared.of(one.config).data_hash, registry) for one in design.variants
+        variant.slug: run_identity(variant.config, prepared.of(variant.config).data_hash, registry)
+        for variant in design.variants
     }
     longest = prepared.longest(design.variants)
     equal = equal_variants(design.variants, design.baseline, identities, longest, registry)
     variants = tuple(
-        _planned(one, asked[one.slug], equal.get(one.slug), identities[one.slug], prepared) for one in design.variants
+        _planned(variant, configured_d_ff[variant.slug], equal.get(variant.slug), identities[variant.slug], prepared)
+        for variant in design.variants
     )
-    keys = {one.slug: keys_of(one.identity, design.seeds) for one in variants if one.equal is None}
+    hashes_by_slug = {
+        variant.slug: run_hashes(variant.identity, design.seeds) for variant in variants if variant.equal is None
+    }
     planned = [
-        PlannedRun(slug, seed, key, directory_name(slug, seed, key))
-        for slug, of_seeds in keys.items()
-        for seed, key in zip(design.seeds, of_seeds, strict=True)
+        PlannedRun(slug, seed, run_hash, directory_name(slug, seed, run_hash))
+        for slug, hashes in hashes_by_slug.items()
+        for seed, run_hash in zip(design.seeds, hashes, strict=True)
     ]
-    found = {} if fresh else _find_runs(planned, identities, runs_root, loaded.name)
-    runs = tuple(_as_found(planned, found, variants, loaded.name, registry))
+    existing = {} if fresh else _find_runs(planned, identities, runs_root, loaded.name)
+    runs = tuple(_with_states(planned, existing, variants, loaded.name, registry))
     contrasts = tuple(design.contrasts())
-    results = _Results(runs, found, variants, prepared)
-    baseline = next(one for one in variants if one.slug == design.baseline)
+    results = _Results(runs, existing, variants, prepared)
+    baseline = next(variant for variant in variants if variant.slug == design.baseline)
     plan = Plan(
         loaded=loaded,
         design=design,
@@ -114,14 +117,14 @@ def _plan(loaded: LoadedExperiment, design: Design, prepared: _Data, runs_root: 
         notes=(),
         probes=choose_probes(loaded.file.probes, prepared.of(baseline.config)),
         contrasts=contrasts,
-        prepared=prepared.by_fingerprint,
+        prepared=prepared.by_hash,
     )
     plan = replace(plan, estimate=results.estimate(plan.remaining))
     return replace(plan, notes=_notes(plan, matched.notes))
 
 
 class _Data:
-    """Prepared data, read once per distinct data section."""
+    """Prepares the data once per distinct data section, and counts costs on it."""
 
     def __init__(self, registry: Registry, cache: Path) -> None:
         self.registry, self.cache = registry, cache
@@ -131,8 +134,8 @@ class _Data:
         self._counter = CostCounter()
 
     @property
-    def by_fingerprint(self) -> dict[str, PreparedData]:
-        return {one.data_hash: one for one in self._prepared.values()}
+    def by_hash(self) -> dict[str, PreparedData]:
+        return {prepared.data_hash: prepared for prepared in self._prepared.values()}
 
     def of(self, config: RunConfig) -> PreparedData:
         text = config.data.model_dump_json()
@@ -140,23 +143,28 @@ class _Data:
             self._prepared[text] = data.prepare(config.data, self.cache, registry=self.registry)
         return self._prepared[text]
 
-    def undefined(self, config: RunConfig) -> str | None:
-        """Return why a configuration has no meaning; the data is read only where that decides."""
-        reason = undefined_reason(config, {}, self.registry)
+    def find_incompatibility(self, config: RunConfig) -> str | None:
+        """Return why a configuration cannot run, or None.
+
+        The data is prepared only if the configuration alone shows no reason.
+        """
+        reason = find_incompatibility(config, {}, self.registry)
         if reason is not None:
             return reason
         try:
             prepared = self.of(config)
         except UndefinedError as error:
             return str(error)
-        reason = undefined_reason(config, prepared.record["longest"], self.registry)
-        return reason or uneven(config, (len(ids) for split in prepared.splits.values() for ids in split.target))
+        reason = find_incompatibility(config, prepared.record["longest"], self.registry)
+        return reason or find_unequal_lengths(
+            config, (len(ids) for split in prepared.splits.values() for ids in split.target)
+        )
 
     def sizes(self, config: RunConfig) -> DataSizes:
-        ready = self.of(config)
-        if ready.data_hash not in self._sizes:
-            self._sizes[ready.data_hash] = DataSizes.of(ready)
-        return self._sizes[ready.data_hash]
+        prepared = self.of(config)
+        if prepared.data_hash not in self._sizes:
+            self._sizes[prepared.data_hash] = DataSizes.from_data(prepared)
+        return self._sizes[prepared.data_hash]
 
     def steps_per_epoch(self, config: RunConfig) -> int:
         data, train, quirks = self.of(config), config.train, config.quirks
@@ -175,21 +183,21 @@ class _Data:
         return decoding_limit(config, self.of(config).longest_target)
 
     def longest(self, variants: Sequence[Variant]) -> dict[str, int]:
-        """Return the longest sequence that training or decoding can meet, by side."""
+        """Return the maximum sequence length of training and decoding in tokens, by side."""
         longest = {"source": 1, "target": 1}
-        for one in variants:
-            here = reach(one.config, self.of(one.config).record["longest"])
-            written = self.decoding_limit(one.config)
-            longest["source"] = max(longest["source"], here["source"])
-            longest["target"] = max(longest["target"], here["target"], written + 1)
+        for variant in variants:
+            lengths = longest_sequences(variant.config, self.of(variant.config).record["longest"])
+            limit = self.decoding_limit(variant.config)
+            longest["source"] = max(longest["source"], lengths["source"])
+            longest["target"] = max(longest["target"], lengths["target"], limit + 1)
         return longest
 
 
 def _refuse_matched_width(design: Design, loaded: LoadedExperiment) -> None:
-    used = next((one.match for one in design.variants if one.match != "none"), None)
-    if used and "model.d_ff" in design.axes:
+    match = next((variant.match for variant in design.variants if variant.match != "none"), None)
+    if match and "model.d_ff" in design.axes:
         raise loaded.location("match").error(
-            f"'{used}' widens model.d_ff, which is an axis of this design; use match: none"
+            f"'{match}' widens model.d_ff, which is an axis of this design; set match: none"
         )
 
 
@@ -208,7 +216,7 @@ def _planned(
         data_hash=identity["data_hash"],
         identity=identity,
         decoding_limit=prepared.decoding_limit(variant.config),
-        blind_to_order=is_blind_to_order(variant.config, prepared.registry),
+        order_invariant=is_order_invariant(variant.config, prepared.registry),
         equal=equal,
     )
 
@@ -217,65 +225,65 @@ def _find_runs(
     runs: Iterable[PlannedRun], identities: Mapping[str, Mapping[str, Any]], root: Path, experiment: str
 ) -> dict[tuple[str, int], ExistingRun]:
     existing = ExistingRuns(root)
-    found = {}
-    agreed: dict[str, object] = {}
+    by_variant_and_seed = {}
+    compared_configs: dict[str, object] = {}
     for run in runs:
-        here = existing.find(run.key, experiment, run.directory)
-        if here is not None:
-            refuse_difference(here, identities[run.variant], agreed.get(run.variant))
-            agreed[run.variant] = here.record.config
-            found[run.variant, run.seed] = here.compared()
-    return found
+        existing_run = existing.find(run.run_hash, experiment, run.directory)
+        if existing_run is not None:
+            refuse_difference(existing_run, identities[run.variant], compared_configs.get(run.variant))
+            compared_configs[run.variant] = existing_run.record.config
+            by_variant_and_seed[run.variant, run.seed] = existing_run.without_config()
+    return by_variant_and_seed
 
 
-def _as_found(
+def _with_states(
     runs: Iterable[PlannedRun],
-    found: Mapping[tuple[str, int], ExistingRun],
+    existing: Mapping[tuple[str, int], ExistingRun],
     variants: Iterable[PlannedVariant],
     experiment: str,
     registry: Registry,
 ) -> Iterator[PlannedRun]:
-    """Yield the runs with what the runs folder says of them."""
-    used = {one.slug: plugins_of(one.config, registry) for one in variants}
+    """Yield the planned runs with the states of their existing runs."""
+    plugins = {variant.slug: plugins_of(variant.config, registry) for variant in variants}
     for run in runs:
-        here = found.get((run.variant, run.seed))
-        yield run if here is None else _run(run, here, experiment, used[run.variant])
+        existing_run = existing.get((run.variant, run.seed))
+        yield run if existing_run is None else _run(run, existing_run, experiment, plugins[run.variant])
 
 
-def _run(planned: PlannedRun, found: ExistingRun, experiment: str, used: Sequence[Registered]) -> PlannedRun:
-    state, own = found.state, found.experiment == experiment
+def _run(planned: PlannedRun, existing: ExistingRun, experiment: str, plugins: Sequence[Registered]) -> PlannedRun:
+    state, own = existing.state, existing.experiment == experiment
     return replace(
         planned,
         state=state,
-        reason=found.status.reason,
-        stale=drift(found.record.versions, found.record.sources, used) if state in states.RESULTS else (),
-        directory=found.directory if own else planned.directory,
-        reused_from=None if own else found.reference,
+        reason=existing.status.reason,
+        stale=drift(existing.record.versions, existing.record.sources, plugins) if state in states.RESULTS else (),
+        directory=existing.directory if own else planned.directory,
+        reused_from=None if own else existing.reference,
     )
 
 
 class _Results:
-    """Finished runs: what they took and what they scored."""
+    """Scores and times of the finished runs."""
 
     def __init__(
         self,
         runs: Sequence[PlannedRun],
-        found: Mapping[tuple[str, int], ExistingRun],
+        existing: Mapping[tuple[str, int], ExistingRun],
         variants: Sequence[PlannedVariant],
         prepared: _Data,
     ) -> None:
-        self.variants = {one.slug: one for one in variants}
+        self.variants = {variant.slug: variant for variant in variants}
         self.prepared = prepared
         done = [run for run in runs if run.state == states.DONE]
-        self.found = [(run, found[run.variant, run.seed]) for run in done]
+        self.finished = [(run, existing[run.variant, run.seed]) for run in done]
 
     @cached_property
     def _results(self) -> list[tuple[PlannedRun, RunRecord, Mapping[str, float | None]]]:
-        read = ((run, found.record, RunDirectory(found.path).results) for run, found in self.found)
-        return [(run, record, results.metrics) for run, record, results in read if results]
+        finished = ((run, existing.record, RunDirectory(existing.path).results) for run, existing in self.finished)
+        return [(run, record, results.metrics) for run, record, results in finished if results]
 
     def scores(self, metric: str) -> dict[str, dict[int, float]]:
-        """Return finite scores by variant and seed."""
+        """Return the finite scores by variant and seed."""
         table: dict[str, dict[int, float]] = {}
         for run, _, metrics in self._results:
             value = metrics.get(metric)
@@ -292,78 +300,80 @@ class _Results:
             )
             for run, record, metrics in self._results
         ]
-        # As many stacks as there are processes, where there are enough runs.
+        # Every process gets a stack if there are enough runs.
         return estimate([self._work(run.variant) for run in remaining], len(remaining), finished)
 
     def _work(self, slug: str) -> float:
-        return self.variants[slug].training_flops(self.prepared.sizes(self.variants[slug].config))
+        variant = self.variants[slug]
+        return variant.training_flops(self.prepared.sizes(variant.config))
 
 
 def _power(
     contrasts: Sequence[ContrastRecord], equal: Mapping[str, Equal], seeds: int, results: _Results, metric: str
 ) -> tuple[Power, ...]:
-    """Compute what each family of contrasts can detect; contrasts of equals are no tests."""
+    """Return the power of each family of contrasts; contrasts of equal variants are not tested and not counted."""
     scores = results.scores(metric)
 
     def trained(slug: str) -> str:
         return equal[slug].to if slug in equal else slug
 
-    found = []
+    powers = []
     for family in ("variant", "factor", "choice"):
         tested = []
         for contrast in (contrast for contrast in contrasts if contrast.kind == family):
             sides = [(trained(left), trained(right)) for left, right in contrast.pairs]
             distinct = [(left, right) for left, right in sides if left != right]
             if distinct:
-                # equal steps of a path count, as zeros of a Shapley value
+                # Pairs of equal variants enter a Shapley value as zeros.
                 tested.append(_averaged(sides if family == "choice" else distinct, scores))
         if tested:
             averages = {
                 f"{number}{side}": values
-                for number, both in enumerate(tested)
-                for side, values in zip("+-", both, strict=True)
+                for number, sides in enumerate(tested)
+                for side, values in zip("+-", sides, strict=True)
             }
             names = [(f"{number}+", f"{number}-") for number in range(len(tested))]
             sd = typical_sd(names, averages)
-            found.append(power_of(family, len(tested), seeds, metric, sd))
-    return tuple(found)
+            powers.append(power_of(family, len(tested), seeds, metric, sd))
+    return tuple(powers)
 
 
 def _averaged(
     pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]
 ) -> tuple[dict[int, float], dict[int, float]]:
-    """Average both sides of a contrast over its pairs, within each seed that all of them have."""
-    sides = [[scores.get(pair[number], {}) for pair in pairs] for number in (0, 1)]
-    shared = set.intersection(*(set(one) for side in sides for one in side))
-    left, right = ({seed: sum(one[seed] for one in side) / len(side) for seed in shared} for side in sides)
+    """Average both sides of a contrast over its pairs, for each seed that all variants have."""
+    sides = [[scores.get(pair[side], {}) for pair in pairs] for side in (0, 1)]
+    shared = set.intersection(*(set(by_seed) for side in sides for by_seed in side))
+    left, right = ({seed: sum(by_seed[seed] for by_seed in side) / len(side) for seed in shared} for side in sides)
     return left, right
 
 
 def _notes(plan: Plan, matching: Sequence[str]) -> tuple[str, ...]:
     notes = [*plan.design.notes, *matching]
-    widened = [one for one in plan.variants if one.config.model.d_ff != one.d_ff_asked]
-    for one in widened:
-        kind: Match = one.variant.match
-        notes.append(f"match: {kind} widened d_ff of {one.slug} from {one.d_ff_asked} to {one.config.model.d_ff}")
+    for variant in plan.variants:
+        d_ff = variant.config.model.d_ff
+        if d_ff != variant.d_ff_asked:
+            match = variant.variant.match
+            notes.append(f"match: {match} widened d_ff of {variant.slug} from {variant.d_ff_asked} to {d_ff}")
     for contrast in plan.contrasts:
         if isinstance(contrast, FactorContrast) and (missing := contrast.pairs_missing):
             notes.append(
                 f"{contrast.name} is averaged over {len(contrast.pairs)} complete pairs; "
-                f"{missing} {'is' if missing == 1 else 'are'} incomplete and left out"
+                f"{missing} {'is' if missing == 1 else 'are'} incomplete and excluded"
             )
     reused = [run for run in plan.runs if run.reused_from]
     if reused:
         notes.append(f"{_runs(reused)} reused from other experiments")
     stale = [run for run in plan.runs if run.stale]
     if stale:
-        what = "; ".join(sorted({item for run in stale for item in run.stale}))
-        notes.append(f"{_runs(stale, 'finished ')} STALE: {what}; --fresh trains anew")
+        changes = "; ".join(sorted({change for run in stale for change in run.stale}))
+        notes.append(f"{_runs(stale, 'finished ')} STALE: {changes}; --fresh trains anew")
     if len(plan.prepared) > 1:
-        notes.append(f"{len(plan.prepared)} different data sets; the baseline's is described")
+        notes.append(f"{len(plan.prepared)} different data sets; the plan describes the baseline's")
     notes += length_notes(plan.by_slug[plan.design.baseline].config, plan.data)
     seeds = len(plan.design.seeds)
     if 1 < seeds < 6 and plan.power:
-        notes.append(f"{seeds} seeds: even one sign-flip test cannot reach 0.05 with fewer than 6")
+        notes.append(f"{seeds} seeds: a single sign-flip test requires at least 6 seeds to reach p = 0.05")
     return tuple(notes)
 
 

@@ -1,4 +1,4 @@
-"""The smallest difference that a design can detect, before and after the first runs."""
+"""Statistical power of a design: the minimum detectable effect before and after the first runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from headtohead.storage.metrics import show
 
 @dataclass(frozen=True)
 class Power:
-    """What one family of contrasts can detect.
+    """Power of a family of contrasts.
 
-    ``effect`` is the minimum detectable effect in standard deviations of the paired difference;
-    ``difference`` the same in the ``metric`` for the median contrast, once finished runs give its
-    standard deviation ``sd``. ``floor`` is the smallest Holm-adjusted sign-flip p that these seeds
-    can reach.
+    ``effect`` is the minimum detectable effect (MDE) in standard deviations of the paired difference.
+    ``difference`` is the MDE of the median contrast in units of ``metric``, None until finished runs give
+    its standard deviation ``sd``. ``floor`` is the smallest Holm-adjusted sign-flip p that this number of
+    seeds can reach.
     """
 
     family: str
@@ -31,23 +31,23 @@ class Power:
     difference: float | None
 
     @property
-    def words(self) -> str:
-        """Tell a reader in one line."""
-        what = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
+    def summary(self) -> str:
+        """The power in one line of text."""
+        tests = f"{self.contrasts} {self.family} contrast{'s' if self.contrasts != 1 else ''}"
         if self.seeds < 2:
-            return f"{what}: one seed gives a difference but no test; use at least 2, better 6"
-        seen = f"{what} on {self.seeds} seeds detect {self.effect:.2f} sd of the paired difference"
+            return f"{tests}: one seed allows no test; use at least 2 seeds, better 6"
+        mde = f"{tests} on {self.seeds} seeds: MDE {self.effect:.2f} sd of the paired difference"
         if self.difference is not None:
-            seen += f", for the median contrast {show(self.difference, self.metric)}"
-        seen += f" ({POWER:.0%} power, Holm at {ALPHA})"
-        floor = f"sign-flip p after Holm cannot go below {self.floor:.2g}"
+            mde += f", for the median contrast {show(self.difference, self.metric)}"
+        mde += f" ({POWER:.0%} power, Holm at {ALPHA})"
+        floor = f"the smallest sign-flip p after Holm is {self.floor:.2g}"
         if self.floor > ALPHA:
             floor += f"; {self.seeds_needed} seeds are needed for {ALPHA}"
-        return f"{seen}; {floor}"
+        return f"{mde}; {floor}"
 
 
 def power_of(family: str, contrasts: int, seeds: int, metric: str, sd: float | None = None) -> Power:
-    """Compute the power of a paired t-test over a family of that many contrasts."""
+    """Return the power of paired t-tests in a family of ``contrasts`` contrasts."""
     effect = minimum_detectable_effect(1.0, seeds, contrasts)
     return Power(
         family=family,
@@ -63,11 +63,11 @@ def power_of(family: str, contrasts: int, seeds: int, metric: str, sd: float | N
 
 
 def typical_sd(pairs: Sequence[tuple[str, str]], scores: Mapping[str, Mapping[int, float]]) -> float | None:
-    """Return the median, over contrasts, of the sd of differences paired by seed."""
-    found = []
+    """Return the median over pairs of the standard deviation of the differences by seed, or None."""
+    sds = []
     for left, right in pairs:
         ours, theirs = scores.get(left, {}), scores.get(right, {})
         differences = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
         if len(differences) > 1:
-            found.append(statistics.stdev(differences))
-    return statistics.median(found) if found else None
+            sds.append(statistics.stdev(differences))
+    return statistics.median(sds) if sds else None

@@ -1,4 +1,4 @@
-"""Published results that an experiment is held against: which variants each claim speaks of."""
+"""Published claims of an experiment file: check them and find the variants that each claim compares."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from headtohead.planning.design import Variant
 
 SETUP = ("data", "test", "pairs", "vocabulary", "parameters", "steps", "seeds", "decoding")
-"""Names of ``published.setup`` that are no field: the report finds out our side of each."""
+"""Names of ``published.setup`` that are not configuration fields; the report computes our value of each."""
 
 COUNTED = ("test/exact_match", "test/bleu", "test/loss")
-"""Metrics that are recomputed over several length buckets from the counts of each."""
+"""Metrics that can be computed over several length buckets from the counts per bucket."""
 
 Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunConfig, Match], bool]]]
 
@@ -30,35 +30,35 @@ Conditions = Callable[[Mapping[str, Any], SourceLocation], list[Callable[[RunCon
 def published_record(
     loaded: LoadedExperiment, variants: Sequence[Variant], baseline: str, conditions: Conditions
 ) -> PublishedRecord | None:
-    """Return the published results with variants as slugs; None without any.
+    """Return the published claims with slugs in place of axis values, or None if the file has no claims.
 
     Args:
         loaded: The experiment file.
-        variants: Of the design, those that run.
+        variants: Variants of the design that are not excluded.
         baseline: Slug of the baseline.
-        conditions: Reads axis values, as in ``exclude``.
+        conditions: Converts axis values to predicates, as in ``exclude``.
 
     Raises:
-        HeadToHeadError: For a claim that names no variant or several, one whose fields do not
-            belong together, and an unknown name in ``setup``; with its place.
+        HeadToHeadError: For a claim that matches no variant or several, for fields that contradict each
+            other, and for an unknown name in ``setup``; with the location in the file.
     """
     published = loaded.file.published
     if published is None:
         return None
     _check_setup(published, loaded.location("published", "setup"))
-    base = next(one for one in variants if one.slug == baseline)
+    base = next(variant for variant in variants if variant.slug == baseline)
     claims = []
     for number, claim in enumerate(published.claims):
         location = loaded.location("published", "claims", number)
         _check(claim, location, base.config, loaded.file.metrics.primary)
         sides = {
-            side: _named(getattr(claim, side), variants, base, conditions, location.child(side))
+            side: _matching_slug(getattr(claim, side), variants, base, conditions, location.child(side))
             for side in ("variant", "against")
         }
         if claim.expect == "at-most":
             sides["against"] = None
-        elif sides["variant"] == sides["against"] and not _differs_elsewhere(claim):
-            raise location.error("variant and against are the same variant; name two that differ")
+        elif sides["variant"] == sides["against"] and not _sides_differ_otherwise(claim):
+            raise location.error("variant and against are the same variant; name two different variants")
         claims.append(claim.model_dump(mode="json") | sides | {"metric": claim.metric or loaded.file.metrics.primary})
     return PublishedRecord.model_validate(published.model_dump(mode="json") | {"claims": claims})
 
@@ -68,19 +68,19 @@ def _check_setup(published: Published, location: SourceLocation) -> None:
         section, _, field = name.partition(".")
         fields = SECTIONS[section].model_fields if section in SECTIONS else {}
         if name not in SETUP and field not in fields:
-            known = [*SETUP, *(f"{one}.{f}" for one, s in SECTIONS.items() for f in s.model_fields)]
+            known = [*SETUP, *(f"{prefix}.{key}" for prefix, model in SECTIONS.items() for key in model.model_fields)]
             raise location.child(name).error(f"unknown name '{name}'{nearest(name, known)}")
 
 
 def _check(claim: Claim, location: SourceLocation, config: RunConfig, primary: str) -> None:
     for field, expect in (("margin", "equal"), ("limit", "at-most")):
-        given = getattr(claim, field) is not None
-        if given and claim.expect != expect:
-            raise location.child(field).error(f"{field} belongs to expect: {expect}, got expect: {claim.expect}")
-        if not given and claim.expect == expect:
-            raise location.error(f"expect: {expect} needs a {field}, stated before anything runs")
+        is_set = getattr(claim, field) is not None
+        if is_set and claim.expect != expect:
+            raise location.child(field).error(f"{field} requires expect: {expect}, got expect: {claim.expect}")
+        if not is_set and claim.expect == expect:
+            raise location.error(f"expect: {expect} requires {field}; choose it before the first run")
     if claim.by and claim.expect not in ("higher", "lower"):
-        raise location.child("by").error(f"by belongs to expect: higher or lower, got expect: {claim.expect}")
+        raise location.child("by").error(f"by requires expect: higher or lower, got expect: {claim.expect}")
     for field in ("lengths", "against_lengths"):
         _check_lengths(getattr(claim, field), config.evaluate.buckets, location.child(field))
     metric = claim.metric or primary
@@ -97,42 +97,42 @@ def _check_lengths(lengths: tuple[int, int] | None, buckets: Sequence[int], loca
     low, high = lengths
     if low > high or low not in starts or high not in buckets:
         raise location.error(
-            f"expected whole buckets of evaluate.buckets: from one of {_listed(starts)} to one of "
-            f"{_listed(sorted(buckets))}, got {low} to {high}"
+            f"lengths must be whole buckets of evaluate.buckets: start at {_listed(starts)} and end at "
+            f"{_listed(sorted(buckets))}; got {low} to {high}"
         )
 
 
 def _check_counted(metric: str, lengths: tuple[int, int] | None, location: SourceLocation) -> None:
     if lengths is not None and metric not in COUNTED:
         *first, last = COUNTED
-        raise location.error(f"{metric} has no score by source length; choose {', '.join(first)} or {last}")
+        raise location.error(f"{metric} has no score by source length; use {', '.join(first)} or {last}")
 
 
-def _differs_elsewhere(claim: Claim) -> bool:
-    """Whether one variant is compared with itself on other sentences or by another metric."""
+def _sides_differ_otherwise(claim: Claim) -> bool:
+    """Return whether a claim compares a variant with itself on other lengths or by another metric."""
     return claim.against_lengths is not None or claim.against_metric is not None
 
 
-def _named(
+def _matching_slug(
     when: Mapping[str, Any] | None,
     variants: Sequence[Variant],
     baseline: Variant,
     conditions: Conditions,
     location: SourceLocation,
 ) -> str | None:
-    """Return the slug of the one variant with these axis values, the rest as in the baseline."""
+    """Return the slug of the variant with these axis values; other axes have the baseline's values."""
     if not when:
         return baseline.slug
     wanted = conditions(when, location)
-    found = [one for one in variants if all(holds(one.config, one.match) for holds in wanted)]
-    if len(found) > 1:
+    matching = [variant for variant in variants if all(holds(variant.config, variant.match) for holds in wanted)]
+    if len(matching) > 1:
         rest = {axis: value for axis, value in baseline.axes.items() if axis not in when}
-        found = [one for one in found if _has(one, rest)] or found
-    if len(found) != 1:
-        names = "; ".join(one.title for one in (found or variants)[:6])
-        what = f"{len(found)} variants have" if found else "no variant of the design has"
-        raise location.error(f"{what} {_written(when)}; expected one of: {names}")
-    return found[0].slug
+        matching = [variant for variant in matching if _has(variant, rest)] or matching
+    if len(matching) != 1:
+        titles = "; ".join(variant.title for variant in (matching or variants)[:6])
+        count = f"{len(matching)} variants have" if matching else "no variant of the design has"
+        raise location.error(f"{count} {_written(when)}; expected one of: {titles}")
+    return matching[0].slug
 
 
 def _has(variant: Variant, values: Mapping[str, Scalar]) -> bool:

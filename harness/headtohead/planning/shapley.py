@@ -1,17 +1,17 @@
-"""A path between two configurations: what differs, and walks that change one difference at a time.
+"""Shapley paths: the differences between two configurations, applied in several permutations.
 
-A choice is one difference between the ends. A walk applies all choices in one order; a choice's
-share is the change that it makes, averaged over orders. Over all n! orders that is the Shapley
-value (L. S. Shapley, A value for n-person games, Annals of Mathematics Studies 28, 1953), and over
-orders drawn at random an estimate of it (J. Castro, D. Gómez and J. Tejada, Polynomial calculation
-of the Shapley value based on sampling, Computers & Operations Research 36(5), 2009). Every order is
-followed by its reverse: two choices that depend on each other then stand each way round equally
-often. Walks between two configurations are Fawcett and Hoos's ablation (Journal of Heuristics
-22(4), 2016), which follows a single, greedy order.
+A choice is a difference between the two ends of a path. A permutation applies all choices one after
+another, starting from the first end; the set of choices applied so far is a coalition. The Shapley
+value of a choice is the change that it causes, averaged over all n! permutations (L. S. Shapley, A
+value for n-person games, Annals of Mathematics Studies 28, 1953). Averaged over sampled permutations
+it is an estimate (J. Castro, D. Gómez and J. Tejada, Polynomial calculation of the Shapley value based
+on sampling, Computers & Operations Research 36(5), 2009). Every sampled permutation is followed by its
+reverse, so that each of two interacting choices comes first equally often. A single, greedy
+permutation is the ablation analysis of C. Fawcett and H. H. Hoos (Journal of Heuristics 22(4), 2016).
 
-A point without a meaning cannot be trained, and an order that passes one is replaced by an order
-that passes none. Where too few of those are found, the walk steps over the point, and the choices
-around it are applied together.
+An incompatible coalition cannot be trained. Permutations without incompatible coalitions are preferred.
+If there are too few of them, a permutation skips its incompatible coalitions and applies the choices
+around them as a group.
 """
 
 from __future__ import annotations
@@ -47,141 +47,135 @@ from headtohead.storage.records import (
     VariantContrast,
 )
 
-Field = tuple[str, ...]
-"""A field of a configuration; an entry stands for its options too."""
+FieldPath = tuple[str, ...]
+"""Path of a configuration field; the path of a plugin entry includes the entry's options."""
 
-Applied = frozenset[str]
-"""A point of a path: the names of the choices that have the value of its end."""
+AppliedChoices = frozenset[str]
+"""The names of the choices of a coalition: those that have the value of the path's end."""
 
-TOGETHER: tuple[tuple[Field, ...], ...] = (
+GROUPS: tuple[tuple[FieldPath, ...], ...] = (
     (("data", "dataset"), ("data", "split")),
     (("train", "epochs"), ("train", "steps")),
     (("train", "batch_tokens"), ("train", "length_buckets"), ("train", "batch_size"), ("quirks", "pad_to")),
 )
-"""Fields that mean nothing without one another: where several differ, they are one choice."""
+"""Fields that depend on each other: if several of a group differ, they form one choice."""
 
-TRIES = 400
-"""Orders looked at before walks are taken that step over points without a meaning."""
+MAX_SAMPLED = 400
+"""Permutations that are sampled before permutations with incompatible coalitions are used."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """One difference: its fields, and their values at both ends in words."""
+class ShapleyChoice:
+    """A difference between the ends: its fields, and their labels at both ends."""
 
     name: str
-    fields: tuple[Field, ...]
+    fields: tuple[FieldPath, ...]
     before: Scalar
     after: Scalar
 
 
 @dataclass(frozen=True)
-class Step:
-    """Choices applied at once, usually one, and the point they lead to."""
+class ShapleyStep:
+    """The choices that a step of a permutation applies, usually one, and the resulting coalition."""
 
     choices: tuple[str, ...]
-    point: Applied
+    coalition: AppliedChoices
 
 
 @dataclass(frozen=True)
-class Point:
-    """A configuration on the path; ``refusal`` tells why it cannot be trained."""
+class Coalition:
+    """The configuration of a set of applied choices; ``incompatibility`` is the reason if it cannot run."""
 
     slug: str
     title: str
     axes: Mapping[str, Scalar]
     config: RunConfig
-    refusal: Incompatibility | None
+    incompatibility: Incompatibility | None
 
 
 @dataclass(frozen=True)
-class Apart:
-    """A choice that has no meaning alone at an end, and those with which it has one."""
+class ShapleyPath:
+    """The coalitions between two configurations and the permutations that visit them.
 
-    choice: str
-    end: str
-    reason: str
-    needs: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Path:
-    """The points between two configurations and the walks over them.
-
-    ``tried`` orders were drawn of ``possible``; ``blocked`` counts, by reason, those that pass a
-    point without a meaning. Walks that do are taken only where too few others were found.
+    ``tried`` of ``possible`` permutations were sampled. ``blocked`` counts, by reason, the sampled permutations
+    with an incompatible coalition; they are used only if there are too few others.
     """
 
     names: tuple[str, str]
-    choices: tuple[Choice, ...]
-    points: Mapping[Applied, Point]
-    walks: tuple[tuple[Step, ...], ...]
-    apart: tuple[Apart, ...]
+    choices: tuple[ShapleyChoice, ...]
+    coalitions: Mapping[AppliedChoices, Coalition]
+    permutations: tuple[tuple[ShapleyStep, ...], ...]
+    inseparable: tuple[InseparableChoice, ...]
     tried: int
     blocked: Mapping[str, int]
     orders_seed: int
 
     @property
     def possible(self) -> int:
-        """The number of all orders."""
+        """The number of all permutations."""
         return math.factorial(len(self.choices))
 
     @cached_property
-    def everything(self) -> Applied:
-        """The point where all choices are applied: the end."""
+    def all_choices(self) -> AppliedChoices:
+        """The coalition of all choices: the end."""
         return frozenset(choice.name for choice in self.choices)
 
     @property
-    def ends(self) -> tuple[Point, Point]:
-        """Where the path starts and where it ends."""
-        return self.points[frozenset()], self.points[self.everything]
+    def ends(self) -> tuple[Coalition, Coalition]:
+        """The coalitions without any choice and with all choices."""
+        return self.coalitions[frozenset()], self.coalitions[self.all_choices]
 
-    def inside(self) -> list[Point]:
-        """Return the points that are trained for walks alone: no ends, no single differences."""
+    def inside(self) -> list[Coalition]:
+        """Return the trained coalitions other than the ends and the single differences."""
         single = {1, len(self.choices) - 1, 0, len(self.choices)}
-        return [point for applied, point in self.points.items() if len(applied) not in single and not point.refusal]
+        return [
+            coalition
+            for applied, coalition in self.coalitions.items()
+            if len(applied) not in single and not coalition.incompatibility
+        ]
 
-    def slug(self, applied: Applied) -> str | None:
-        """Return the name of a point that is trained, None for one that has no meaning."""
-        point = self.points[applied]
-        return None if point.refusal else point.slug
+    def slug(self, applied: AppliedChoices) -> str | None:
+        """Return the slug of a coalition, or None if it is incompatible."""
+        coalition = self.coalitions[applied]
+        return None if coalition.incompatibility else coalition.slug
 
     def contrasts(self) -> list[ContrastRecord]:
-        """Return the whole distance, then each choice's steps, one pair of slugs per walk.
+        """Return the total difference, then a contrast per choice with a pair of slugs per permutation.
 
-        Choices that were applied at once in some walk are a contrast of their own.
+        Choices that a permutation applies as a group have a contrast of their own.
         """
         start, end = self.ends
-        whole = VariantContrast(name=f"{end.title} − {start.title}", variant=end.slug, baseline=start.slug)
-        steps: dict[Applied, list[tuple[str, str]]] = {frozenset([c.name]): [] for c in self.choices}
-        for walk in self.walks:
-            here = start.slug
-            for step in walk:
-                there = self.points[step.point].slug
-                steps.setdefault(frozenset(step.choices), []).append((there, here))
-                here = there
-        return [whole, *(self._contrast(group, pairs) for group, pairs in steps.items() if pairs)]
+        total = VariantContrast(name=f"{end.title} − {start.title}", variant=end.slug, baseline=start.slug)
+        steps: dict[AppliedChoices, list[tuple[str, str]]] = {frozenset([c.name]): [] for c in self.choices}
+        for permutation in self.permutations:
+            before = start.slug
+            for step in permutation:
+                after = self.coalitions[step.coalition].slug
+                steps.setdefault(frozenset(step.choices), []).append((after, before))
+                before = after
+        return [total, *(self._contrast(group, pairs) for group, pairs in steps.items() if pairs)]
 
-    def _contrast(self, group: Applied, pairs: list[tuple[str, str]]) -> ChoiceContrast:
+    def _contrast(self, group: AppliedChoices, pairs: list[tuple[str, str]]) -> ChoiceContrast:
         names = tuple(choice.name for choice in self.choices if choice.name in group)
         return ChoiceContrast(name=" with ".join(names), choices=names, pairs=tuple(pairs))
 
     @property
     def record(self) -> PathRecord:
-        """The path as ``experiment.json`` holds it."""
+        """The path's entry in ``experiment.json``."""
         start, end = self.ends
         return PathRecord(
             start=PathEnd(slug=start.slug, name=self.names[0]),
             end=PathEnd(slug=end.slug, name=self.names[1]),
             choices=tuple(self._choice(choice) for choice in self.choices),
-            walks=tuple(
-                tuple(PathStep(choices=step.choices, slug=self.points[step.point].slug) for step in walk)
-                for walk in self.walks
+            permutations=tuple(
+                tuple(PathStep(choices=step.choices, slug=self.coalitions[step.coalition].slug) for step in permutation)
+                for permutation in self.permutations
             ),
             orders=PathOrders(possible=self.possible, tried=self.tried, blocked=self.blocked, seed=self.orders_seed),
-            apart=tuple(InseparableChoice(**vars(one)) for one in self.apart),
+            inseparable=self.inseparable,
         )
 
-    def _choice(self, choice: Choice) -> PathChoice:
+    def _choice(self, choice: ShapleyChoice) -> PathChoice:
         alone = frozenset([choice.name])
         return PathChoice(
             name=choice.name,
@@ -189,34 +183,35 @@ class Path:
             before=choice.before,
             after=choice.after,
             alone=self.slug(alone),
-            without=self.slug(self.everything - alone),
+            without=self.slug(self.all_choices - alone),
         )
 
     def notes(self) -> list[str]:
-        """Return what a reader of the plan should know of the walks."""
-        walked = len(self.walks)
-        if walked == self.possible:
-            notes = [f"path: all {walked} orders of {len(self.choices)} choices are walked"]
+        """Return notes on the permutations for the plan."""
+        count = len(self.permutations)
+        if count == self.possible:
+            notes = [f"path: all {count} permutations of {len(self.choices)} choices are evaluated"]
         else:
             notes = [
-                f"path: {walked} of {self.possible:,} orders are walked, drawn with seed "
-                f"{self.orders_seed}; the others are not sampled"
+                f"path: {count} of {self.possible:,} permutations are evaluated, sampled with seed {self.orders_seed}"
             ]
-        barred = sum(self.blocked.values())
-        if barred:
+        incompatible = sum(self.blocked.values())
+        if incompatible:
             notes.append(
-                f"path: {barred} of {self.tried} orders looked at pass a point without "
-                f"a meaning ({'; '.join(self.blocked)})"
+                f"path: {incompatible} of {self.tried} sampled permutations contain an incompatible coalition "
+                f"({'; '.join(self.blocked)})"
             )
-        for one in self.apart:
-            partners = f"; not without {' or '.join(one.needs)}" if one.needs else ""
-            what = "alone" if one.end == "from" else "taken out"
-            notes.append(f"path: {one.choice} {what} has no meaning: {one.reason}{partners}")
-        joint = Counter(step.choices for walk in self.walks for step in walk if len(step.choices) > 1)
-        for group, times in joint.items():
+        for choice in self.inseparable:
+            partners = f"; it requires {' or '.join(choice.needs)}" if choice.needs else ""
+            position = "applied alone" if choice.end == "from" else "removed alone"
+            notes.append(f"path: {choice.choice} is incompatible when {position}: {choice.reason}{partners}")
+        groups = Counter(
+            step.choices for permutation in self.permutations for step in permutation if len(step.choices) > 1
+        )
+        for group, times in groups.items():
             notes.append(
-                f"path: {' and '.join(group)} are applied together in {times} of "
-                f"{walked} walks, being undefined apart there"
+                f"path: {' and '.join(group)} are applied as a group in {times} of {count} permutations, "
+                "because the coalitions between them are incompatible"
             )
         return notes
 
@@ -225,203 +220,209 @@ def choices_between(
     start: RunConfig,
     end: RunConfig,
     identity: Callable[[RunConfig], str],
-    together: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Sequence[str]],
     registry: Registry,
     location: SourceLocation,
-) -> tuple[Choice, ...]:
-    """Return the differences that a result depends on, in the order of the schema.
+) -> tuple[ShapleyChoice, ...]:
+    """Return the choices of a path: differences that a result depends on, in the order of the schema.
 
     Args:
-        start: Where the path starts, resolved.
-        end: Where it ends, resolved.
-        identity: Text that is equal for configurations with equal results.
-        together: Fields that are one choice, by the choice's name.
-        registry: Where entries are looked up.
-        place: Of ``together`` in the file.
+        start: The start of the path, resolved.
+        end: The end of the path, resolved.
+        identity: Returns a text that is equal for configurations with equal results.
+        groups: Fields that form one choice, by the name of the choice.
+        registry: Provides the plugin entries.
+        location: Location of the groups in the experiment file.
 
     Raises:
-        HeadToHeadError: If ``together`` names no field, or one field twice.
+        HeadToHeadError: If a group contains an unknown field, or two groups contain the same field.
     """
-    groups = [*_named_groups(together, list(_fields()), location), *((None, g) for g in TOGETHER)]
-    left = [field for field in _fields() if identity(moved(start, [field], end)) != identity(start)]
-    found: dict[tuple[Field, ...], str] = {}
-    for field in left:
-        name, group = next(((n, g) for n, g in groups if field in g), (None, (field,)))
-        members = tuple(one for one in left if one in group)
-        found[members] = name or _joined(members)
-    _refuse_equal_names(list(found.values()), location)
+    known_groups = [*_named_groups(groups, list(_fields()), location), *((None, group) for group in GROUPS)]
+    differing = [field for field in _fields() if identity(with_fields_from(start, [field], end)) != identity(start)]
+    names: dict[tuple[FieldPath, ...], str] = {}
+    for field in differing:
+        name, group = next(((n, g) for n, g in known_groups if field in g), (None, (field,)))
+        members = tuple(member for member in differing if member in group)
+        names[members] = name or _joined(members)
+    _refuse_equal_names(list(names.values()), location)
     return tuple(
-        Choice(name, fields, _value(start, fields, registry), _value(end, fields, registry))
-        for fields, name in found.items()
+        ShapleyChoice(name, fields, _value(start, fields, registry), _value(end, fields, registry))
+        for fields, name in names.items()
     )
 
 
-def moved(config: RunConfig, fields: Collection[Field], source: RunConfig) -> RunConfig:
-    """Return a configuration with these fields as they are in another one."""
+def with_fields_from(config: RunConfig, fields: Collection[FieldPath], source: RunConfig) -> RunConfig:
+    """Return ``config`` with the values of these fields taken from ``source``."""
     content, other = config.model_dump(), source.model_dump()
     for *above, last in fields:
-        here, there = content, other
+        target, origin = content, other
         for part in above:
-            here, there = here[part], there[part]
-        here[last] = there[last]
+            target, origin = target[part], origin[part]
+        target[last] = origin[last]
         if (*above, last) == ("data", "dataset"):
-            here["options"] = there["options"]
+            target["options"] = origin["options"]
     return RunConfig.model_validate(content)
 
 
-def lay_path(
+def build_path(
     ends: tuple[RunConfig, RunConfig],
     names: tuple[str, str],
-    choices: tuple[Choice, ...],
-    refusal: Callable[[RunConfig], Incompatibility | None],
+    choices: tuple[ShapleyChoice, ...],
+    find_incompatibility: Callable[[RunConfig], Incompatibility | None],
     orders: int,
     orders_seed: int,
-) -> Path:
-    """Choose the walks of a path, at least ``orders`` of them where there are so many orders.
+) -> ShapleyPath:
+    """Return a path with at least ``orders`` permutations, or all if there are fewer.
 
     Args:
-        ends: Both configurations, which have a meaning.
-        names: What the ends are called.
-        choices: The differences between them.
-        refusal: Tells why a configuration cannot be trained, or None.
-        orders: How many orders to walk.
-        orders_seed: Of the draw.
+        ends: The two configurations; both can run.
+        names: Display names of the ends.
+        choices: The differences between the ends.
+        find_incompatibility: Returns why a configuration cannot run, or None.
+        orders: Number of permutations.
+        orders_seed: Seed of the sampled permutations.
     """
     by_name = {choice.name: choice for choice in choices}
 
-    def config_of(applied: Applied) -> RunConfig:
+    def config_of(applied: AppliedChoices) -> RunConfig:
         fields = [field for name in applied for field in by_name[name].fields]
-        return moved(ends[0], fields, ends[1])
+        return with_fields_from(ends[0], fields, ends[1])
 
     @cache
-    def refused(applied: Applied) -> Incompatibility | None:
+    def incompatibility(applied: AppliedChoices) -> Incompatibility | None:
         if len(applied) in (0, len(choices)):
             return None
-        return refusal(config_of(applied))
+        return find_incompatibility(config_of(applied))
 
-    chosen = _chosen_orders(tuple(by_name), refused, orders, orders_seed)
-    walks = tuple(_walk(order, refused) for order in chosen.orders)
-    points = {
-        applied: Point(slug, title, _axes(choices, applied), config_of(applied), refused(applied))
-        for applied, (slug, title) in _point_names(names, tuple(by_name), chosen.orders).items()
+    selected = _select_orders(tuple(by_name), incompatibility, orders, orders_seed)
+    permutations = tuple(_steps(order, incompatibility) for order in selected.orders)
+    coalitions = {
+        applied: Coalition(slug, title, _axes(choices, applied), config_of(applied), incompatibility(applied))
+        for applied, (slug, title) in _coalition_names(names, tuple(by_name), selected.orders).items()
     }
-    return Path(
+    return ShapleyPath(
         names=names,
         choices=choices,
-        points=points,
-        walks=walks,
-        apart=_apart(tuple(by_name), refused),
-        tried=chosen.tried,
-        blocked=chosen.blocked,
+        coalitions=coalitions,
+        permutations=permutations,
+        inseparable=_find_inseparable(tuple(by_name), incompatibility),
+        tried=selected.tried,
+        blocked=selected.blocked,
         orders_seed=orders_seed,
     )
 
 
-def drawn_orders(names: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
-    """Yield orders at random, none twice, each followed by its reverse, until all are there.
+def sample_orders(names: Sequence[str], seed: int) -> Iterator[tuple[str, ...]]:
+    """Yield all permutations in random order without repeats, each followed by its reverse.
 
-    An order is that of hashes, so that it is the same on any machine and in any version.
+    The choices are sorted by hashes, so that a seed gives the same permutations on every machine and in every
+    version.
     """
-    seen: set[tuple[str, ...]] = set()
+    yielded: set[tuple[str, ...]] = set()
     for draw in itertools.count():
         hashes = {name: hashlib.sha256(f"{seed} {draw} {name}".encode()).digest() for name in names}
         order = tuple(sorted(names, key=hashes.__getitem__))
-        for one in (order, order[::-1]):
-            if one not in seen:
-                seen.add(one)
-                yield one
-        if len(seen) == math.factorial(len(names)):
+        for permutation in (order, order[::-1]):
+            if permutation not in yielded:
+                yielded.add(permutation)
+                yield permutation
+        if len(yielded) == math.factorial(len(names)):
             return
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """Orders to walk, how many were looked at, and what those that pass nothing pass."""
+class _SelectedOrders:
+    """Selected orders, the number of sampled ones, and counts of those with an incompatible coalition by reason."""
 
     orders: tuple[tuple[str, ...], ...]
     tried: int
     blocked: Mapping[str, int]
 
 
-def _chosen_orders(
-    names: tuple[str, ...], refused: Callable[[Applied], Incompatibility | None], wanted: int, seed: int
-) -> _Chosen:
-    free: list[tuple[str, ...]] = []
-    barred: list[tuple[str, ...]] = []
+def _select_orders(
+    names: tuple[str, ...], incompatibility: Callable[[AppliedChoices], Incompatibility | None], count: int, seed: int
+) -> _SelectedOrders:
+    compatible: list[tuple[str, ...]] = []
+    incompatible: list[tuple[str, ...]] = []
     blocked: Counter[str] = Counter()
-    for order in itertools.islice(drawn_orders(names, seed), TRIES):
-        reasons = (found.reason for point in _passed(order) if (found := refused(point)))
+    for order in itertools.islice(sample_orders(names, seed), MAX_SAMPLED):
+        reasons = (problem.reason for applied in _between_ends(order) if (problem := incompatibility(applied)))
         reason = next(reasons, None)
         if reason is None:
-            free.append(order)
+            compatible.append(order)
         else:
-            barred.append(order)
+            incompatible.append(order)
             blocked[reason] += 1
-        if len(free) == wanted:
+        if len(compatible) == count:
             break
-    # all orders are walked where there are no more of them than were asked for
-    kept = [*free, *barred[: wanted - len(free)]]
-    return _Chosen(tuple(kept), len(free) + len(barred), dict(blocked))
+    selected = [*compatible, *incompatible[: count - len(compatible)]]
+    return _SelectedOrders(tuple(selected), len(compatible) + len(incompatible), dict(blocked))
 
 
-def _passed(order: Sequence[str]) -> Iterator[Applied]:
-    """Yield the points between the ends."""
+def _between_ends(order: Sequence[str]) -> Iterator[AppliedChoices]:
+    """Yield the coalitions of an order between the ends."""
     return (frozenset(order[:length]) for length in range(1, len(order)))
 
 
-def _walk(order: Sequence[str], refused: Callable[[Applied], Incompatibility | None]) -> tuple[Step, ...]:
-    steps, waiting = [], []
-    for number, name in enumerate(order, 1):
-        waiting.append(name)
-        point = frozenset(order[:number])
-        if not refused(point):
-            steps.append(Step(tuple(waiting), point))
-            waiting = []
+def _steps(
+    order: Sequence[str], incompatibility: Callable[[AppliedChoices], Incompatibility | None]
+) -> tuple[ShapleyStep, ...]:
+    steps, pending = [], []
+    for length, name in enumerate(order, 1):
+        pending.append(name)
+        applied = frozenset(order[:length])
+        if not incompatibility(applied):
+            steps.append(ShapleyStep(tuple(pending), applied))
+            pending = []
     return tuple(steps)
 
 
-def _apart(names: tuple[str, ...], refused: Callable[[Applied], Incompatibility | None]) -> tuple[Apart, ...]:
-    found = []
+def _find_inseparable(
+    names: tuple[str, ...], incompatibility: Callable[[AppliedChoices], Incompatibility | None]
+) -> tuple[InseparableChoice, ...]:
+    inseparable = []
     for name, end in itertools.product(names, ("from", "to")):
 
-        def at(*changed: str, end: str = end) -> Applied:
+        def at(*changed: str, end: str = end) -> AppliedChoices:
             return frozenset(changed) if end == "from" else frozenset(names) - {*changed}
 
-        refusal = refused(at(name))
-        if refusal:
+        alone = incompatibility(at(name))
+        if alone:
             others = (other for other in names if other != name)
-            needs = tuple(other for other in others if not refused(at(name, other)))
-            found.append(Apart(name, end, refusal.reason, needs))
-    return tuple(found)
+            needs = tuple(other for other in others if not incompatibility(at(name, other)))
+            inseparable.append(InseparableChoice(choice=name, end=end, reason=alone.reason, needs=needs))
+    return tuple(inseparable)
 
 
-def _point_names(
+def _coalition_names(
     ends: tuple[str, str], names: tuple[str, ...], orders: Sequence[Sequence[str]]
-) -> dict[Applied, tuple[str, str]]:
-    """Name every point once, as slug and title: ends, single differences, then steps of walks."""
-    everything = frozenset(names)
-    titles: dict[Applied, tuple[str, str]] = {
+) -> dict[AppliedChoices, tuple[str, str]]:
+    """Return slug and title by coalition: ends, single differences, then the steps of permutations."""
+    all_choices = frozenset(names)
+    titles: dict[AppliedChoices, tuple[str, str]] = {
         frozenset(): ("from", f"from {ends[0]}"),
-        everything: ("to", f"to {ends[1]}"),
+        all_choices: ("to", f"to {ends[1]}"),
     }
     for name in names:
         slug = shortened_slug(f"from-plus-{slug_word(name)}")
         titles.setdefault(frozenset([name]), (slug, f"from + {name}"))
     for name in names:
         slug = shortened_slug(f"to-minus-{slug_word(name)}")
-        titles.setdefault(everything - {name}, (slug, f"to − {name}"))
-    for walk, order in enumerate(orders, 1):
-        for step, point in enumerate(_passed(order), 1):
-            titles.setdefault(point, (f"walk-{walk}-step-{step}", f"walk {walk} step {step}"))
+        titles.setdefault(all_choices - {name}, (slug, f"to − {name}"))
+    for permutation, order in enumerate(orders, 1):
+        for step, applied in enumerate(_between_ends(order), 1):
+            titles.setdefault(
+                applied, (f"permutation-{permutation}-step-{step}", f"permutation {permutation} step {step}")
+            )
     return titles
 
 
-def _axes(choices: Sequence[Choice], applied: Applied) -> dict[str, Scalar]:
-    return {one.name: one.after if one.name in applied else one.before for one in choices}
+def _axes(choices: Sequence[ShapleyChoice], applied: AppliedChoices) -> dict[str, Scalar]:
+    return {choice.name: choice.after if choice.name in applied else choice.before for choice in choices}
 
 
-def _fields() -> Iterator[Field]:
-    """Yield what a choice may consist of: every field, a whole entry for each role."""
+def _fields() -> Iterator[FieldPath]:
+    """Yield the fields that a choice can consist of; a plugin entry with its options is one field per role."""
     for name, info in RunConfig.model_fields.items():
         if name in FAMILIES:
             yield from ((name, role) for role in ROLES)
@@ -429,7 +430,7 @@ def _fields() -> Iterator[Field]:
             yield from _fields_of(info.annotation, (name,))
 
 
-def _fields_of(section: Any, above: Field) -> Iterator[Field]:
+def _fields_of(section: Any, above: FieldPath) -> Iterator[FieldPath]:
     for name, info in section.model_fields.items():
         inner = info.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
@@ -439,48 +440,48 @@ def _fields_of(section: Any, above: Field) -> Iterator[Field]:
 
 
 def _named_groups(
-    together: Mapping[str, Sequence[str]], known: Sequence[Field], location: SourceLocation
-) -> list[tuple[str | None, tuple[Field, ...]]]:
-    groups: list[tuple[str | None, tuple[Field, ...]]] = []
-    taken: dict[Field, str] = {}
-    for name, listed in together.items():
-        members: list[Field] = []
-        for number, written in enumerate(listed):
-            where, path = location.child(name, number), tuple(written.split("."))
-            found = [field for field in known if field[: len(path)] == path]
-            if not found:
+    groups: Mapping[str, Sequence[str]], known: Sequence[FieldPath], location: SourceLocation
+) -> list[tuple[str | None, tuple[FieldPath, ...]]]:
+    named: list[tuple[str | None, tuple[FieldPath, ...]]] = []
+    group_of: dict[FieldPath, str] = {}
+    for name, listed in groups.items():
+        members: list[FieldPath] = []
+        for position, dotted in enumerate(listed):
+            field_location, path = location.child(name, position), tuple(dotted.split("."))
+            matching = [field for field in known if field[: len(path)] == path]
+            if not matching:
                 names = [".".join(field) for field in known]
-                raise where.error(f"unknown field '{written}'{nearest(written, names)}")
-            for field in found:
-                if field in taken:
-                    raise where.error(f"'{'.'.join(field)}' already belongs to '{taken[field]}'")
-                taken[field] = name
-            members += found
-        groups.append((name, tuple(members)))
-    return groups
+                raise field_location.error(f"unknown field '{dotted}'{nearest(dotted, names)}")
+            for field in matching:
+                if field in group_of:
+                    raise field_location.error(f"'{'.'.join(field)}' already belongs to '{group_of[field]}'")
+                group_of[field] = name
+            members += matching
+        named.append((name, tuple(members)))
+    return named
 
 
 def _refuse_equal_names(names: Sequence[str], location: SourceLocation) -> None:
-    """Raise for a name that another choice has too, or has in the name of a folder."""
+    """Raise an error if two choices have the same name, or the same name in slugs."""
     for word, times in Counter(slug_word(name) for name in names).items():
         if times > 1:
-            raise location.error(f"two choices are called '{word}'; name one of them otherwise")
+            raise location.error(f"two choices have the name '{word}'; rename one of them")
 
 
-def _joined(fields: Sequence[Field]) -> str:
-    """Name a choice after its fields: ``train.batch_tokens+batch_size``."""
+def _joined(fields: Sequence[FieldPath]) -> str:
+    """Return the name of a choice with several fields: ``train.batch_tokens+batch_size``."""
     first, *others = fields
     return "+".join([".".join(first), *(field[-1] for field in others)])
 
 
-def _value(config: RunConfig, fields: Sequence[Field], registry: Registry) -> Scalar:
+def _value(config: RunConfig, fields: Sequence[FieldPath], registry: Registry) -> Scalar:
     values = [_field_value(config, field, registry) for field in fields]
     if len(fields) == 1:
         return values[0]
-    return ", ".join(f"{field[-1]} {text(one)}" for field, one in zip(fields, values, strict=True))
+    return ", ".join(f"{field[-1]} {text(value)}" for field, value in zip(fields, values, strict=True))
 
 
-def _field_value(config: RunConfig, field: Field, registry: Registry) -> Scalar:
+def _field_value(config: RunConfig, field: FieldPath, registry: Registry) -> Scalar:
     if field == ("data", "dataset"):
         dataset = EntryConfig(name=config.data.dataset, options=config.data.options)
         return entry_label("dataset", dataset, registry)

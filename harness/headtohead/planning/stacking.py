@@ -1,4 +1,4 @@
-"""Which runs train together: stacks of equal shape, as large as pays, and as many as keep busy."""
+"""Divide runs into stacks of equal shape, with sizes that train fast and fit into memory."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from headtohead.schema.run_config import RunConfig
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan, PlannedRun
 
-ENOUGH = 27_000_000
-"""Numbers that the members of a stack may hold at once on a CPU before more of them slow it down.
+MAX_CPU_NUMBERS = 27_000_000
+"""Numbers (weights and activations) of all members above which a larger stack is slower on a CPU.
 
-Measured (docs/internals/performance.md): up to 36 members of 0.02 and 0.4 million numbers each were
-the faster the more there were; 4 of 7 million each went as fast as apart, and 2 of 18 million
-slower by 2 to 5 %.
+Measured (docs/internals/performance.md): with 0.02 and 0.4 million numbers per member, more members
+were faster, up to 36; 4 members of 7 million were as fast as separate runs, and 2 members of 18
+million were 2 to 5 % slower.
 """
 
-MOST = {"cpu": 64, "cuda": 128}
-"""Members of a stack, whatever is measured."""
+MAX_MEMBERS = {"cpu": 64, "cuda": 128}
+"""Maximum number of members of a stack by device, regardless of measured sizes."""
 
-PROCESS = 2**29
-"""Bytes of a training process whatever it trains: torch, its kernels, prepared data."""
+PROCESS_BYTES = 2**29
+"""Memory of a training process without its model: torch, its kernels, prepared data."""
 
-FILLED = 0.8
-"""Share of the memory that stacks may fill: the rest is lost between blocks, or kernels need it."""
+MEMORY_FRACTION = 0.8
+"""Fraction of the memory that stacks may use; the rest is lost to fragmentation or needed by kernels."""
 
-ROUGH = 16
-"""Copies of ``activations`` below which a step stays, so that it need not be traced."""
+ACTIVATION_COPIES = 16
+"""Upper bound of a step's memory in copies of ``activations``: steps that fit by it are not traced."""
 
-FULL = 2_500_000
-"""Numbers from which a stack of one variant's runs is kept to itself on a CPU.
+OWN_STACK_NUMBERS = 2_500_000
+"""Numbers of a variant's runs from which they get a stack of their own on a CPU.
 
-More members of other variants would bring it nothing, and tables of each member's own cost a tenth
+Members of other variants would not make such a stack faster, and per-member tables cost 10 %
 (docs/internals/performance.md).
 """
 
 
 def processors(device: str) -> int:
-    """Return how many cores or GPUs of this machine the process may use; no GPU is 0."""
+    """Return the number of CPU cores or GPUs that this process may use; 0 without a GPU."""
     if device == "cuda":
         import torch
 
@@ -62,37 +62,37 @@ def processors(device: str) -> int:
     return os.cpu_count() or 1
 
 
-Key = tuple[str, str]
-"""What runs that may train together share: their shape, and their variant where it is by itself."""
+StackKey = tuple[str, str]
+"""Shape of the runs of a stack, and their variant if it has a stack of its own, else an empty string."""
 
-SIZES = "stack-sizes.json"
-"""File beside the prepared data: members that pay, by machine and digest of the shape."""
+STACK_SIZES_FILE = "stack-sizes.json"
+"""File in the cache: the fastest stack size by machine and shape hash."""
 
 
 def load_stack_sizes(cache: Path, device: str) -> dict[str, int]:
-    """Return the sizes that were measured on this machine, by the digest of their shape.
+    """Return the stack sizes measured on this machine by shape hash.
 
-    None were if the device is not in this machine: a cluster's GPUs are elsewhere.
+    Empty if this machine does not have the device, as on the login node of a GPU cluster.
     """
-    return measured_sizes(cache).get(machine(device), {}) if processors(device) else {}
+    return measured_sizes(cache).get(machine_name(device), {}) if processors(device) else {}
 
 
 def measured_sizes(cache: Path) -> dict[str, dict[str, int]]:
-    """Return what was measured on any machine."""
+    """Return the measured stack sizes of all machines, by machine and shape hash."""
     try:
-        kept: dict[str, dict[str, int]] = files.read_json(cache / SIZES)
+        sizes: dict[str, dict[str, int]] = files.read_json(cache / STACK_SIZES_FILE)
     except (FileNotFoundError, HeadToHeadError):
         return {}
-    return kept
+    return sizes
 
 
-def digest(name: str) -> str:
-    """Return the short name of a shape."""
+def shape_hash(name: str) -> str:
+    """Return the hash of a shape's name, 16 hexadecimal digits."""
     return hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
-def machine(device: str) -> str:
-    """Return what times depend on beside the shape."""
+def machine_name(device: str) -> str:
+    """Return a name of the hardware and the torch version that training times depend on."""
     import torch
 
     if device == "cuda":
@@ -101,7 +101,7 @@ def machine(device: str) -> str:
 
 
 def activations(config: RunConfig, source_words: int, target_words: int) -> int:
-    """Return about how many numbers one member holds while a step is trained."""
+    """Return the approximate number of activations of a member in a training step."""
     model, train = config.model, config.train
     tokens = train.batch_tokens if train.batch_size is None else train.batch_size * 16
     inside = sum(_layers(config)) * (10 * model.d_model + model.d_ff)
@@ -109,7 +109,7 @@ def activations(config: RunConfig, source_words: int, target_words: int) -> int:
 
 
 def _layers(config: RunConfig) -> tuple[int, int]:
-    """Return the layers of encoder and decoder."""
+    """Return the number of encoder and decoder layers."""
     model = config.model
     return model.encoder_layers, model.decoder_layers
 
@@ -117,73 +117,72 @@ def _layers(config: RunConfig) -> tuple[int, int]:
 def arrange(
     plan: Plan, runs: Sequence[PlannedRun], workers: int, device: str, sizes: Mapping[str, int], memory: int
 ) -> list[list[PlannedRun]]:
-    """Return which of the runs train together.
+    """Return the runs of each stack.
 
-    Stacks of one shape are as equal in size as can be, no larger than pays or fits into memory, and
-    at least as many as there are processes to train them, where there are enough runs. Runs that
-    are most alike stand side by side, and a variant whose runs fill a stack has its own.
+    Stacks of the same shape differ in size by at most 1. A stack is not larger than its fastest size and
+    fits into memory. There are at least as many stacks as processes if there are enough runs. Similar
+    runs are put into the same stack; a variant with enough runs has a stack of its own.
 
     Args:
-        plan: What the runs belong to.
-        runs: What is to be trained.
-        workers: Processes that train at once.
+        plan: The plan of the runs.
+        runs: The runs to train.
+        workers: Number of processes that train in parallel.
         device: ``"cpu"`` or ``"cuda"``.
-        sizes: Members that pay, by the digest of the shape, where that was measured; else it is
-            estimated.
-        memory: Bytes that the process of one stack may use.
+        sizes: Measured stack sizes by shape hash; other shapes are estimated.
+        memory: Bytes that a stack's process may use.
     """
     registry = current()
     configs = {run.variant: plan.by_slug[run.variant].config for run in runs}
     shapes = {slug: shape(config, registry) for slug, config in configs.items()}
-    likeness = {slug: _likeness(config) for slug, config in configs.items()}
-    found: dict[Key, list[PlannedRun]] = {}
+    sort_keys = {slug: _sort_key(config) for slug, config in configs.items()}
+    groups: dict[StackKey, list[PlannedRun]] = {}
     seeds = Counter(run.variant for run in runs)
     for run in runs:
-        full = device == "cpu" and seeds[run.variant] * _numbers(plan, run) >= FULL
-        found.setdefault((shapes[run.variant], run.variant if full else ""), []).append(run)
-    for members in found.values():
-        members.sort(key=lambda run: likeness[run.variant])
+        is_separate = device == "cpu" and seeds[run.variant] * _numbers(plan, run) >= OWN_STACK_NUMBERS
+        groups.setdefault((shapes[run.variant], run.variant if is_separate else ""), []).append(run)
+    for members in groups.values():
+        members.sort(key=lambda run: sort_keys[run.variant])
     counts = {}
-    for key, members in found.items():
-        pays = sizes.get(digest(key[0])) or _estimated(plan, members[0], device)
-        most = _fitting(plan, members[0], min(pays, len(members)), memory)
-        counts[key] = math.ceil(len(members) / most)
-    _keep_busy(counts, {key: len(members) for key, members in found.items()}, workers)
-    return [part for key, members in found.items() for part in _cut(members, counts[key])]
+    for key, members in groups.items():
+        fastest = sizes.get(shape_hash(key[0])) or _estimated(plan, members[0], device)
+        size = _fitting(plan, members[0], min(fastest, len(members)), memory)
+        counts[key] = math.ceil(len(members) / size)
+    _keep_busy(counts, {key: len(members) for key, members in groups.items()}, workers)
+    return [stack for key, members in groups.items() for stack in _split(members, counts[key])]
 
 
-def _likeness(config: RunConfig) -> tuple[str, ...]:
-    """Return what runs are sorted by: first what an optimizer step needs to be in one piece."""
+def _sort_key(config: RunConfig) -> tuple[str, ...]:
+    """Return a sort key; equal optimizer settings come first, since their members share one optimizer step."""
     rates = {name: getattr(config.train, name) for name in sorted(MEMBER_FIELDS["train"])}
     return repr(rates), config.positional.model_dump_json(), config.masking.model_dump_json()
 
 
 def _estimated(plan: Plan, run: PlannedRun, device: str) -> int:
     if device != "cpu":
-        return MOST["cuda"]
-    return max(1, min(MOST["cpu"], ENOUGH // _numbers(plan, run)))
+        return MAX_MEMBERS["cuda"]
+    return max(1, min(MAX_MEMBERS["cpu"], MAX_CPU_NUMBERS // _numbers(plan, run)))
 
 
 def _fitting(plan: Plan, run: PlannedRun, wanted: int, memory: int) -> int:
-    """Return how many members, up to ``wanted``, a step has memory for; at least one."""
+    """Return the number of members, 1 to ``wanted``, that fit into memory."""
     variant, data = plan.by_slug[run.variant], plan.data_of(run.variant)
     words = len(data.source_vocabulary), len(data.target_vocabulary)
     evaluate, longest = variant.config.evaluate, data.record["longest"]["target"]
     logits = wanted * evaluate.batch_size * longest * vocab_sizes(variant.config, *words).target
-    # An evaluation holds logits, their logarithms and the losses' share of them.
-    room = FILLED * (memory - PROCESS - 12 * min(LOGITS_AT_ONCE, logits))
+    # Evaluation holds logits, their logarithms and a copy for the losses.
+    available = MEMORY_FRACTION * (memory - PROCESS_BYTES - 12 * min(LOGITS_AT_ONCE, logits))
     batch = largest_batch(variant.config, data.record["longest"])
     rows, *times = batch
     encoder, decoder = _layers(variant.config)
     scores = (encoder + 2 * decoder) * variant.config.model.heads * rows * max(times) ** 2
-    rough = 4 * (4 * variant.counts.total + ROUGH * (_numbers(plan, run) + scores))
-    if wanted * rough <= room:
+    upper_bound = 4 * (4 * variant.counts.total + ACTIVATION_COPIES * (_numbers(plan, run) + scores))
+    if wanted * upper_bound <= available:
         return wanted
-    return max(1, min(wanted, int(room // training_bytes(variant.config, *words, batch))))
+    return max(1, min(wanted, int(available // training_bytes(variant.config, *words, batch))))
 
 
 def largest_batch(config: RunConfig, longest: Mapping[str, int]) -> tuple[int, int, int]:
-    """Return rows, source time and target time of a batch of the longest sentences."""
+    """Return the rows, source length and target length of the largest batch."""
     train, times = config.train, (longest["source"], longest["target"])
     if train.batch_size is None:
         return max(1, train.batch_tokens // max(times)), *times
@@ -198,8 +197,8 @@ def _numbers(plan: Plan, run: PlannedRun) -> int:
     return activations(plan.by_slug[run.variant].config, *words)
 
 
-def _keep_busy(counts: dict[Key, int], runs: Mapping[Key, int], workers: int) -> None:
-    """Cut further where processes would stand idle: in the last round too, if rounds are few."""
+def _keep_busy(counts: dict[StackKey, int], runs: Mapping[StackKey, int], workers: int) -> None:
+    """Add stacks while processes would be idle; with few rounds, also in the last round."""
     while counts:
         total = sum(counts.values())
         if total >= 4 * workers or (total >= workers and total % workers == 0):
@@ -210,7 +209,7 @@ def _keep_busy(counts: dict[Key, int], runs: Mapping[Key, int], workers: int) ->
         counts[largest] += 1
 
 
-def _cut(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
-    """Cut into parts whose sizes differ by one at most."""
-    edges = [len(runs) * part // count for part in range(count + 1)]
+def _split(runs: Sequence[PlannedRun], count: int) -> list[list[PlannedRun]]:
+    """Split runs into ``count`` stacks with sizes that differ by at most 1."""
+    edges = [len(runs) * index // count for index in range(count + 1)]
     return [list(runs[start:end]) for start, end in pairwise(edges)]

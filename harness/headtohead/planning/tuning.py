@@ -1,9 +1,9 @@
-"""The same small sweep for every variant, before the experiment itself: fair settings for all.
+"""Tuning: the same small sweep for every variant before the experiment, for a fair comparison.
 
-The sweep is an experiment of its own, ``<name>-tuning``: every variant with every setting, on seeds
-that no experiment can use, so that what is chosen is chosen by other runs than those that are
-compared. Its runs differ in what members of a stack may differ in, and train stacked. A variant
-gets the setting with the lowest mean validation loss.
+The sweep is an experiment of its own, ``<name>-tuning``: every variant with every setting. Its seeds
+cannot be used by any experiment, so that settings are chosen on other runs than those that are
+compared. The settings may differ within a stack, so the runs train stacked. A variant gets the
+setting with the lowest mean validation loss.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
 
 METRIC = "valid/loss"
-"""What a setting is chosen by; lower is better."""
+"""Metric that chooses a setting; lower is better."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One point of the sweep: its value by field, and what it changes in a configuration."""
+class TuningSetting:
+    """A setting of the sweep: its value by field, and the fields to change by section."""
 
     values: Mapping[str, Scalar]
     changes: Mapping[str, Mapping[str, Any]]
 
     @property
     def name(self) -> str:
-        """The setting in words, short."""
+        """The setting as a short label."""
         return ", ".join(f"{_last(path)} {text(value)}" for path, value in self.values.items())
 
     @property
     def slug(self) -> str:
-        """The setting in the letters of a file name."""
+        """The setting as part of a slug."""
         return "-".join(f"{_last(path)}-{text(value)}" for path, value in self.values.items())
 
-    def of(self, config: RunConfig) -> RunConfig:
-        """Return a configuration with this setting."""
+    def apply(self, config: RunConfig) -> RunConfig:
+        """Return the configuration with this setting."""
         sections = {
             section: getattr(config, section).model_copy(update=dict(fields))
             for section, fields in self.changes.items()
@@ -62,100 +62,101 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Tried:
-    """What one setting gave one variant: mean and spread of the loss over the sweep's seeds.
+class SettingLosses:
+    """Mean and standard deviation of a variant's loss at a setting, over the sweep's seeds.
 
-    A run that diverged makes the mean infinite.
+    The mean is infinite if a run diverged.
     """
 
-    setting: Setting
+    setting: TuningSetting
     mean: float
     sd: float | None
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sweep: its settings, its plan, and what came of it once every run has a result."""
+    """The sweep: its settings, its plan, and the losses by variant once every run has a result."""
 
-    settings: tuple[Setting, ...]
+    settings: tuple[TuningSetting, ...]
     plan: Plan
-    tried: Mapping[str, tuple[Tried, ...]]
+    tried: Mapping[str, tuple[SettingLosses, ...]]
 
     @property
     def is_done(self) -> bool:
-        """Whether every variant has its setting."""
+        """Whether the settings of all variants are chosen."""
         return bool(self.tried)
 
     @property
     def fields(self) -> list[str]:
-        """The fields that are swept."""
+        """The fields of the sweep."""
         return list(self.settings[0].values)
 
-    def chosen(self, slug: str) -> Setting:
-        """Return the setting of a variant: the best, of equals the first."""
-        return min(self.tried[slug], key=lambda one: one.mean).setting
+    def chosen(self, slug: str) -> TuningSetting:
+        """Return the best setting of a variant; of equal settings, the first."""
+        return min(self.tried[slug], key=lambda losses: losses.mean).setting
 
     def apply(self, design: Design) -> Design:
-        """Return the design with every variant at its setting; as it is until all are known."""
+        """Return the design with the chosen settings; unchanged while the sweep is incomplete."""
         if not self.is_done:
             return design
-        variants = tuple(replace(one, config=self.chosen(one.slug).of(one.config)) for one in design.variants)
+        variants = tuple(
+            replace(variant, config=self.chosen(variant.slug).apply(variant.config)) for variant in design.variants
+        )
         return replace(design, variants=variants)
 
     def at_the_edge(self, slug: str) -> list[str]:
-        """Return the fields whose chosen value is the least or the greatest that was tried."""
-        chosen, found = self.chosen(slug), []
+        """Return the fields at which the chosen value is the smallest or the largest of the sweep."""
+        chosen, edges = self.chosen(slug), []
         for path in self.fields:
-            values = [one.values[path] for one in self.settings]
-            numbers = [one for one in values if isinstance(one, int | float)]
+            numbers = [value for setting in self.settings if isinstance(value := setting.values[path], int | float)]
             if len(set(numbers)) > 2 and chosen.values[path] in (min(numbers), max(numbers)):
-                found.append(path)
-        return found
+                edges.append(path)
+        return edges
 
     @property
     def record(self) -> TuningRecord:
-        """The sweep as ``experiment.json`` holds it."""
+        """The sweep's entry in ``experiment.json``."""
         return TuningRecord(
             experiment=self.plan.name,
             fields=tuple(self.fields),
             metric=METRIC,
             seeds=self.plan.design.seeds,
-            variants={slug: self._tuned(slug, found) for slug, found in self.tried.items()},
+            variants={slug: self._tuned(slug, tried) for slug, tried in self.tried.items()},
         )
 
-    def _tuned(self, slug: str, found: Sequence[Tried]) -> TunedVariant:
+    def _tuned(self, slug: str, tried: Sequence[SettingLosses]) -> TunedVariant:
         return TunedVariant(
             chosen=self.chosen(slug).values,
             at_the_edge=tuple(self.at_the_edge(slug)),
             tried=tuple(
                 TrialRecord(
-                    values=tried.setting.values, mean=tried.mean if math.isfinite(tried.mean) else None, sd=tried.sd
+                    values=losses.setting.values, mean=losses.mean if math.isfinite(losses.mean) else None, sd=losses.sd
                 )
-                for tried in found
+                for losses in tried
             ),
         )
 
 
-def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> list[Setting]:
-    """Return the settings that the file asks for.
+def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) -> list[TuningSetting]:
+    """Return the settings of the experiment file's ``tune`` section.
 
     Raises:
-        HeadToHeadError: For a field that cannot be swept, or a value that is none, with its place.
+        HeadToHeadError: For a field that cannot be tuned or an invalid value, with its location in the file.
     """
     tune = loaded.file.tune
     assert tune is not None
     location = loaded.location("tune")
     if design.path is not None:
-        raise location.error("a path changes settings itself; tune goes with axes")
+        raise location.error("a path cannot be tuned; remove tune, or use product, one_at_a_time or zip")
     allowed = ["model.dropout", *(f"{section}.{name}" for section, names in MEMBER_FIELDS.items() for name in names)]
     for path in tune:
         if path not in allowed:
-            raise location.child(path).error(f"'{path}' cannot be tuned; fields that can: {', '.join(sorted(allowed))}")
+            raise location.child(path).error(f"'{path}' cannot be tuned; use one of {', '.join(sorted(allowed))}")
         if path in design.axes:
-            raise location.child(path).error(f"'{path}' is an axis of the design; it is compared")
+            raise location.child(path).error(f"'{path}' is an axis of the design; remove it from tune")
     if not tune:
-        raise location.error("a sweep needs at least one field, such as train.lr: [0.001, 0.003]")
-    # Laid over the baseline as axes are: values are checked at their places in the file.
+        raise location.error("tune has no field; add one, such as train.lr: [0.001, 0.003]")
+    # Merged over the baseline like axes, so that values are validated with their locations in the file.
     block = DesignBlock(product=dict(tune))
     file = loaded.file.model_copy(
         update={"design": [block], "tune": None, "published": None, "exclude": [], "match": "none"}
@@ -164,15 +165,15 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
         ("design", 0, "product", *path[1:]): line for path, line in loaded.source.lines.items() if path[:1] == ("tune",)
     }
     try:
-        alone = expand(replace(loaded, file=file, source=replace(loaded.source, lines=lines)), registry)
+        sweep_design = expand(replace(loaded, file=file, source=replace(loaded.source, lines=lines)), registry)
     except HeadToHeadError as error:
         raise HeadToHeadError(str(error).replace("design[0].product", "tune")) from error
-    baseline = alone.variant(alone.baseline)
-    variants = {one.slug: one for one in alone.variants}
-    (factorial,) = alone.factorials
-    # The cells are in the order of the file; equal values, however written, share a slug.
+    baseline = sweep_design.variant(sweep_design.baseline)
+    variants = {variant.slug: variant for variant in sweep_design.variants}
+    (factorial,) = sweep_design.factorials
+    # The cells are in the order of the file; values that are written differently but equal share a slug.
     return [
-        Setting(
+        TuningSetting(
             {path: variants[slug].axes[path] for path in tune}, _changes(variants[slug].config, baseline.config, tune)
         )
         for slug in dict.fromkeys(factorial.cells.values())
@@ -180,20 +181,22 @@ def settings_of(loaded: LoadedExperiment, design: Design, registry: Registry) ->
 
 
 def _changes(config: RunConfig, baseline: RunConfig, tune: Mapping[str, Sequence[Any]]) -> dict[str, dict[str, Any]]:
-    """Return the fields that a setting fixes: those that are swept, and what follows from them."""
+    """Return the values that a setting fixes, by section and field: tuned fields and their dependent defaults."""
     changes: dict[str, dict[str, Any]] = {}
     given = {name for path in tune for name in SHORTHANDS.get(tuple(path.split(".")), ())}
     for section, names in MEMBER_FIELDS.items():
         for name in sorted(names):
             value = getattr(getattr(config, section), name)
-            moved = value != getattr(getattr(baseline, section), name)
-            if moved or f"{section}.{name}" in tune or name in given:
+            changed = value != getattr(getattr(baseline, section), name)
+            if changed or f"{section}.{name}" in tune or name in given:
                 changes.setdefault(section, {})[name] = value
     return changes
 
 
-def sweep(loaded: LoadedExperiment, design: Design, settings: Sequence[Setting]) -> tuple[LoadedExperiment, Design]:
-    """Return the experiment that tries every setting with every variant."""
+def sweep(
+    loaded: LoadedExperiment, design: Design, settings: Sequence[TuningSetting]
+) -> tuple[LoadedExperiment, Design]:
+    """Return the experiment that trains every variant with every setting."""
     file = loaded.file.model_copy(
         update={
             "question": f"Which {' and '.join(settings[0].values)} suits each variant of {loaded.name}?",
@@ -202,17 +205,17 @@ def sweep(loaded: LoadedExperiment, design: Design, settings: Sequence[Setting])
             "metrics": Metrics(primary=METRIC, report=()),
         }
     )
-    # The same seeds whatever the experiment's are: further seeds do not change the sweep.
+    # These seeds do not depend on the experiment's seeds, so additional seeds do not change the sweep.
     seeds = tuple(MAX_SEED + number for number in range(1, loaded.file.tune_seeds + 1))
     variants = tuple(
         Variant(
-            f"{one.slug}-{setting.slug}",
-            f"{one.title} · {setting.name}",
-            {**one.axes, **setting.values},
-            setting.of(one.config),
-            one.match,
+            f"{variant.slug}-{setting.slug}",
+            f"{variant.title} · {setting.name}",
+            {**variant.axes, **setting.values},
+            setting.apply(variant.config),
+            variant.match,
         )
-        for one in design.variants
+        for variant in design.variants
         for setting in settings
     )
     return (
@@ -227,8 +230,8 @@ def sweep(loaded: LoadedExperiment, design: Design, settings: Sequence[Setting])
     )
 
 
-def find_tried(design: Design, settings: Sequence[Setting], plan: Plan) -> dict[str, tuple[Tried, ...]]:
-    """Return what the sweep gave, by variant; nothing while a run of it has no result."""
+def find_tried(design: Design, settings: Sequence[TuningSetting], plan: Plan) -> dict[str, tuple[SettingLosses, ...]]:
+    """Return the losses of all settings by variant; empty while a run of the sweep has no result."""
     if any(run.state not in states.RESULTS for run in plan.runs):
         return {}
     losses: dict[str, list[float]] = {}
@@ -237,16 +240,16 @@ def find_tried(design: Design, settings: Sequence[Setting], plan: Plan) -> dict[
         results = RunDirectory(path).results if run.state == states.DONE else None
         loss = results.metrics.get(METRIC) if results else None
         losses.setdefault(run.variant, []).append(math.inf if loss is None else float(loss))
-    found = {}
-    for one in design.variants:
+    losses_by_variant = {}
+    for variant in design.variants:
         tried = []
         for setting in settings:
-            own = plan.by_slug[f"{one.slug}-{setting.slug}"]
-            values = losses[own.equal.to if own.equal else own.slug]
+            planned = plan.by_slug[f"{variant.slug}-{setting.slug}"]
+            values = losses[planned.equal.to if planned.equal else planned.slug]
             finite = len(values) > 1 and all(map(math.isfinite, values))
-            tried.append(Tried(setting, statistics.fmean(values), statistics.stdev(values) if finite else None))
-        found[one.slug] = tuple(tried)
-    return found
+            tried.append(SettingLosses(setting, statistics.fmean(values), statistics.stdev(values) if finite else None))
+        losses_by_variant[variant.slug] = tuple(tried)
+    return losses_by_variant
 
 
 def _last(path: str) -> str:

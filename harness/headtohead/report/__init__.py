@@ -1,4 +1,4 @@
-"""Reports: the answer of an experiment as a page, as Markdown and as a table."""
+"""Reports of an experiment as an HTML page, a Markdown file, a CSV table and notebook output."""
 
 from headtohead.report.writing import ReportPaths, write_report
 

@@ -1,4 +1,4 @@
-"""The section on attention maps: the same head of every variant side by side."""
+"""The section on attention maps: the same head of every variant, side by side."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headtohead.report.blocks import (
     AttentionMaps,
     Block,
     Column,
+    DataTable,
     Details,
     Heading,
     NamedFigure,
     Paragraph,
     Span,
-    Table,
     TableCell,
     TableRow,
 )
@@ -28,11 +28,11 @@ from headtohead.storage.attention_maps import entropy, mean_distance
 
 
 def attention_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return the section, nothing where no maps were recorded."""
+    """Return the section; empty without recorded maps."""
     gallery = content.gallery
     if gallery is None or "attention" not in figures:
         return []
-    source = gallery.shown[0].maps[gallery.probe].probe["source"]
+    source = gallery.variants[0].maps[gallery.probe].probe["source"]
     opening = (
         f"Sentence “{source}”, {gallery.role}, layer {gallery.layer}, head {gallery.head}, one seed of each variant."
     )
@@ -45,42 +45,40 @@ def attention_blocks(content: ReportContent, figures: Sequence[str]) -> list[Blo
 
 
 def attention_figure(gallery: Gallery) -> Figure:
-    """Draw one head of every variant side by side."""
+    """Draw the selected head of every variant side by side."""
     maps = []
-    for shown in gallery.shown:
-        weights = shown.weights(gallery.probe, gallery.role)
+    for variant in gallery.variants:
+        weights = variant.weights(gallery.probe, gallery.role)
         if weights is None or gallery.layer >= len(weights) or gallery.head >= weights.shape[1]:
             continue
-        queries, keys = shown.maps[gallery.probe].tokens(gallery.role)
-        title = f"{shown.title} (seed {shown.seed})"
+        queries, keys = variant.maps[gallery.probe].tokens(gallery.role)
+        title = f"{variant.title} (seed {variant.seed})"
         maps.append(HeatMap(weights[gallery.layer, gallery.head], queries, keys, title))
     return heat_map_figure(maps)
 
 
 def _explanation(content: ReportContent, gallery: Gallery, *, numbered: bool) -> tuple[str | Span, ...]:
-    text = "The same sentence, layer and head in every variant: rows are queries, columns keys, full colour is a "
-    text += "weight of 1. "
+    text = "The same sentence, layer and head of every variant. Rows are queries and columns are keys; full colour is "
+    text += "a weight of 1. "
     if numbered:
         text += "Layers and heads are numbered from 0. "
     text += (
-        "Heads have no order of their own: head 0 of one model need not do what head 0 of another does. Entropy in "
-        "nats, distance in tokens."
+        "The order of heads is arbitrary: heads with the same index can have different functions in different models. "
+        "Entropy is in nats, distance in tokens."
     )
     if difference := _fused_difference(content.analysis):
-        text += (
-            f" The maps come from the explicit path, whose output differs from the trained one by at most {difference}."
-        )
-    if gallery.left_out:
-        text += f" {gallery.left_out} more variants have maps in their run directories."
+        text += f" The maps come from the explicit path; its output differs from the fast path by at most {difference}."
+    if gallery.num_omitted:
+        text += f" The maps of {gallery.num_omitted} more variants are in their run directories."
     signed: tuple[str | Span, ...] = ()
     if gallery.signed:
-        text += f" Weights may be negative in {gallery.signed}: those have "
-        signed = (Span("the other colour", "negative"), ", as full at −1.")
+        text += f" Weights can be negative in {gallery.signed}: negative weights have "
+        signed = (Span("the other colour", "negative"), ", full at −1.")
     return (text, *signed, "".join(f" {note}" for note in gallery.notes))
 
 
 def _fused_difference(analysis: Analysis) -> str | None:
-    """Return the largest difference between the explicit and the fused path, over all runs."""
+    """Return the largest difference between the outputs of the explicit and the fast path over all runs."""
     runs = analysis.frames.runs
     if "attention/fused_difference" not in runs:
         return None
@@ -88,18 +86,18 @@ def _fused_difference(analysis: Analysis) -> str | None:
     return None if math.isnan(largest) else f"{largest:.1e}"
 
 
-def _head_table(gallery: Gallery) -> Table:
-    """Return entropy and distance of every head of the first probe, a row per variant and role."""
+def _head_table(gallery: Gallery) -> DataTable:
+    """Return a table of entropy and distance of every head for the first sentence, a row per variant and role."""
     rows = []
-    for shown in gallery.shown:
-        maps = shown.maps[gallery.probe].weights
+    for variant in gallery.variants:
+        maps = variant.maps[gallery.probe].weights
         for role, weights in ((role, maps[role]) for role in ROLES if role in maps):
             pairs = zip(entropy(weights).flat, mean_distance(weights).flat, strict=True)
-            heads = ", ".join(f"{spread:.2f} / {far:.2f}" for spread, far in pairs)
-            rows.append(TableRow((TableCell(shown.title), TableCell(role), TableCell(heads))))
+            heads = ", ".join(f"{head_entropy:.2f} / {distance:.2f}" for head_entropy, distance in pairs)
+            rows.append(TableRow((TableCell(variant.title), TableCell(role), TableCell(heads))))
     columns = (
         Column("variant", align="left"),
         Column("role", align="left"),
         Column("entropy / distance, layer by layer and head by head", align="left", wrap=True),
     )
-    return Table(columns, tuple(rows))
+    return DataTable(columns, tuple(rows))

@@ -1,7 +1,7 @@
-"""The parts of a report: every output format renders the same list of these blocks.
+"""The block types of a report; every output format renders the same list of blocks.
 
-Texts are plain: the renderers escape them, once. A text is a string, a marked piece, or a tuple of
-both in reading order.
+A text is a string, a styled piece such as `Span`, or a tuple of both in reading order. Texts are not
+escaped; the renderers escape them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of a text that is set apart; ``alarm`` is a warning, ``negative`` a colour of maps."""
+    """A styled piece of text; ``alarm`` is a warning, ``negative`` has the colour of negative weights in maps."""
 
     text: str
     style: Literal["strong", "emphasis", "code", "alarm", "negative"]
@@ -21,7 +21,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a file beside the report, or with ``#`` to a heading of it."""
+    """A link to a file in the report's folder, or with ``#`` to a heading."""
 
     text: str
     target: str
@@ -29,7 +29,7 @@ class Link:
 
 @dataclass(frozen=True)
 class VariantTitle:
-    """A variant's title, with its colour in the figures where that helps to find it there."""
+    """A variant's title, optionally with its colour in the figures."""
 
     text: str
     colour: str | None = None
@@ -49,7 +49,7 @@ Text = Inline | tuple[Inline, ...]
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; one with an ``anchor`` and a short ``navigation`` text is in the page's contents."""
+    """A heading; headings with an ``anchor`` and a short ``navigation`` text are in the page's contents."""
 
     level: int
     text: str
@@ -59,12 +59,12 @@ class Heading:
 
 @dataclass(frozen=True)
 class Contents:
-    """Links to the headings that have an anchor, where the format has such links."""
+    """Links to the headings with an anchor, in formats with such links."""
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """One paragraph; ``role`` chooses its look."""
+    """A paragraph; ``role`` determines its style."""
 
     text: Text
     role: Literal["body", "answer", "banner", "note", "footer"] = "body"
@@ -72,7 +72,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Prose:
-    """Markdown by the author of the experiment, shown without HTML and without remote pictures."""
+    """Markdown by the author of the experiment, rendered without raw HTML and without images."""
 
     markdown: str
 
@@ -86,14 +86,14 @@ class BulletList:
 
 @dataclass(frozen=True)
 class Definitions:
-    """Terms and what they stand for."""
+    """Terms with their values."""
 
     items: tuple[tuple[str, Text], ...]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table; a line break in ``heading`` is one in HTML."""
+    """A column of a table; HTML keeps line breaks in ``heading``."""
 
     heading: str
     align: Literal["left", "right"] = "right"
@@ -102,8 +102,8 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Note:
-    """What a cell adds to its text, such as the interval of a mean."""
+class CellNote:
+    """An addition to a cell's text, such as the interval of a mean."""
 
     text: Text
     role: Literal["interval", "interval wrap", "pitfalls"] = "interval"
@@ -111,25 +111,25 @@ class Note:
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table; ``shade`` is the percentage of colour behind it."""
+    """A cell of a table; ``shade`` is the background colour in percent."""
 
     text: Text
-    notes: tuple[Note, ...] = ()
+    notes: tuple[CellNote, ...] = ()
     tooltip: str = ""
     shade: int = 0
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A line of a table; one with fewer cells than columns ends in empty cells."""
+    """A row of a table; missing cells at its end are empty."""
 
     cells: tuple[TableCell, ...]
     emphasised: bool = False
 
 
 @dataclass(frozen=True)
-class Table:
-    """Columns and rows; a ``grid`` has values of one axis as rows and of another as columns."""
+class DataTable:
+    """A table; in a ``grid``, rows and columns are the values of two axes."""
 
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
@@ -138,7 +138,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NamedFigure:
-    """A figure by its file name without ``.svg``, what it shows, and what stands below it."""
+    """A figure: its file name without ``.svg``, its alternative text and its caption."""
 
     name: str
     alt: str
@@ -147,7 +147,7 @@ class NamedFigure:
 
 @dataclass(frozen=True)
 class CodeBlock:
-    """Commands or a file, letter for letter."""
+    """Preformatted text such as commands or a file."""
 
     text: str
     language: str = ""
@@ -155,9 +155,9 @@ class CodeBlock:
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Maps that a page lets its reader choose from; elsewhere, and without scripts, ``figure``.
+    """Interactive attention maps, drawn from ``data`` by the page's script.
 
-    ``data`` is what the page's script draws from.
+    Other formats, and pages without scripts, show ``figure``.
     """
 
     figure: NamedFigure
@@ -166,7 +166,7 @@ class AttentionMaps:
 
 @dataclass(frozen=True)
 class TranslationOutput:
-    """A translation of a sentence and the variants that wrote it."""
+    """A translation of a sentence and the variants that produced it."""
 
     hypothesis: str
     exact: bool
@@ -175,7 +175,7 @@ class TranslationOutput:
 
 @dataclass(frozen=True)
 class SentenceTranslations:
-    """A sentence, its reference translations, and what variants made of it."""
+    """A sentence, its reference translations and the variants' translations."""
 
     source: str
     references: str
@@ -184,7 +184,7 @@ class SentenceTranslations:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that a page shows on request, below their summary."""
+    """Blocks that a page hides until the reader opens the summary."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -197,7 +197,7 @@ Block = (
     | Prose
     | BulletList
     | Definitions
-    | Table
+    | DataTable
     | NamedFigure
     | CodeBlock
     | AttentionMaps

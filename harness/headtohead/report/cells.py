@@ -1,11 +1,11 @@
-"""Cells that several tables of a report have: means, differences, verdicts and their tests."""
+"""Table cells that several sections use: means, differences, verdicts and tests."""
 
 from __future__ import annotations
 
 import math
 
 from headtohead.analysis.contrasts import Contrast
-from headtohead.report.blocks import Column, Note, TableCell, VerdictLabel
+from headtohead.report.blocks import CellNote, Column, TableCell, VerdictLabel
 from headtohead.statistics.paired_tests import Paired, Summary
 from headtohead.storage.metrics import show, show_p
 
@@ -16,8 +16,8 @@ def blank(reason: str = "") -> TableCell:
 
 
 def mean_cell(mean: str, low: float, high: float, metric: str) -> TableCell:
-    """Return a mean with its interval below it, where the interval exists."""
-    return TableCell(mean, (Note(f"{show(low, metric)} to {show(high, metric)}"),) if math.isfinite(low) else ())
+    """Return a mean with its interval, if the interval is finite."""
+    return TableCell(mean, (CellNote(f"{show(low, metric)} to {show(high, metric)}"),) if math.isfinite(low) else ())
 
 
 def score_cell(summary: Summary, metric: str) -> TableCell:
@@ -33,17 +33,17 @@ def paired_cell(paired: Paired | None, metric: str, reason: str | None = None) -
 
 
 def difference_cell(contrast: Contrast | None) -> TableCell:
-    """Return the difference of a contrast, blank where there is none."""
+    """Return the difference of a contrast, or a blank cell for None."""
     return paired_cell(contrast.paired, contrast.metric, contrast.reason) if contrast else blank()
 
 
 def verdict_columns(tested: int, unit: str) -> tuple[Column, ...]:
-    """Return the headings of `verdict_cells`; ``tested`` contrasts share Holm's correction."""
+    """Return the columns of `verdict_cells`; ``tested`` is the number of contrasts in Holm's correction."""
     return (
         Column("verdict", align="left"),
         Column("Holm\np", tooltip=f"paired t-test, Holm-adjusted over {tested} {unit}"),
         Column("sign-\nflip p", tooltip="exact, unadjusted"),
-        Column("effect", tooltip="mean difference over its standard deviation, Hedges-corrected (d_z)"),
+        Column("effect", tooltip="mean difference divided by its standard deviation, Hedges-corrected (d_z)"),
     )
 
 
@@ -59,9 +59,11 @@ def verdict_cells(contrast: Contrast | None, *, with_reason: bool = True) -> tup
 
 
 def verdict_cell(contrast: Contrast | None, *, with_reason: bool = True) -> TableCell:
-    """Return the verdict of a contrast with the reason for it."""
+    """Return the verdict of a contrast, with its reason as a note."""
     if contrast is None:
         return TableCell(VerdictLabel("–", "none"))
-    label = VerdictLabel(contrast.words if contrast.verdict else "–", contrast.verdict if contrast.found else "none")
+    label = VerdictLabel(
+        contrast.verdict_text if contrast.verdict else "–", contrast.verdict if contrast.detected else "none"
+    )
     reason = contrast.reason if with_reason else None
-    return TableCell(label, (Note(reason, "interval wrap"),) if reason else ())
+    return TableCell(label, (CellNote(reason, "interval wrap"),) if reason else ())

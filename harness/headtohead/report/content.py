@@ -1,11 +1,9 @@
-"""What the sections of a report share; everything is computed at first use."""
+"""The shared content of a report's sections, computed on first use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from headtohead.analysis.contrasts import loss_mismatch
 from headtohead.analysis.study import Analysis
@@ -15,58 +13,58 @@ from headtohead.report.cells import blank, score_cell
 from headtohead.report.facts import facts
 from headtohead.report.figures.palette import Palette
 from headtohead.report.gallery import Gallery, gallery
-from headtohead.report.parts import parts
-from headtohead.storage import metrics
+from headtohead.report.omissions import omissions
+from headtohead.storage import metrics, states
+from headtohead.storage.records import ExperimentRecord
 
 MOST_ROWS = 200
-"""Variants or runs that a table lists; results.csv has all."""
+"""Maximum number of variants or runs in a table; results.csv contains all."""
 
 
 @dataclass(frozen=True)
 class ReportContent:
-    """The analysis of an experiment with what several sections take from it.
+    """The analysis of an experiment with derived texts and selections.
 
-    ``source`` says where the run directories came from, if not from the runs folder itself.
+    ``source`` is the origin of the run directories if it is not the runs folder.
     """
 
     analysis: Analysis
     source: str | None = None
 
     @cached_property
-    def experiment(self) -> Mapping[str, Any]:
-        """The experiment's own record."""
-        return self.analysis.frames.experiment
+    def record(self) -> ExperimentRecord:
+        """The experiment's record."""
+        return self.analysis.frames.record
 
     @cached_property
     def answer(self) -> str:
-        """The answer in one sentence."""
+        """The answer to the experiment's question."""
         return answer(self.analysis)
 
     @cached_property
     def palette(self) -> Palette:
-        """Colours of the figures."""
+        """The colours of the variants in figures."""
         return Palette(self.analysis.frames)
 
     @cached_property
     def metric(self) -> str:
-        """The primary metric in words."""
+        """The display name of the primary metric."""
         return metrics.readable(self.analysis.metric)
 
     @cached_property
     def banner(self) -> str | None:
-        """A warning that variants are incomplete."""
+        """A warning if variants are incomplete, else None."""
         missing = self.analysis.incomplete
         if not missing:
             return None
-        states = self.analysis.frames.runs["state"]
-        final = int(states.isin(["DONE", "DIVERGED"]).sum())
-        total = len(states)
-        count = f"{len(missing)} of {len(self.analysis.frames.variants)} variants are incomplete"
+        run_states = self.analysis.frames.runs["state"]
+        final = int(run_states.isin(states.RESULTS).sum())
+        total = len(run_states)
+        count = f"{len(missing)} of {len(self.analysis.frames.by_slug)} variants are incomplete"
         if self.analysis.allow_partial:
             return (
-                f"Partial: {count} ({final} of {total} runs have a result). They are ranked on "
-                f"the seeds that finished, because --allow-partial was given; what finished "
-                f"first is not a random sample."
+                f"Partial: {count} ({final} of {total} runs have a result). With --allow-partial they are "
+                f"ranked on their finished seeds, which are not a random sample of the seeds."
             )
         return (
             f"Incomplete: {count} ({final} of {total} runs have a result). They are listed but "
@@ -74,32 +72,32 @@ class ReportContent:
         )
 
     @cached_property
-    def axes_judged(self) -> bool:
-        """Whether the answer is about axes rather than single variants."""
+    def answers_factors(self) -> bool:
+        """Whether the answer is about factor contrasts rather than single variants."""
         return any(contrast.paired is not None for contrast in self.analysis.factors.contrasts)
 
     @cached_property
     def facts(self) -> list[str]:
-        """What a reader should know beside the answer, one sentence each."""
+        """Warnings and facts that qualify the answer, a sentence each."""
         return facts(self.analysis)
 
     @cached_property
     def listed(self) -> list[str]:
-        """The variants that tables list: all, or the best and the baseline; a path's ends."""
+        """The variants in tables: all, or the best and the baseline; of a Shapley path, the ends."""
         if self.analysis.path:
             return [self.analysis.path.start, self.analysis.path.end]
         slugs = list(self.analysis.order)
         baseline = self.analysis.frames.baseline
-        kept = slugs[:MOST_ROWS]
-        return kept if baseline in kept or baseline not in slugs else [*kept[:-1], baseline]
+        best = slugs[:MOST_ROWS]
+        return best if baseline in best or baseline not in slugs else [*best[:-1], baseline]
 
     @cached_property
-    def unlisted(self) -> int:
-        """How many variants the tables leave out."""
+    def num_unlisted(self) -> int:
+        """The number of variants that tables omit."""
         return len(self.analysis.order) - len(self.listed)
 
     def score(self, slug: str, metric: str) -> TableCell:
-        """Return a variant's mean of any metric, blank with the reason where it would mislead."""
+        """Return a variant's mean of a metric, or a blank cell with the reason if it is not comparable."""
         reason = self.analysis.withheld.get(slug) or loss_mismatch(
             self.analysis.frames, slug, self.analysis.frames.baseline, metric
         )
@@ -109,15 +107,15 @@ class ReportContent:
 
     @cached_property
     def gallery(self) -> Gallery | None:
-        """Attention maps, or None where none were recorded."""
+        """The attention maps, or None if none were recorded."""
         return gallery(self.analysis)
 
     @cached_property
-    def parts(self) -> dict[str, str]:
-        """What figures and sections of a large study leave out, by name."""
-        return parts(self.analysis)
+    def omissions(self) -> dict[str, str]:
+        """Sentences on the variants that figures and sections of a large study omit, by name."""
+        return omissions(self.analysis)
 
     def title(self, slug: str, *, coloured: bool = True) -> VariantTitle:
         """Return a variant's title, with its colour in the figures."""
         colour = self.palette.colour(slug) if coloured else None
-        return VariantTitle(str(self.analysis.frames.variants[slug]["title"]), colour)
+        return VariantTitle(self.analysis.frames.by_slug[slug].title, colour)

@@ -1,4 +1,4 @@
-"""The section on data: the dataset, its split, its size, and how translations were scored."""
+"""The section on data: dataset, split, sizes, decoding and BLEU signatures."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headtohead.storage.metrics import readable
 
 
 def data_blocks(content: ReportContent) -> list[Block]:
-    """Return what the experiment's record holds of its data."""
-    items = [*_data_items(content.experiment.get("data") or {}), *_decodings(content), *_signatures(content)]
+    """Return the section on the baseline's data."""
+    items = [*_data_items(content.record.data), *_decodings(content), *_signatures(content)]
     return [Heading(2, "Data", "data", "Data"), Definitions(tuple(items))]
 
 
@@ -20,20 +20,20 @@ def _data_items(data: Mapping[str, Any]) -> list[tuple[str, Text]]:
     languages = " to ".join(data.get("languages") or ())
     unknown = (data.get("unk_rate") or {}).get("test") or {}
     tokens = f", {data['tokens']} tokens" if data.get("tokens") else ""
-    ceiling = data.get("bag_of_words_ceiling")
+    upper_bound = data.get("bag_of_words_upper_bound")
     items: dict[str, Text | None] = {
         "dataset": ", ".join(filter(None, [data.get("dataset"), languages])),
         "split": _split(data),
         "pairs": _counts(data.get("counts"), "{:,}"),
         "dropped": _counts(data.get("dropped")),
         "vocabulary": _counts(data.get("vocabulary")),
-        "unknown words, test": _counts({name: _percent(part) for name, part in unknown.items()}),
+        "unknown words, test": _counts({name: _percent(fraction) for name, fraction in unknown.items()}),
         "text": f"normalise {data['normalise']}{tokens}" if data.get("normalise") else None,
         "longest, tokens": _counts(data.get("longest")),
-        "bag-of-words ceiling": None if ceiling is None else f"{ceiling:.3f} exact match on the test set",
+        "bag-of-words upper bound": None if upper_bound is None else f"{upper_bound:.3f} exact match on the test set",
         "licence": data.get("licence"),
         "citation": data.get("citation"),
-        "data_hash": Span(data["data_hash"], "code") if data.get("data_hash") else None,
+        "data hash": Span(data["data_hash"], "code") if data.get("data_hash") else None,
     }
     notes = [("note", str(note)) for note in data.get("notes") or ()]
     return [*((term, text) for term, text in items.items() if text), *notes]
@@ -52,14 +52,14 @@ def _counts(counts: Mapping[str, Any] | None, form: str = "{}") -> str:
     return ", ".join(f"{name} {form.format(count)}" for name, count in (counts or {}).items())
 
 
-def _percent(part: Any) -> str:
-    return f"{100 * float(part):.1f} %"
+def _percent(fraction: Any) -> str:
+    return f"{100 * float(fraction):.1f} %"
 
 
 def _decodings(content: ReportContent) -> list[tuple[str, Text]]:
-    """Return the decoding settings of the runs, each once."""
-    records = content.analysis.frames.records.values()
-    settings = {_decoding(record["decoding"]) for record in records if record.get("decoding")}
+    """Return the distinct decoding settings of the runs."""
+    details = content.analysis.frames.details.values()
+    settings = {_decoding(run.decoding) for run in details if run.decoding}
     return [("decoding", text) for text in sorted(settings)]
 
 
@@ -71,10 +71,10 @@ def _decoding(setting: Mapping[str, Any]) -> str:
 
 
 def _signatures(content: ReportContent) -> list[tuple[str, Text]]:
-    """Return sacreBLEU's signatures of BLEU and chrF, each once."""
+    """Return the distinct sacreBLEU signatures of the runs."""
     signatures = {
         (name, str(signature))
-        for record in content.analysis.frames.records.values()
-        for name, signature in (record.get("signatures") or {}).items()
+        for run in content.analysis.frames.details.values()
+        for name, signature in run.signatures.items()
     }
     return [("sacreBLEU", f"{readable(name)}: {text}") for name, text in sorted(signatures)]

@@ -1,4 +1,4 @@
-"""A whole report as one list of blocks, in the order in which every format shows it."""
+"""Compose the list of blocks of a whole report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headtohead.report.blocks import Block, BulletList, Contents, Heading, Named
 from headtohead.report.content import ReportContent
 from headtohead.report.data_description import data_blocks
 from headtohead.report.factors import factor_blocks
-from headtohead.report.facts import uneven_origins
+from headtohead.report.facts import provenance_differences
 from headtohead.report.published import published_blocks, published_summary
 from headtohead.report.reproduction import reproduction_blocks, statistics_blocks
 from headtohead.report.runs import run_blocks
@@ -18,14 +18,17 @@ from headtohead.report.translations import translation_blocks
 from headtohead.report.tuning import tuning_blocks
 from headtohead.report.two_way import two_way_blocks
 from headtohead.report.unpadded import unpadded_blocks
-from headtohead.report.variants import fault_blocks, variant_blocks, with_part
+from headtohead.report.variants import pitfall_blocks, variant_blocks, with_omission
 
 WARNINGS = ("Suspect", "LEAKY", "STALE")
-"""First words of facts that cast doubt on the results."""
+"""First words of facts that question the results."""
 
 
 def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[Block]:
-    """Return the report of an experiment; ``figures`` names the figures that were drawn."""
+    """Return the blocks of a report in print order.
+
+    ``figures`` are the names of the drawn figures; sections without their figure omit it.
+    """
     analysis = content.analysis
     return [
         *_opening(content, figures),
@@ -38,7 +41,7 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
         *_figure_sections(content, figures),
         *attention_blocks(content, figures),
         *translation_blocks(content),
-        *fault_blocks(content),
+        *pitfall_blocks(content),
         *tuning_blocks(analysis),
         *run_blocks(content),
         *data_blocks(content),
@@ -49,54 +52,53 @@ def report_blocks(content: ReportContent, figures: Sequence[str] = ()) -> list[B
 
 def _opening(content: ReportContent, figures: Sequence[str]) -> list[Block]:
     """Return question, answer, main figure and facts."""
-    experiment = content.experiment
-    blocks: list[Block] = [Heading(1, experiment["question"])]
+    record = content.record
+    blocks: list[Block] = [Heading(1, record.question)]
     if content.banner:
         blocks.append(Paragraph(content.banner, "banner"))
     blocks.append(Paragraph(content.answer, "answer"))
     if content.analysis.path and "waterfall" in figures:
         blocks.append(waterfall(content.analysis.path))
     elif "contrasts" in figures:
-        averaged = ", averaged over the settings of the other axes" if content.axes_judged else ""
+        averaged = ", averaged over the settings of the other axes" if content.answers_factors else ""
         caption = (
-            f"Every point is one seed{averaged}; the bar is the 95 % interval of the mean. Grey: no difference "
-            "detected."
+            f"Every point is a seed{averaged}; the bar is the 95 % interval of the mean. Grey: no detected difference."
         )
-        caption = with_part(caption, content.parts.get("contrasts"))
-        blocks.append(NamedFigure("contrasts", "differences, every seed a point", caption))
+        caption = with_omission(caption, content.omissions.get("contrasts"))
+        blocks.append(NamedFigure("contrasts", "differences, a point per seed", caption))
     claims = published_summary(content.analysis)
-    facts = [*content.facts, *uneven_origins(content.analysis.frames)]
+    facts = [*content.facts, *provenance_differences(content.analysis.frames)]
     items: list[Text] = [claims] if claims and claims != content.answer else []
     items += [Span(fact, "alarm") if fact.startswith(WARNINGS) else fact for fact in facts]
     if items:
         blocks.append(BulletList(tuple(items)))
-    if experiment.get("description"):
-        blocks.append(Prose(experiment["description"]))
+    if record.description:
+        blocks.append(Prose(record.description))
     return [*blocks, Contents()]
 
 
 def _figure_sections(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return the sections that are a figure alone: masked heads, lengths, curves and costs."""
-    seeds = "Mean over seeds, band from the lowest to the highest seed."
-    lines, cost = content.parts.get("lines"), content.parts.get("cost")
-    curves = f"{seeds} Steps that some seed did not reach are left out."
+    """Return the sections with only a figure: head ablation, lengths, training curves and costs."""
+    seeds = "Mean over seeds; the band ranges from the lowest to the highest seed."
+    lines, cost = content.omissions.get("lines"), content.omissions.get("cost")
+    curves = f"{seeds} Steps that not every seed reached are omitted."
     sections: dict[str, list[Block]] = {
         "heads": [
             Heading(2, "Heads", "heads", "Heads"),
             Paragraph(
-                "What masking heads does to the baseline's loss on the test sentences: every head of every seed, "
-                "masked by itself, or left alone in its layer. Layers and heads are numbered from 0.",
+                "The change of the baseline's test loss when a head is masked, and when all other heads of its layer "
+                "are masked, for every head of every seed. Layers and heads are numbered from 0.",
                 "note",
             ),
-            NamedFigure("heads", "loss added by masking heads"),
+            NamedFigure("heads", "increase in loss from masking heads"),
         ],
         "lengths": [
             Heading(2, "By length of the source", "lengths", "Lengths"),
-            NamedFigure("lengths", "score by length", with_part(seeds, lines)),
+            NamedFigure("lengths", "score by length", with_omission(seeds, lines)),
         ],
         "curves": [
             Heading(2, "Training", "curves", "Training"),
-            NamedFigure("curves", "training curves", with_part(curves, lines)),
+            NamedFigure("curves", "training curves", with_omission(curves, lines)),
         ],
         "cost": [Heading(2, "Score and cost", "cost", "Cost"), NamedFigure("cost", "score against cost", cost or "")],
     }

@@ -1,18 +1,18 @@
-"""The section on factor effects: one value of an axis against another, over the settings of the rest."""
+"""The section on factor effects: two values of an axis compared, averaged over the other axes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import Contrast, factor_family
-from headtohead.report.blocks import Block, Column, Heading, NamedFigure, Paragraph, Table, TableCell, TableRow
+from headtohead.analysis.contrasts import Contrast, families
+from headtohead.report.blocks import Block, Column, DataTable, Heading, NamedFigure, Paragraph, TableCell, TableRow
 from headtohead.report.cells import difference_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
 from headtohead.storage import metrics
 
 
 def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return the section, nothing for an experiment without factor contrasts."""
+    """Return the section; empty without factor contrasts."""
     family = content.analysis.factors
     if not family.contrasts:
         return []
@@ -22,7 +22,7 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
         Column("value", align="left"),
         Column("against", align="left"),
         Column(f"difference in {content.metric}"),
-        Column("one sentence at a time"),
+        Column("without padding"),
         Column("range"),
         Column("settings"),
         *verdict_columns(family.tested, "contrasts"),
@@ -31,16 +31,16 @@ def factor_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]
     blocks: list[Block] = [
         Heading(2, "Axis by axis", "factors", "Axis by axis"),
         Paragraph(
-            "One value of an axis against another, averaged within each seed over the settings of the rest. The range "
-            "shows the smallest and largest difference among those settings.",
+            "Two values of an axis, averaged within each seed over the settings of the other axes. The range is the "
+            "smallest and the largest difference among these settings.",
             "note",
         ),
-        Table(columns, rows),
+        DataTable(columns, rows),
     ]
     if "interactions" in figures:
         caption = (
-            "Means with 95 % intervals, over the settings of the other axes that all points of a panel have. Parallel "
-            "lines: the effect of one axis does not depend on the other."
+            "Means with 95 % intervals over the settings of the other axes that all points of a panel share. Parallel "
+            "lines mean that the effect of an axis does not depend on the other axis."
         )
         blocks.append(NamedFigure("interactions", "interactions of axes", caption))
     return blocks
@@ -63,9 +63,9 @@ def _row(contrast: Contrast, unpadded: Contrast | None) -> TableRow:
 
 
 def _unpadded_contrasts(content: ReportContent) -> tuple[Contrast, ...]:
-    """Return the same contrasts on the scores of sentences translated one at a time, where there are any."""
+    """Return the factor contrasts on the scores without padding, if these were evaluated."""
     analysis = content.analysis
-    name = metrics.alone(analysis.metric)
+    name = metrics.unpadded(analysis.metric)
     if name not in analysis.frames.runs:
         return ()
-    return factor_family(analysis.frames, name, allow_partial=analysis.allow_partial).contrasts
+    return families(analysis.frames, name, allow_partial=analysis.allow_partial).factors.contrasts

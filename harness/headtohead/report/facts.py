@@ -1,154 +1,144 @@
-"""What a reader should know beside the answer, one sentence each."""
+"""Warnings and facts that qualify a report's answer, a sentence each."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
-from headtohead.analysis.study import Analysis, ceiling_verdicts
-from headtohead.storage import metrics
+from headtohead.analysis.study import Analysis, upper_bound_verdicts
+from headtohead.storage import metrics, states
 from headtohead.storage.frames import Frames
+from headtohead.storage.records import VariantRecord
 
-INFORMATIVE_CEILING = 0.9
-"""Above it, hardly any model reaches the ceiling, and staying below is not worth a sentence."""
+INFORMATIVE_BOUND = 0.9
+"""Maximum bag-of-words upper bound that is reported: hardly any model reaches a higher bound."""
 
 
 def facts(analysis: Analysis) -> list[str]:
-    """Return what is suspect, equal, missing or leaky, and how much seeds differ."""
+    """Return facts on suspect scores, equal variants, failed runs, leaks and the variance over seeds."""
     return [
-        *_floor_facts(analysis),
-        *_ceiling_facts(analysis),
+        *_worst_score_facts(analysis),
+        *_upper_bound_facts(analysis),
         *_equal_facts(analysis),
         *_state_facts(analysis),
         *_leak_facts(analysis),
-        *_noise_facts(analysis),
+        *_baseline_sd_facts(analysis),
     ]
 
 
-def uneven_origins(frames: Frames) -> list[str]:
-    """Return signs that the runs were not all made by the same code or on the same footing."""
-    found = []
+def provenance_differences(frames: Frames) -> list[str]:
+    """Return differences between runs in code, versions, devices or backends, and the notes of runs."""
+    differences = []
     hashes: dict[tuple[str, str], set[str]] = {}
     versions: dict[str, set[str]] = {}
     devices: set[str] = set()
     backends: set[str] = set()
     notes: Counter[str] = Counter()
-    for record in frames.records.values():
-        for plugin in record.get("plugins", []):
-            known = hashes.setdefault((plugin["family"], plugin["name"]), set())
-            known.add(str(plugin.get("source_sha256")))
-        for name, value in (record.get("versions") or {}).items():
+    for run in frames.details.values():
+        for plugin in run.plugins:
+            hashes.setdefault((plugin.family, plugin.name), set()).add(plugin.source_sha256)
+        for name, value in run.versions.items():
             versions.setdefault(name, set()).add(str(value))
-        execution = record.get("execution") or {}
-        if execution:
-            devices.add(f"{execution.get('device')} {execution.get('dtype')}")
-        if record.get("backend"):
-            backends.add(record["backend"]["name"])
-        notes.update(record.get("notes") or [])
-    found += [
-        f"STALE: {family} {name} changed its source between runs of this experiment."
-        for (family, name), known in sorted(hashes.items())
-        if len(known) > 1
+        if run.execution:
+            devices.add(f"{run.execution.device} {run.execution.dtype}")
+        if run.backend:
+            backends.add(run.backend.name)
+        notes.update(run.notes)
+    differences += [
+        f"STALE: the source of {family} {name} changed between runs of this experiment."
+        for (family, name), sources in sorted(hashes.items())
+        if len(sources) > 1
     ]
-    found += [
-        f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(known))}."
-        for name, known in sorted(versions.items())
-        if len(known) > 1
+    differences += [
+        f"Runs differ in {name.replace('_', ' ')}: {', '.join(sorted(values))}."
+        for name, values in sorted(versions.items())
+        if len(values) > 1
     ]
     if len(devices) > 1:
-        found.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
+        differences.append(f"Runs differ in device or precision: {', '.join(sorted(devices))}.")
     if len(backends) > 1:
-        found.append(f"Runs differ in their backend: {', '.join(sorted(backends))}.")
-    found += [f"{count} run{'s' * (count != 1)}: {note}." for note, count in notes.items()]
+        differences.append(f"Runs differ in their backend: {', '.join(sorted(backends))}.")
+    differences += [f"{count} run{'s' * (count != 1)}: {note}." for note, count in notes.items()]
     torn = int(frames.runs["torn_lines"].sum())
     if torn:
-        found.append(f"{torn} lines of training histories, torn by a crash, are left out.")
-    return found
+        differences.append(f"{torn} incomplete lines of training histories, caused by a crash, are omitted.")
+    return differences
 
 
 def _equal_facts(analysis: Analysis) -> list[str]:
-    rows = analysis.frames.experiment["variants"]
-    equal = [row for row in rows if row.get("equal_to")]
+    variants = analysis.frames.record.variants
+    equal = [(variant, variant.equal_to) for variant in variants if variant.equal_to]
     if analysis.path and equal:
         return [
-            f"Of the path's {len(rows)} points {len(equal)} equal another one by construction; those were trained once."
+            f"Of the {len(variants)} coalitions, {len(equal)} are equal to another coalition by construction; "
+            "equal coalitions were trained once."
         ]
-    return [_equal_fact(analysis, row) for row in equal]
+    return [_equal_fact(variant, analysis.frames.by_slug[other]) for variant, other in equal]
 
 
-def _equal_fact(analysis: Analysis, row: Mapping[str, Any]) -> str:
-    why = f": {row['equal_reason']}" if row.get("equal_reason") else ""
-    pair = f"{_title(analysis, row['slug'])} equals {_title(analysis, row['equal_to'])}"
-    return f"{pair} by construction{why}; it was trained once."
+def _equal_fact(variant: VariantRecord, other: VariantRecord) -> str:
+    reason = f": {variant.equal_reason}" if variant.equal_reason else ""
+    return f"{variant.title} and {other.title} are equal by construction{reason}; they were trained once."
 
 
-def _floor_facts(analysis: Analysis) -> list[str]:
-    """Return a warning where every run has the worst possible score."""
+def _worst_score_facts(analysis: Analysis) -> list[str]:
+    """Return a warning if every run has the worst possible score."""
     least, largest = metrics.span(analysis.metric)
     worst = least if metrics.higher_is_better(analysis.metric) else largest
     frames = analysis.frames
-    scores = [frames.scores(slug, analysis.metric) for slug in frames.variants]
+    scores = [frames.scores(slug, analysis.metric) for slug in frames.by_slug]
     values = [score for by_seed in scores for score in by_seed.values()]
     if not values or any(score != worst for score in values):
         return []
     return [
-        f"Every run has the worst {metrics.readable(analysis.metric)} there is, "
-        f"{metrics.show(worst, analysis.metric)}: nothing was learnt that it could see, so it "
-        f"compares nothing. Train longer, or set metrics.primary to another."
+        f"Every run has the worst possible {metrics.readable(analysis.metric)}, "
+        f"{metrics.show(worst, analysis.metric)}, so this metric cannot compare the variants. "
+        f"Train longer, or set metrics.primary to another metric."
     ]
 
 
-def _ceiling_facts(analysis: Analysis) -> list[str]:
-    verdicts = ceiling_verdicts(analysis)
-    if not verdicts:
+def _upper_bound_facts(analysis: Analysis) -> list[str]:
+    verdicts = upper_bound_verdicts(analysis)
+    if not verdicts or analysis.upper_bound is None:
         return []
-    ceiling = f"{analysis.ceiling:.3f}"
-    over = [slug for slug, verdict in verdicts.items() if "suspect" in verdict]
-    if over:
-        names = ", ".join(_title(analysis, slug) for slug in over)
-        return [f"Suspect: {names} passes the ceiling of {ceiling} that no encoder blind to word order can pass."]
-    if analysis.ceiling is None or analysis.ceiling > INFORMATIVE_CEILING:
+    bound = f"the bag-of-words upper bound of {analysis.upper_bound:.3f} for order-invariant encoders"
+    suspect = [slug for slug, verdict in verdicts.items() if "suspect" in verdict]
+    titles = [analysis.frames.by_slug[slug].title for slug in suspect or verdicts]
+    if suspect:
+        return [f"Suspect: {', '.join(titles)} exceed{'s' * (len(suspect) == 1)} {bound}."]
+    if analysis.upper_bound > INFORMATIVE_BOUND:
         return []
-    who, stay = (
-        (f"All {len(verdicts)} variants that are told no order of the source", "stay")
-        if len(verdicts) > 1
-        else (_title(analysis, next(iter(verdicts))), "stays")
-    )
-    return [f"{who} {stay} under the ceiling of {ceiling} that no encoder blind to word order can pass."]
+    if len(titles) > 1:
+        return [f"All {len(titles)} order-invariant variants are within {bound}."]
+    return [f"{titles[0]} is within {bound}."]
 
 
 def _state_facts(analysis: Analysis) -> list[str]:
     counts = analysis.frames.runs["state"].value_counts()
-    words = {
-        "DIVERGED": "diverged",
-        "FAILED": "failed",
-        "OOM": "ran out of memory",
-        "TIMEOUT": "timed out",
-        "KILLED": "were killed",
+    verbs = {
+        states.DIVERGED: "diverged",
+        states.FAILED: "failed",
+        states.OOM: "ran out of memory",
+        states.TIMEOUT: "timed out",
+        states.KILLED: "were killed",
     }
-    parts = [f"{counts[state]} {word}" for state, word in words.items() if state in counts]
+    parts = [f"{counts[state]} {verb}" for state, verb in verbs.items() if state in counts]
     total = len(analysis.frames.runs)
-    return [f"Of {total} runs, {', '.join(parts)}; see below."] if parts else []
+    return [f"Of {total} runs, {', '.join(parts)}; see Runs."] if parts else []
 
 
 def _leak_facts(analysis: Analysis) -> list[str]:
-    data = analysis.frames.experiment.get("data", {})
+    data = analysis.frames.record.data
     if not data.get("leaky"):
         return []
     return [
-        f"LEAKY split: {100 * float(data['leak']):.1f} % of the test pairs have a source "
-        f"sentence that is also in the training set; scores are too high."
+        f"LEAKY split: the source of {100 * float(data['leak']):.1f} % of the test pairs is also in "
+        f"the training set; scores are too high."
     ]
 
 
-def _noise_facts(analysis: Analysis) -> list[str]:
-    noise = analysis.noise_floor
-    if math.isnan(noise):
+def _baseline_sd_facts(analysis: Analysis) -> list[str]:
+    sd = analysis.baseline_sd
+    if math.isnan(sd):
         return []
-    return [f"Noise floor: the baseline's seeds have a standard deviation of {metrics.show(noise, analysis.metric)}."]
-
-
-def _title(analysis: Analysis, slug: str) -> str:
-    return str(analysis.frames.variants[slug]["title"])
+    return [f"The baseline's standard deviation over seeds is {metrics.show(sd, analysis.metric)}."]

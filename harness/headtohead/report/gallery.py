@@ -1,4 +1,4 @@
-"""Attention maps that fit into a page: one run per variant, a byte for each weight."""
+"""Select the attention maps of a report: a run per variant, with a byte per weight."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headtohead.analysis.study import Analysis
+from headtohead.storage import states
 from headtohead.storage.attention_maps import ProbeMaps, entropy, load_maps, mean_distance
 
 ROLES = ("encoder", "decoder", "cross")
 MOST_BYTES = 1_500_000
-"""Weights that go into one page, a byte each; further variants stay in their run directories."""
+"""Maximum number of weights in a page, a byte each; the maps of other variants stay in their run directories."""
 MOST_VARIANTS = 24
 
 
 @dataclass(frozen=True)
 class VariantMaps:
-    """The maps of one variant: those of its first finished seed."""
+    """The maps of a variant's first finished seed."""
 
     slug: str
     title: str
@@ -29,16 +30,16 @@ class VariantMaps:
     maps: Sequence[ProbeMaps] = field(repr=False)
 
     def weights(self, probe: int, role: str) -> NDArray[np.float32] | None:
-        """Return ``[layer, head, query, key]``, or None where the run has no such map."""
+        """Return the weights ``[layer, head, query, key]`` of a role, or None if the run has no such map."""
         return self.maps[probe].weights.get(role) if probe < len(self.maps) else None
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """The maps that are shown, how many variants are not, and the map that the page opens with."""
+    """The maps of a report, the number of omitted variants, and the initially selected map."""
 
-    shown: tuple[VariantMaps, ...]
-    left_out: int
+    variants: tuple[VariantMaps, ...]
+    num_omitted: int
     probe: int = 0
     role: str = "cross"
     layer: int = 0
@@ -46,60 +47,60 @@ class Gallery:
 
     @property
     def signed(self) -> str:
-        """The variants whose weights may be negative, in words; empty if there are none."""
-        return ", ".join(f"“{shown.title}”" for shown in self.shown if shown.maps[0].probe.get("signed"))
+        """The titles of the variants with negative weights, comma-separated."""
+        return ", ".join(f"“{variant.title}”" for variant in self.variants if variant.maps[0].probe.get("signed"))
 
     @property
     def notes(self) -> list[str]:
-        """How maps are made where training has none, a sentence for each variant."""
+        """A sentence per variant on how its maps are computed if training computes none."""
         return [
-            f"“{shown.title}”: {'; '.join(dict.fromkeys(notes.values()))}."
-            for shown in self.shown
-            if (notes := shown.maps[0].probe.get("map_notes"))
+            f"“{variant.title}”: {'; '.join(dict.fromkeys(notes.values()))}."
+            for variant in self.variants
+            if (notes := variant.maps[0].probe.get("map_notes"))
         ]
 
 
 def shown_run(analysis: Analysis, slug: str) -> tuple[str, int] | None:
-    """Return run name and seed of the first seed of a variant that is done."""
+    """Return the run and the seed of a variant's first seed with state DONE."""
     rows = analysis.frames.rows(slug)
     runs = zip(rows.index, rows["state"], rows["seed"], strict=True)
-    return next(((str(run), int(seed)) for run, state, seed in runs if state == "DONE"), None)
+    return next(((str(run), int(seed)) for run, state, seed in runs if state == states.DONE), None)
 
 
 def gallery(analysis: Analysis) -> Gallery | None:
-    """Return the maps of as many variants as the page has room for, in order of the design."""
-    shown: list[VariantMaps] = []
-    room, left_out = MOST_BYTES, 0
-    for slug, variant in analysis.frames.variants.items():
+    """Return the maps of the first variants of the design that fit into a page, or None without maps."""
+    selected: list[VariantMaps] = []
+    remaining, omitted = MOST_BYTES, 0
+    for slug, variant in analysis.frames.by_slug.items():
         run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
         if run is None:
             continue
-        if len(shown) >= MOST_VARIANTS or room <= 0:
-            left_out += 1
+        if len(selected) >= MOST_VARIANTS or remaining <= 0:
+            omitted += 1
             continue
         maps = load_maps(analysis.frames.path(run[0]))
         size = sum(weights.size for probe in maps for weights in probe.weights.values())
-        if not maps or (size > room and shown):
-            left_out += bool(maps)
+        if not maps or (size > remaining and selected):
+            omitted += bool(maps)
             continue
-        room -= size
-        shown.append(VariantMaps(slug, str(variant["title"]), run[1], maps))
-    if not shown:
+        remaining -= size
+        selected.append(VariantMaps(slug, variant.title, run[1], maps))
+    if not selected:
         return None
-    role = next((r for r in ("cross", *ROLES) if shown[0].weights(0, r) is not None), "cross")
-    first = shown[0].weights(0, role)
-    return Gallery(tuple(shown), left_out, 0, role, 0 if first is None else len(first) - 1, 0)
+    role = next((role for role in ("cross", *ROLES) if selected[0].weights(0, role) is not None), "cross")
+    first = selected[0].weights(0, role)
+    return Gallery(tuple(selected), omitted, 0, role, 0 if first is None else len(first) - 1, 0)
 
 
 def payload(gallery: Gallery) -> dict[str, Any]:
-    """Return the maps as JSON: a byte per weight, tokens as labels, both numbers of each head."""
+    """Return the JSON data of the page's script: a byte per weight, tokens, and entropy and distance of each head."""
     return {
         "open": {"probe": gallery.probe, "role": gallery.role, "layer": gallery.layer, "head": gallery.head},
-        "probes": [probe.probe["source"] for probe in gallery.shown[0].maps],
-        "roles": [role for role in ROLES if any(shown.weights(0, role) is not None for shown in gallery.shown)],
+        "probes": [probe.probe["source"] for probe in gallery.variants[0].maps],
+        "roles": [role for role in ROLES if any(variant.weights(0, role) is not None for variant in gallery.variants)],
         "variants": [
-            {"title": shown.title, "seed": shown.seed, "probes": [_probe(probe) for probe in shown.maps]}
-            for shown in gallery.shown
+            {"title": variant.title, "seed": variant.seed, "probes": [_probe(probe) for probe in variant.maps]}
+            for variant in gallery.variants
         ],
     }
 
@@ -125,7 +126,7 @@ def _probe(probe: ProbeMaps) -> dict[str, Any]:
 
 
 def _quantised(weights: NDArray[np.float32], scale: float) -> bytes:
-    """Return a byte per weight: 0 to 255, or 1 to 255 around 128 where weights are signed."""
-    parts = weights.astype(np.float64) / scale
-    levels = parts * 127 + 128 if (weights < 0).any() else parts * 255
+    """Return a byte per weight: 0 to 255, or 1 to 255 around 128 for signed weights."""
+    fractions = weights.astype(np.float64) / scale
+    levels = fractions * 127 + 128 if (weights < 0).any() else fractions * 255
     return levels.round().clip(0, 255).astype(np.uint8).tobytes()

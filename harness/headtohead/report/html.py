@@ -1,4 +1,4 @@
-"""Rendering blocks as HTML: a whole self-contained page, or a fragment for a notebook's cell."""
+"""Render blocks as HTML: a self-contained page, or a fragment for notebook output."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from headtohead.report.blocks import (
     CodeBlock,
     Column,
     Contents,
+    DataTable,
     Definitions,
     Details,
     Heading,
@@ -26,7 +27,6 @@ from headtohead.report.blocks import (
     Prose,
     SentenceTranslations,
     Span,
-    Table,
     TableCell,
     TableRow,
     Text,
@@ -73,13 +73,13 @@ _PARAGRAPHS = {
 
 
 def html_page(blocks: Sequence[Block], figures: Mapping[str, str], *, title: str, kicker: str) -> str:
-    """Return a page that needs no other file and no server.
+    """Return a self-contained page.
 
     Args:
-        blocks: The report.
-        figures: SVG by the name that `NamedFigure` blocks use.
-        title: The browser's title.
-        kicker: The line above the first heading.
+        blocks: The blocks of the report.
+        figures: SVG by the name of the `NamedFigure` blocks.
+        title: Title of the browser window.
+        kicker: Line above the first heading.
     """
     interactive = any(isinstance(block, AttentionMaps) for block in blocks)
     script = Markup("<script>\n{}\n</script>\n").format(Markup(_asset("report.js"))) if interactive else Markup()
@@ -90,7 +90,7 @@ def html_page(blocks: Sequence[Block], figures: Mapping[str, str], *, title: str
 
 
 def html_blocks(blocks: Sequence[Block], figures: Mapping[str, str] | None = None, *, inline: bool = False) -> str:
-    """Return blocks as HTML; ``inline`` needs no style sheet, for the output of a notebook's cell."""
+    """Return blocks as HTML; with ``inline``, for notebook output without a style sheet."""
     renderer = _Renderer(figures or {}, inline, [block for block in blocks if isinstance(block, Heading)])
     return str(renderer.blocks(blocks))
 
@@ -120,7 +120,7 @@ class _Renderer:
             case Definitions(items):
                 pairs = (Markup("<dt>{}</dt><dd>{}</dd>").format(term, _text(text)) for term, text in items)
                 return Markup("<dl>\n{}\n</dl>").format(Markup("\n").join(pairs))
-            case Table():
+            case DataTable():
                 return self.table(block)
             case NamedFigure():
                 return self.figure(block)
@@ -156,13 +156,13 @@ class _Renderer:
             '<script type="application/json" id="maps">{}</script>'
         ).format(block.figure.caption, self.svg(block.figure.name), _json(block.data))
 
-    def table(self, table: Table) -> Markup:
+    def table(self, table: DataTable) -> Markup:
         head = Markup().join(self.heading(column) for column in table.columns)
         body = Markup("\n").join(self.row(row, table.columns) for row in table.rows)
-        kind = _attributes(**{"class": "grid" * table.grid})
+        attributes = _attributes(**{"class": "grid" * table.grid})
         return Markup(
             '<div class="scroll"><table{}>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody></table></div>'
-        ).format(kind, head, body)
+        ).format(attributes, head, body)
 
     def heading(self, column: Column) -> Markup:
         text = Markup("<br>").join(column.heading.split("\n"))
@@ -192,21 +192,21 @@ def _text(text: Text) -> Markup:
     match text:
         case str():
             return Markup("{}").format(text)
-        case Span(words, style):
-            return _SPANS[style].format(words)
-        case Link(words, target):
-            return Markup('<a href="{}">{}</a>').format(target, words)
-        case VerdictLabel(words, kind):
-            return Markup('<span class="verdict {}">{}</span>').format(kind, words)
-        case VariantTitle(words, colour):
-            return _title(words, colour)
+        case Span(content, style):
+            return _SPANS[style].format(content)
+        case Link(content, target):
+            return Markup('<a href="{}">{}</a>').format(target, content)
+        case VerdictLabel(content, kind):
+            return Markup('<span class="verdict {}">{}</span>').format(kind, content)
+        case VariantTitle(title, colour):
+            return _title(title, colour)
         case _:
             assert_never(text)
 
 
-def _title(words: str, colour: str | None) -> Markup:
-    """Return a title that breaks between its values, never within one."""
-    parts = Markup(" · ").join(Markup('<span class="nw">{}</span>').format(part) for part in words.split(" · "))
+def _title(title: str, colour: str | None) -> Markup:
+    """Return a title with line breaks only between its values."""
+    parts = Markup(" · ").join(Markup('<span class="nw">{}</span>').format(part) for part in title.split(" · "))
     if colour is None:
         return parts
     variable = f"var(--c{PALETTE.index(colour) + 1}, {colour})"
@@ -221,26 +221,26 @@ def _translations(source: str, references: str, outputs: Sequence[TranslationOut
 
 def _output(output: TranslationOutput) -> Markup:
     variants = (Markup("<span>{}</span>").format(_text(variant)) for variant in output.variants)
-    kind, mark = ("right", "✓") if output.exact else ("wrong", "✗")
+    css_class, mark = ("right", "✓") if output.exact else ("wrong", "✗")
     return Markup('<li><span class="{}">{}</span><span>{}</span><span class="small who">{}</span></li>').format(
-        kind, mark, output.hypothesis, Markup("").join(variants)
+        css_class, mark, output.hypothesis, Markup("").join(variants)
     )
 
 
 def _attributes(**values: str) -> Markup:
-    """Return the attributes that have a value."""
+    """Return the HTML attributes with a nonempty value."""
     return Markup().join(Markup(' {}="{}"').format(name, value) for name, value in values.items() if value)
 
 
 def _prose(text: str) -> Markup:
-    """Return an author's Markdown as HTML: no raw HTML, and no pictures to fetch."""
+    """Return Markdown as HTML, with raw HTML escaped and images disabled."""
     from markdown_it import MarkdownIt
 
     return Markup(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))
 
 
 def _json(value: Any) -> Markup:
-    """Return JSON that cannot end the script element it stands in."""
+    """Return JSON that is safe in a script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 

@@ -1,4 +1,4 @@
-"""Rendering blocks as Markdown, with links to the figures beside the file."""
+"""Render blocks as Markdown, with links to the figure files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headtohead.report.blocks import (
     BulletList,
     CodeBlock,
     Contents,
+    DataTable,
     Definitions,
     Details,
     Heading,
@@ -21,7 +22,6 @@ from headtohead.report.blocks import (
     Prose,
     SentenceTranslations,
     Span,
-    Table,
     TableCell,
     TableRow,
     Text,
@@ -40,7 +40,7 @@ def markdown_page(blocks: Sequence[Block]) -> str:
 
 
 def markdown_escape(text: object) -> str:
-    """Return text that Markdown shows as it is, in a paragraph or a table cell."""
+    """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
     plain = re.sub(r"\s*[\r\n]+\s*", " ", str(text))
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
@@ -60,11 +60,12 @@ def _block(block: Block) -> str:
             return "\n".join(f"- {_text(item)}" for item in items)
         case Definitions(items):
             return "\n".join(f"- {markdown_escape(term)}: {_text(text)}" for term, text in items)
-        case Table():
+        case DataTable():
             return _table(block)
         case NamedFigure(name, alt, caption):
-            picture = f"![{markdown_escape(alt)}](figures/{name}.svg)"
-            return "\n\n".join([picture, *([markdown_escape(caption)] if caption else [])])
+            image = f"![{markdown_escape(alt)}](figures/{name}.svg)"
+            # A hard line break keeps image and caption in one paragraph.
+            return "\\\n".join([image, *([markdown_escape(caption)] if caption else [])])
         case CodeBlock(text, language):
             return _fenced(text, language)
         case AttentionMaps(figure):
@@ -84,25 +85,27 @@ def _text(text: Text) -> str:
     match text:
         case str():
             return markdown_escape(text)
-        case Span(words, "code"):
-            return f"`{words.replace('`', '')}`"
-        case Span(words, style):
-            return _SPANS[style].format(markdown_escape(words))
-        case Link(words, target):
-            return markdown_escape(words) if target.startswith("#") else f"[{markdown_escape(words)}]({target})"
-        case VerdictLabel(words, kind):
-            return f"**{markdown_escape(words)}**" if kind in ("better", "worse") else markdown_escape(words)
-        case VariantTitle(words):
-            return markdown_escape(words)
+        case Span(content, "code"):
+            return f"`{content.replace('`', '')}`"
+        case Span(content, style):
+            return _SPANS[style].format(markdown_escape(content))
+        case Link(content, target):
+            return markdown_escape(content) if target.startswith("#") else f"[{markdown_escape(content)}]({target})"
+        case VerdictLabel(content, kind):
+            return f"**{markdown_escape(content)}**" if kind in ("better", "worse") else markdown_escape(content)
+        case VariantTitle(content):
+            return markdown_escape(content)
         case _:
             assert_never(text)
 
 
-def _table(table: Table) -> str:
-    head = _line(markdown_escape(column.heading.replace("-\n", "-")) for column in table.columns)
-    sides = (":---:" if table.grid else "---" if column.align == "left" else "---:" for column in table.columns[1:])
-    rule = f"|{'|'.join(['---', *sides])}|"
-    return "\n".join([head, rule, *(_row(row, len(table.columns)) for row in table.rows)])
+def _table(table: DataTable) -> str:
+    header = _line(markdown_escape(column.heading.replace("-\n", "-")) for column in table.columns)
+    alignments = (
+        ":---:" if table.grid else "---" if column.align == "left" else "---:" for column in table.columns[1:]
+    )
+    rule = f"|{'|'.join(['---', *alignments])}|"
+    return "\n".join([header, rule, *(_row(row, len(table.columns)) for row in table.rows)])
 
 
 def _row(row: TableRow, columns: int) -> str:

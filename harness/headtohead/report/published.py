@@ -1,21 +1,21 @@
-"""The section on published results: what each claim says, what was measured here, and the verdict."""
+"""The section on published claims: published and measured values, and the verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headtohead.analysis.published import Finding, findings
+from headtohead.analysis.published import ClaimResult, claim_results
 from headtohead.analysis.study import Analysis
-from headtohead.report.answer import published_sum
+from headtohead.report.answer import published_counts
 from headtohead.report.blocks import (
     Block,
     BulletList,
+    CellNote,
     Column,
+    DataTable,
     Heading,
-    Note,
     Paragraph,
-    Table,
     TableCell,
     TableRow,
     VerdictLabel,
@@ -24,102 +24,96 @@ from headtohead.report.cells import mean_cell
 from headtohead.statistics.paired_tests import Summary
 from headtohead.storage.frames import Frames
 from headtohead.storage.metrics import readable, show, show_count
-from headtohead.storage.records import ClaimRecord, PublishedNumbers
+from headtohead.storage.records import ClaimRecord, PublishedNumbers, PublishedRecord
 
 VERDICT_KINDS = {"agrees": "better", "disagrees": "worse"}
 
 
 def published_summary(analysis: Analysis) -> str | None:
-    """Return how many claims agree, None for an experiment that makes no claims."""
-    found = _findings(analysis)
-    return published_sum(found) if found else None
+    """Return a sentence with the number of claims by verdict, or None without claims."""
+    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    return published_counts(results) if results else None
 
 
 def published_blocks(analysis: Analysis) -> list[Block]:
-    """Return the section, nothing for an experiment that makes no claims."""
-    record = analysis.frames.experiment.get("published")
-    if not record:
+    """Return the section; empty without claims."""
+    record = analysis.frames.record.published
+    if record is None:
         return []
-    found = _findings(analysis)
-    level = next((finding.confidence for finding in found if finding.difference), None)
+    results = claim_results(analysis.frames, allow_partial=analysis.allow_partial)
+    level = next((result.confidence for result in results if result.difference), None)
     interval = (
-        f"The interval is the {100 * level:.4g} % interval of the difference, paired by seed: with it all verdicts "
-        "together are right in 95 of 100 studies. "
+        f"The interval is the {100 * level:.4g} % interval of the difference, paired by seed; at this level, all "
+        "verdicts are correct at the same time in at least 95 of 100 studies. "
         if level
         else ""
     )
     return [
-        Heading(2, "Published and measured here", "published", "Published"),
+        Heading(2, "Published and measured", "published", "Published"),
         Paragraph(
-            f"Source: {record['source']}. {interval}Agrees: the whole interval lies where the claim says. Disagrees: "
-            "it lies wholly elsewhere. Cannot tell: neither. “Equal” is judged by two one-sided tests against the "
-            "margin, “at most” by every single run.",
+            f"Source: {record.source}. {interval}Agrees: the whole interval is as claimed. Disagrees: the whole "
+            "interval contradicts the claim. Inconclusive: neither. “Equal” is tested by two one-sided tests against "
+            "the margin, “at most” is checked on every run.",
             "note",
         ),
-        _claims(analysis.frames, found),
+        _claims(analysis.frames, results),
         *_setup(analysis.frames, record),
     ]
 
 
-def _findings(analysis: Analysis) -> Sequence[Finding]:
-    if not analysis.frames.experiment.get("published"):
-        return ()
-    return findings(analysis.frames, allow_partial=analysis.allow_partial)
-
-
-def _claims(frames: Frames, found: Sequence[Finding]) -> Table:
+def _claims(frames: Frames, results: Sequence[ClaimResult]) -> DataTable:
     columns = (
         Column("claim", align="left"),
         Column("metric", align="left"),
         Column("published"),
-        Column("here"),
+        Column("measured"),
         Column("difference,\npublished"),
-        Column("difference,\nhere"),
+        Column("difference,\nmeasured"),
         Column("expected", align="left"),
         Column("verdict", align="left"),
     )
-    return Table(columns, tuple(_claim(frames, finding) for finding in found))
+    return DataTable(columns, tuple(_claim(frames, result) for result in results))
 
 
-def _claim(frames: Frames, found: Finding) -> TableRow:
-    claim, printed = found.claim, found.claim.published
+def _claim(frames: Frames, result: ClaimResult) -> TableRow:
+    claim, published = result.claim, result.claim.published
     metric = claim.metric
-    sides = [("variant", found.variant), ("against", found.against)]
+    sides = [("variant", result.variant), ("against", result.against)]
     names = [_name(frames, claim, side) for side, summary in sides if summary]
-    published = [_plain(value) for value in (printed.variant, printed.against) if value is not None]
+    values = [_plain(value) for value in (published.variant, published.against) if value is not None]
     measured = [_score(summary, metric) for _, summary in sides if summary]
     return TableRow(
         (
-            TableCell(claim.says, (Note(" against ".join(names), "interval wrap"),)),
-            TableCell(readable(metric), (Note(f"published: {printed.where}", "interval wrap"),)),
-            TableCell(" against ".join(published) or "no value"),
+            TableCell(claim.says, (CellNote(" against ".join(names), "interval wrap"),)),
+            TableCell(readable(metric), (CellNote(f"published: {published.where}", "interval wrap"),)),
+            TableCell(" against ".join(values) or "no value"),
             TableCell(" against ".join(measured)),
-            TableCell(_published_difference(printed)),
-            _difference(found, metric),
+            TableCell(_published_difference(published)),
+            _difference(result, metric),
             TableCell(_expected(claim)),
             TableCell(
-                VerdictLabel(found.verdict, VERDICT_KINDS.get(found.verdict, "none")),
-                (Note(found.reason, "interval wrap"),),
+                VerdictLabel(result.verdict, VERDICT_KINDS.get(result.verdict, "none")),
+                (CellNote(result.reason, "interval wrap"),),
             ),
         )
     )
 
 
-def _setup(frames: Frames, record: Mapping[str, Any]) -> list[Block]:
-    """Return how the source's set-up differs from this experiment's, and what is alike."""
-    pairs = {name: (theirs, _ours(frames, name)) for name, theirs in record["setup"].items()}
+def _setup(frames: Frames, record: PublishedRecord) -> list[Block]:
+    """Return the differences between the published set-up and this experiment's, and the equal fields."""
+    pairs = {name: (published, _setup_value(frames, name)) for name, published in record.setup.items()}
     different = {name: pair for name, pair in pairs.items() if not _same(*pair)}
-    alike = [name for name in pairs if name not in different]
+    equal = [name for name in pairs if name not in different]
     blocks: list[Block] = []
     if different:
         rows = (
             TableRow((TableCell(name), *(TableCell(_text(value)) for value in pair)))
             for name, pair in different.items()
         )
-        columns = tuple(Column(heading, align="left") for heading in ("field", "published", "here"))
-        blocks += [Heading(3, "Differences of set-up"), Table(columns, tuple(rows))]
-    lines = [str(difference) for difference in record["differences"]]
-    lines += [f"As published: {', '.join(alike)}."] if alike else []
+        columns = tuple(Column(heading, align="left") for heading in ("field", "published", "this experiment"))
+        blocks += [Heading(3, "Differences in set-up"), DataTable(columns, tuple(rows))]
+    lines = list(record.differences)
+    lines += [f"As published: {', '.join(equal)}."] if equal else []
     return [*blocks, BulletList(tuple(lines))] if lines else blocks
 
 
@@ -133,29 +127,29 @@ def _name(frames: Frames, claim: ClaimRecord, side: str) -> str:
     return title + metric + (f", {lengths[0]} to {lengths[1]} tokens" if lengths else "")
 
 
-def _ours(frames: Frames, name: str) -> Any:
-    """Return the value of a field of set-up in this experiment."""
-    data, variant = frames.experiment.get("data", {}), frames.variants[frames.baseline]
+def _setup_value(frames: Frames, name: str) -> Any:
+    """Return this experiment's value of a field of the set-up."""
+    data, variant = frames.record.data, frames.by_slug[frames.baseline]
     if "." in name:
         if name in frames.axes:
-            return "varied here"
+            return "varied"
         section, field = name.split(".", 1)
-        return (variant.get("config") or {}).get(section, {}).get(field)
+        return variant.config.get(section, {}).get(field)
     counts, sizes = data.get("counts", {}), data.get("vocabulary", {})
-    words = ", ".join(f"{size} {side}" for side, size in sizes.items())
+    vocabulary = ", ".join(f"{size} {side}" for side, size in sizes.items())
     languages = " to ".join(data.get("languages", []))
     steps = frames.runs["steps"].dropna()
-    ours: dict[str, Any] = {
+    values: dict[str, Any] = {
         "data": f"{data.get('dataset')}, {languages}, split {data.get('split')}",
         "test": f"{counts.get('test')} pairs",
         "pairs": counts.get("train"),
-        "vocabulary": f"{words}, {data.get('tokens')} tokens",
-        "parameters": (variant.get("parameters") or {}).get("total"),
+        "vocabulary": f"{vocabulary}, {data.get('tokens')} tokens",
+        "parameters": variant.parameters.total,
         "steps": int(steps.max()) if len(steps) else None,
         "seeds": len(frames.seeds),
-        "decoding": _decoding((variant.get("config") or {}).get("evaluate", {})),
+        "decoding": _decoding(variant.config.get("evaluate", {})),
     }
-    return ours[name]
+    return values[name]
 
 
 def _decoding(evaluate: Mapping[str, Any]) -> str:
@@ -179,18 +173,18 @@ def _score(summary: Summary, metric: str) -> str:
     return show(summary.mean, metric)
 
 
-def _difference(found: Finding, metric: str) -> TableCell:
-    """Return the measured difference; without one, the interval of the variant itself."""
-    if found.difference is None:
-        return mean_cell("–", found.variant.low, found.variant.high, metric)
-    mean = show(found.difference.mean, metric, signed=True)
-    return mean_cell(mean, found.difference.low, found.difference.high, metric)
+def _difference(result: ClaimResult, metric: str) -> TableCell:
+    """Return the measured difference, or the interval of the variant's score if there is none."""
+    if result.difference is None:
+        return mean_cell("–", result.variant.low, result.variant.high, metric)
+    mean = show(result.difference.mean, metric, signed=True)
+    return mean_cell(mean, result.difference.low, result.difference.high, metric)
 
 
-def _published_difference(printed: PublishedNumbers) -> str:
-    if printed.variant is None or printed.against is None:
+def _published_difference(published: PublishedNumbers) -> str:
+    if published.variant is None or published.against is None:
         return "–"
-    difference = round(printed.variant - printed.against, 6)
+    difference = round(published.variant - published.against, 6)
     sign = "+" if difference > 0 else "−" if difference < 0 else ""
     return f"{sign}{abs(difference):g}"
 
@@ -199,9 +193,9 @@ def _plain(value: float | None) -> str:
     return "–" if value is None else f"{value:g}".replace("-", "−")
 
 
-def _same(theirs: Any, ours: Any) -> bool:
-    numbers = all(isinstance(value, int | float) for value in (ours, theirs))
-    return bool(abs(ours - theirs) <= 1e-9 * abs(theirs)) if numbers else ours == theirs
+def _same(published: Any, measured: Any) -> bool:
+    numbers = all(isinstance(value, int | float) for value in (measured, published))
+    return bool(abs(measured - published) <= 1e-9 * abs(published)) if numbers else measured == published
 
 
 def _text(value: Any) -> str:

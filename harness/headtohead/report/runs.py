@@ -5,37 +5,37 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from headtohead.report.blocks import Block, BulletList, Column, Heading, Link, Paragraph, Table, TableCell, TableRow
+from headtohead.report.blocks import Block, BulletList, Column, DataTable, Heading, Link, Paragraph, TableCell, TableRow
 from headtohead.report.content import MOST_ROWS, ReportContent
-from headtohead.storage import metrics
+from headtohead.storage import states
 
 MOST_REUSED = 50
 
 
 def run_blocks(content: ReportContent) -> list[Block]:
-    """Return how many runs there are, and which of them are not ordinary."""
+    """Return the number of runs and the lists of runs without a result, exclusions and reused runs."""
     frames = content.analysis.frames
     return [
         Heading(2, "Runs, exclusions and failures", "runs", "Runs"),
         Paragraph(
             (
-                f"{len(frames.runs)} runs: {len(frames.variants)} variants, {len(frames.seeds)} seeds. Every run's "
-                "numbers are in ",
+                f"{len(frames.runs)} runs: {len(frames.by_slug)} variants, {len(frames.seeds)} seeds. The numbers "
+                "of every run are in ",
                 Link("results.csv", "results.csv"),
                 ".",
             )
         ),
-        *_unfinished(content),
+        *_not_done(content),
         *_excluded(content),
         *_reused(content),
         *_notes(content),
     ]
 
 
-def _unfinished(content: ReportContent) -> list[Block]:
+def _not_done(content: ReportContent) -> list[Block]:
     runs = content.analysis.frames.runs
-    decoding_state = runs[runs["state"] != "DONE"]
-    if decoding_state.empty:
+    not_done = runs[runs["state"] != states.DONE]
+    if not_done.empty:
         return []
     rows = tuple(
         TableRow(
@@ -47,31 +47,24 @@ def _unfinished(content: ReportContent) -> list[Block]:
                 TableCell(_progress(run["step"], run["steps"])),
             )
         )
-        for _, run in decoding_state[:MOST_ROWS].iterrows()
+        for _, run in not_done[:MOST_ROWS].iterrows()
     )
-    left = Column("state", align="left"), Column("reason", align="left")
+    state_columns = Column("state", align="left"), Column("reason", align="left")
     return [
         Heading(3, "Runs without a result"),
-        Table((Column("variant", align="left"), Column("seed"), *left, Column("step")), rows),
-        *_more(len(decoding_state) - MOST_ROWS),
+        DataTable((Column("variant", align="left"), Column("seed"), *state_columns, Column("step")), rows),
+        *_more(len(not_done) - MOST_ROWS),
     ]
 
 
 def _excluded(content: ReportContent) -> list[Block]:
-    excluded = content.experiment.get("excluded", [])
-    sources = {"exclude": "by the experiment file", "undefined": "undefined"}
+    sources = {"exclude": "by the experiment file", "incompatible": "incompatible"}
     rows = tuple(
-        TableRow(
-            (
-                TableCell(row.get("title") or " · ".join(map(metrics.label, row["axes"].values()))),
-                TableCell(str(row["reason"])),
-                TableCell(sources.get(str(row.get("source")), str(row.get("source") or "–"))),
-            )
-        )
-        for row in excluded
+        TableRow((TableCell(excluded.title), TableCell(excluded.reason), TableCell(sources[excluded.source])))
+        for excluded in content.record.excluded
     )
-    columns = tuple(Column(heading, align="left") for heading in ("combination", "reason", "left out"))
-    return [Heading(3, "Excluded"), Table(columns, rows)] if rows else []
+    columns = tuple(Column(heading, align="left") for heading in ("combination", "reason", "excluded"))
+    return [Heading(3, "Excluded"), DataTable(columns, rows)] if rows else []
 
 
 def _reused(content: ReportContent) -> list[Block]:
@@ -87,7 +80,7 @@ def _reused(content: ReportContent) -> list[Block]:
 
 
 def _notes(content: ReportContent) -> list[Block]:
-    notes = tuple(map(str, content.experiment.get("notes") or ()))
+    notes = content.record.notes
     return [Heading(3, "Notes of the plan"), BulletList(notes)] if notes else []
 
 
@@ -96,5 +89,6 @@ def _more(count: int) -> list[Block]:
 
 
 def _progress(step: Any, steps: Any) -> str:
-    known = [value for value in (step, steps) if value is not None and not math.isnan(value)]
-    return " of ".join(f"{int(value)}" for value in known) if len(known) == 2 else "–"
+    if any(value is None or math.isnan(value) for value in (step, steps)):
+        return "–"
+    return f"{int(step)} of {int(steps)}"

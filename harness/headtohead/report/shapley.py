@@ -6,18 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from headtohead.analysis.contrasts import UNDETECTED, sensitivity
-from headtohead.analysis.shapley import PathAnalysis, Share
+from headtohead.analysis.contrasts import INCONCLUSIVE, mde_text
+from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
     BulletList,
+    CellNote,
     Column,
+    DataTable,
     Heading,
     NamedFigure,
-    Note,
     Paragraph,
-    Table,
     TableCell,
     TableRow,
 )
@@ -26,93 +26,94 @@ from headtohead.statistics.paired_tests import Paired
 from headtohead.storage.metrics import readable, show
 
 COUNTED_IN_TOKENS = ("token_accuracy", "loss", "perplexity")
-"""Metrics whose value depends on what a token is."""
+"""Metrics that depend on the tokenisation."""
 
 MOST_NAMES = 5
-"""Choices named one by one in a part of the sentence; the table names all."""
+"""Maximum number of choices that a clause names; the table contains all."""
 
 
 def path_answer(path: PathAnalysis) -> str:
-    """Return which choice accounts for most of the distance, as far as the runs tell."""
-    found = [share for share in path.shares if share.contrast.found]
-    parts = [_distance(path), *_largest(path, found)]
-    undetected = [share for share in path.shares if share.undetected]
-    mixed = [share for share in path.shares if share.mixed]
-    unknown = [share for share in path.shares if not share.known]
-    seen = sensitivity([share.contrast for share in undetected])
-    if undetected and not found and not unknown and not mixed:
-        parts.append(f"no choice made a detectable difference{seen}")
-    elif undetected:
-        parts.append(f"no difference detected for {_names(undetected)}{seen}")
+    """Return the total difference and the choices that cause it, as a sentence."""
+    detected = [value for value in path.values if value.contrast.detected]
+    parts = [_total(path), *_largest(path, detected)]
+    inconclusive = [value for value in path.values if value.inconclusive]
+    mixed = [value for value in path.values if value.mixed]
+    unknown = [value for value in path.values if not value.known]
+    mde = mde_text([value.contrast for value in inconclusive])
+    if inconclusive and not detected and not unknown and not mixed:
+        parts.append(f"no choice has a detected effect{mde}")
+    elif inconclusive:
+        parts.append(f"inconclusive: {_names(inconclusive)}{mde}")
     if mixed:
-        named = [share.name + _over_orders(share) for share in mixed[:MOST_NAMES]]
+        names = [value.name + _range(value) for value in mixed[:MOST_NAMES]]
         more = f" and {len(mixed) - MOST_NAMES} more" if len(mixed) > MOST_NAMES else ""
         parts.append(
-            f"inconclusive on average: {' and '.join(named)}{more}{sensitivity([share.contrast for share in mixed])}"
+            f"inconclusive on average: {' and '.join(names)}{more}{mde_text([value.contrast for value in mixed])}"
         )
-    nothing = [share for share in path.shares if share.nothing or (_identical(share) and not share.mixed)]
-    if nothing:
-        parts.append(f"{_names(nothing)} changed no score")
+    unchanged = [
+        value for value in path.values if value.equal_by_construction or (_identical(value) and not value.mixed)
+    ]
+    if unchanged:
+        parts.append(f"{_names(unchanged)} changed no score")
     if unknown:
-        parts.append(f"not judged: {_names(unknown)} ({unknown[0].contrast.reason})")
+        parts.append(f"not tested: {_names(unknown)} ({unknown[0].contrast.reason})")
     return "; ".join(parts) + "."
 
 
-def _distance(path: PathAnalysis) -> str:
+def _total(path: PathAnalysis) -> str:
     start, end = path.names
-    metric = readable(path.distance.metric)
-    whole = path.distance.paired
-    if whole is None:
-        reason = (path.distance.reason or "").removeprefix("not ranked: ")
-        return f"the distance from {start} to {end} is not known ({reason})"
-    if path.distance.verdict == UNDETECTED:
-        return f"between {start} and {end} {path.distance.words} in {metric}"
-    if whole.mean == 0:
+    metric = readable(path.total.metric)
+    total = path.total.paired
+    if total is None:
+        reason = (path.total.reason or "").removeprefix("not ranked: ")
+        return f"the difference between {start} and {end} is not known ({reason})"
+    if path.total.verdict == INCONCLUSIVE:
+        return f"the difference between {start} and {end} in {metric} is {path.total.verdict_text}"
+    if total.mean == 0:
         return f"{start} and {end} have the same {metric}"
-    return f"from {start} to {end} {metric} changes by {_amount(whole, path.distance.metric)}{_untested(whole)}"
+    return f"from {start} to {end} {metric} changes by {_amount(total, path.total.metric)}{_single_seed(total)}"
 
 
-def _largest(path: PathAnalysis, found: list[Share]) -> list[str]:
-    """Return the choice that accounts for most of the distance, then the other detected shares."""
-    if not found:
+def _largest(path: PathAnalysis, detected: list[ShapleyValue]) -> list[str]:
+    """Return a clause on the largest detected value, and a clause on the other detected values."""
+    if not detected:
         return _largest_untested(path)
-    whole = path.distance.paired
-    along = [share for share in found if whole and share.mean * whole.mean > 0]
-    first = (along or found)[0]
-    metric = path.distance.metric
-    if along and path.distance.found:
+    total = path.total.paired
+    same_sign = [value for value in detected if total and value.mean * total.mean > 0]
+    first = (same_sign or detected)[0]
+    metric = path.total.metric
+    if same_sign and path.total.detected:
         part = "most" if path.is_most(first) else "the largest part"
         verb = f"accounts for {part} of it"
     else:
-        verb = "has the largest share"
-    lead = f"{_in_full(first)} {verb}, {_share_amount(first)}{_over_orders(first)}"
-    others = [share for share in found if share is not first]
+        verb = "has the largest Shapley value"
+    clause = f"{_with_values(first)} {verb}, {_value_amount(first)}{_range(first)}"
+    others = [value for value in detected if value is not first]
     if not others:
-        return [lead]
-    named = ", ".join(f"{share.name} {_share_amount(share)}" for share in others[:MOST_NAMES])
+        return [clause]
+    listed = ", ".join(f"{value.name} {_value_amount(value)}" for value in others[:MOST_NAMES])
     more = others[MOST_NAMES:]
     rest = f" and {len(more)} more of at most {show(abs(more[0].mean), metric)} each" if more else ""
-    return [lead, f"also detected: {named}{rest}"]
+    return [clause, f"also detected: {listed}{rest}"]
 
 
 def _largest_untested(path: PathAnalysis) -> list[str]:
-    known = [share for share in path.known if share.contrast.paired is not None]
-    if not known or path.distance.paired is None:
+    known = [value for value in path.known if value.contrast.paired is not None]
+    if not known or path.total.paired is None:
         return []
-    if path.distance.paired.kind == "single":
-        return [
-            f"the largest share is {known[0].name}'s, {_share_amount(known[0])}; one seed cannot tell it from chance"
-        ]
+    if path.total.paired.kind == "single":
+        largest = known[0]
+        return [f"{largest.name} has the largest Shapley value, {_value_amount(largest)}; a single seed allows no test"]
     return []
 
 
-def _in_full(share: Share) -> str:
-    return f"{share.name} ({share.before} → {share.after})"
+def _with_values(value: ShapleyValue) -> str:
+    return f"{value.name} ({value.before} → {value.after})"
 
 
-def _share_amount(share: Share) -> str:
-    paired = share.contrast.paired
-    return _amount(paired, share.contrast.metric) if paired else "0"
+def _value_amount(value: ShapleyValue) -> str:
+    paired = value.contrast.paired
+    return _amount(paired, value.contrast.metric) if paired else "0"
 
 
 def _amount(paired: Paired, metric: str) -> str:
@@ -125,32 +126,32 @@ def _amount(paired: Paired, metric: str) -> str:
     return f"{size} (95 % interval {low} to {high})"
 
 
-def _untested(paired: Paired) -> str:
+def _single_seed(paired: Paired) -> str:
     return ", one seed" if paired.kind == "single" else ""
 
 
-def _over_orders(share: Share) -> str:
-    """Return what the share is an average of, where orders differ."""
-    spread = share.contrast.spread
+def _range(value: ShapleyValue) -> str:
+    """Return the smallest and the largest change of a choice, if the permutations differ."""
+    spread = value.contrast.spread
     if spread is None:
         return ""
-    low, high = (show(end, share.contrast.metric, signed=True) for end in spread)
-    return f", {low} to {high} in single orders" if low != high else ""
+    low, high = (show(end, value.contrast.metric, signed=True) for end in spread)
+    return f", {low} to {high} in single permutations" if low != high else ""
 
 
-def _names(shares: list[Share]) -> str:
-    names = [share.name for share in shares]
+def _names(values: list[ShapleyValue]) -> str:
+    names = [value.name for value in values]
     if len(names) > MOST_NAMES:
         return f"{', '.join(names[:MOST_NAMES])} and {len(names) - MOST_NAMES} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _identical(share: Share) -> bool:
-    return share.contrast.paired is not None and share.contrast.paired.kind == "identical"
+def _identical(value: ShapleyValue) -> bool:
+    return value.contrast.paired is not None and value.contrast.paired.kind == "identical"
 
 
 def path_blocks(analysis: Analysis, figures: Sequence[str] = ()) -> list[Block]:
-    """Return the section, nothing for an experiment without a path."""
+    """Return the section; empty without a Shapley path."""
     path = analysis.path
     if path is None:
         return []
@@ -158,117 +159,118 @@ def path_blocks(analysis: Analysis, figures: Sequence[str] = ()) -> list[Block]:
     blocks: list[Block] = [
         Heading(2, "Choice by choice", "path", "Choice by choice"),
         Paragraph(
-            f"What each choice changes in {readable(path.distance.metric)} on the way from {start} to {end}, averaged "
-            "over the walked orders, with its 95 % interval over seeds. Alone: applied to the start by itself; last: "
-            "at the end, by what taking it out costs. These two are described, not tested.",
+            f"The change of {readable(path.total.metric)} that each choice causes between {start} and {end}, averaged "
+            "over the evaluated permutations, with its 95 % interval over seeds. Alone: the change when only this "
+            "choice is applied to the start. Last: the change when this choice is applied after all others. These two "
+            "columns are described, not tested.",
             "note",
         ),
         choice_table(path),
     ]
-    if undetected := undetected_choices(path):
-        blocks.append(Paragraph(undetected))
-    blocks.append(BulletList((*sampled_orders(analysis, path), *inseparable_choices(path))))
+    if inconclusive := inconclusive_choices(path):
+        blocks.append(Paragraph(inconclusive))
+    blocks.append(BulletList((*permutation_facts(analysis, path), *inseparable_choices(path))))
     if "contrasts" in figures:
         caption = (
-            "Every point is one seed, averaged over the walked orders; the bar is the 95 % interval of the mean. Grey: "
-            "no difference detected."
+            "Every point is a seed, averaged over the evaluated permutations; the bar is the 95 % interval of the "
+            "mean. Grey: no detected effect."
         )
-        blocks.append(NamedFigure("contrasts", "shares, every seed a point", caption))
+        blocks.append(NamedFigure("contrasts", "Shapley values, a point per seed", caption))
     return blocks
 
 
 def waterfall(path: PathAnalysis) -> NamedFigure:
-    """Return the figure that leads from the start's score to the end's."""
+    """Return the waterfall figure from the score of the start to that of the end."""
     start, end = path.names
     caption = (
-        f"From the score of {start} to that of {end}, each choice by its share, largest first. Black lines are 95 % "
-        "intervals over seeds, thin strokes what the choice changed in single orders, "
-        f"{path.walked} of {path.possible:,} that there are. Grey: no difference detected."
+        f"From the score of {start} to that of {end}: the Shapley values of the choices, largest first. Black lines "
+        "are 95 % intervals over seeds. Thin strokes are the changes in single permutations, "
+        f"{path.num_permutations} of {path.possible:,}. Grey: no detected effect."
     )
-    return NamedFigure("waterfall", "the distance, choice by choice", caption)
+    return NamedFigure("waterfall", "the total difference, choice by choice", caption)
 
 
-def choice_table(path: PathAnalysis) -> Table:
-    """Return the choices, largest share first, then what they leave of the distance, and the distance."""
+def choice_table(path: PathAnalysis) -> DataTable:
+    """Return the table of choices, largest value first, with the remainder and the total difference."""
     verdict, *tests = verdict_columns(path.family.tested, "choices")
-    orders = (
-        "smallest and largest change among the walked orders; below it the standard error of the share as an "
-        "estimate of the average over all orders"
+    permutations = (
+        "smallest and largest change among the evaluated permutations; below it the standard error of the Shapley "
+        "value as an estimate of the average over all permutations"
     )
     columns = (
         Column("choice", align="left"),
-        Column("share"),
+        Column("Shapley\nvalue"),
         verdict,
-        Column("over\norders", tooltip=orders),
+        Column("over\npermutations", tooltip=permutations),
         Column("alone"),
         Column("last"),
         *tests,
     )
-    metric = path.distance.metric
-    rows = [_choice(share) for share in path.shares]
+    metric = path.total.metric
+    rows = [_choice(value) for value in path.values]
     if path.remainder and not math.isnan(path.remainder):
-        rows.append(TableRow((TableCell("not judged"), TableCell(show(path.remainder, metric, signed=True)))))
-    whole = TableCell("whole distance"), paired_cell(path.distance.paired, metric), TableCell(path.distance.words)
-    return Table(columns, (*rows, TableRow(whole, emphasised=True)))
+        rows.append(TableRow((TableCell("not tested"), TableCell(show(path.remainder, metric, signed=True)))))
+    total = TableCell("total difference"), paired_cell(path.total.paired, metric), TableCell(path.total.verdict_text)
+    return DataTable(columns, (*rows, TableRow(total, emphasised=True)))
 
 
-def undetected_choices(path: PathAnalysis) -> str | None:
-    """Return the choices without a detectable difference, by name."""
-    if not any(share.undetected or share.nothing for share in path.shares):
+def inconclusive_choices(path: PathAnalysis) -> str | None:
+    """Return a sentence with the names of the choices without a detected effect, or None."""
+    if not any(value.inconclusive or value.equal_by_construction for value in path.values):
         return None
-    names = [share.name for share in path.shares if share.known and not share.contrast.found and not share.mixed]
-    return f"No detectable difference: {', '.join(names)}."
+    names = [value.name for value in path.values if value.known and not value.contrast.detected and not value.mixed]
+    return f"No detected effect: {', '.join(names)}."
 
 
-def sampled_orders(analysis: Analysis, path: PathAnalysis) -> list[str]:
-    """Return which orders of the choices were walked and which were not."""
-    return [*_orders(path), _points(analysis, path), *_blocked(path), *_tokens(analysis, path)]
+def permutation_facts(analysis: Analysis, path: PathAnalysis) -> list[str]:
+    """Return sentences on the evaluated permutations, coalitions and tokenisations."""
+    return [*_permutations(path), _coalitions(analysis, path), *_blocked(path), *_tokens(analysis, path)]
 
 
 def inseparable_choices(path: PathAnalysis) -> list[str]:
-    """Return the choices that do not exist without another one."""
-    return [*_alone(path), *_together(path)]
+    """Return sentences on the choices that require other choices."""
+    return [*_incompatible_alone(path), *_groups(path)]
 
 
-def _choice(share: Share) -> TableRow:
-    contrast, metric = share.contrast, share.contrast.metric
+def _choice(value: ShapleyValue) -> TableRow:
+    contrast, metric = value.contrast, value.contrast.metric
     spread = [show(end, metric, signed=True) for end in contrast.spread or ()]
     verdict, *tests = verdict_cells(contrast)
     return TableRow(
         (
-            TableCell(share.name, (Note(f"{share.before} → {share.after}", "interval wrap"),)),
+            TableCell(value.name, (CellNote(f"{value.before} → {value.after}", "interval wrap"),)),
             TableCell("0", tooltip=contrast.reason or "")
-            if share.nothing
+            if value.equal_by_construction
             else paired_cell(contrast.paired, metric, contrast.reason),
             verdict,
-            TableCell(" to ".join(spread) or "–", (Note(f"± {show(share.order_error, metric)}"),)),
-            paired_cell(share.alone.paired, metric, share.alone.reason),
-            paired_cell(share.without.paired, metric, share.without.reason),
+            TableCell(" to ".join(spread) or "–", (CellNote(f"± {show(value.permutation_error, metric)}"),)),
+            paired_cell(value.alone.paired, metric, value.alone.reason),
+            paired_cell(value.without.paired, metric, value.without.reason),
             *tests,
         )
     )
 
 
-def _orders(path: PathAnalysis) -> list[str]:
-    walked, possible = path.walked, path.possible
-    if walked == possible:
+def _permutations(path: PathAnalysis) -> list[str]:
+    evaluated, possible = path.num_permutations, path.possible
+    if evaluated == possible:
         return [
-            f"All {possible} orders of the {len(path.record.choices)} choices "
-            "were walked: the shares are Shapley values of these runs."
+            f"All {possible} permutations of the {len(path.record.choices)} choices were evaluated: "
+            "the Shapley values of these runs are exact."
         ]
     return [
-        f"{walked} of {possible:,} orders were walked, drawn at random (seed "
-        f"{path.record.orders.seed}), each with its reverse where both have a "
-        "meaning. A share is the average over these; the other orders were not sampled. The "
-        "range is over the walked orders, ± the standard error of a share as an estimate of "
-        "the average over all orders; the interval is over seeds and knows nothing of orders."
+        f"{evaluated} of {possible:,} permutations were evaluated, sampled at random (seed "
+        f"{path.record.orders.seed}), each with its reverse if both are compatible. A Shapley value is the average "
+        "over these permutations. The range is over the evaluated permutations, and ± is the standard error of the "
+        "average as an estimate of that over all permutations. The interval is over seeds and does not include the "
+        "error from sampling permutations."
     ]
 
 
-def _points(analysis: Analysis, path: PathAnalysis) -> str:
+def _coalitions(analysis: Analysis, path: PathAnalysis) -> str:
     choices = len(path.record.choices)
-    trained = len(analysis.frames.variants)
-    return f"{choices} choices make {2**choices:,} points; {trained} of them are part of this study."
+    trained = len(analysis.frames.by_slug)
+    return f"{choices} choices have {2**choices:,} coalitions; {trained} of them are part of this study."
 
 
 def _blocked(path: PathAnalysis) -> list[str]:
@@ -278,41 +280,45 @@ def _blocked(path: PathAnalysis) -> list[str]:
         return []
     reasons = "; ".join(f"{reason} ({times})" for reason, times in orders.blocked.items())
     return [
-        f"{number} of the {orders.tried} orders looked at pass a point that has no meaning: "
-        f"{reasons}. Orders that pass none were walked first, so that shares are averages "
-        "over orders of that kind."
+        f"{number} of the {orders.tried} sampled permutations contain an incompatible coalition: {reasons}. "
+        "Permutations without incompatible coalitions were preferred, so that the Shapley values are averages over "
+        "such permutations."
     ]
 
 
 def _tokens(analysis: Analysis, path: PathAnalysis) -> list[str]:
-    metric = path.distance.metric
-    counted = metric.rsplit("/", 1)[-1].removesuffix("_alone") in COUNTED_IN_TOKENS
-    prints = analysis.frames.runs["data_hash"].dropna().nunique()
-    if not counted or prints < 2:
+    metric = path.total.metric
+    counted = metric.rsplit("/", 1)[-1].removesuffix("_unpadded") in COUNTED_IN_TOKENS
+    tokenisations = analysis.frames.runs["data_hash"].dropna().nunique()
+    if not counted or tokenisations < 2:
         return []
     return [
-        f"The points make tokens of the sentences in {prints} ways; {readable(metric)} is "
-        "taken over each point's own tokens, boundary tokens included, so that a choice can "
-        "move it by changing what is counted."
+        f"The coalitions tokenise the sentences in {tokenisations} different ways. {readable(metric)} is computed on "
+        "each coalition's own tokens, including boundary tokens, so a choice can change it by changing the tokens."
     ]
 
 
-def _alone(path: PathAnalysis) -> list[str]:
+def _incompatible_alone(path: PathAnalysis) -> list[str]:
     lines = []
     start, end = path.names
-    for apart in path.record.apart:
-        where = f"applied alone to {start}" if apart.end == "from" else f"taken out of {end}"
-        partners = f"; it has one together with {' or '.join(apart.needs)}" if apart.needs else ""
-        lines.append(f"{apart.choice} {where} has no meaning: {apart.reason}{partners}.")
+    for inseparable in path.record.inseparable:
+        position = f"applied alone to {start}" if inseparable.end == "from" else f"removed alone from {end}"
+        partners = f"; it requires {' or '.join(inseparable.needs)}" if inseparable.needs else ""
+        lines.append(f"{inseparable.choice} is incompatible when {position}: {inseparable.reason}{partners}.")
     return lines
 
 
-def _together(path: PathAnalysis) -> list[str]:
-    steps = Counter(frozenset(step.choices) for walk in path.record.walks for step in walk if len(step.choices) > 1)
+def _groups(path: PathAnalysis) -> list[str]:
+    steps = Counter(
+        frozenset(step.choices)
+        for permutation in path.record.permutations
+        for step in permutation
+        if len(step.choices) > 1
+    )
     names = [choice.name for choice in path.record.choices]
     return [
-        f"{' and '.join(name for name in names if name in group)} were applied together in "
-        f"{times} of {path.walked} walks, being undefined apart there; that joint effect "
-        "is a row of its own, and the shares of each alone are of the other walks."
+        f"{' and '.join(name for name in names if name in group)} were applied as a group in {times} of "
+        f"{path.num_permutations} permutations, because they are incompatible separately there. The group's effect is "
+        "a row of its own; the values of the single choices come from the other permutations."
         for group, times in steps.items()
     ]

@@ -1,4 +1,4 @@
-"""The section on sample translations: the sentences on which variants differ most."""
+"""The section on translations: the test sentences on which the variants differ most."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from headtohead.analysis.study import Analysis
 from headtohead.report.blocks import (
     Block,
     Column,
+    DataTable,
     Details,
     Heading,
     Paragraph,
     SentenceTranslations,
-    Table,
     TableCell,
     TableRow,
     TranslationOutput,
@@ -29,7 +29,7 @@ SAMPLES = 8
 
 @dataclass(frozen=True)
 class SampleOutput:
-    """One translation of a sentence and the variants that wrote exactly it."""
+    """A translation of a sentence and the slugs of the variants that produced it."""
 
     hypothesis: str
     exact: bool
@@ -38,7 +38,7 @@ class SampleOutput:
 
 @dataclass(frozen=True)
 class SampleSentence:
-    """One sentence and every different translation of it, right ones first."""
+    """A sentence and its distinct translations, exact matches first."""
 
     source: str
     references: str
@@ -46,16 +46,16 @@ class SampleSentence:
 
 
 def translation_blocks(content: ReportContent) -> list[Block]:
-    """Return the section, nothing where no translations were saved."""
+    """Return the section; empty without saved translations."""
     chosen = samples(content.analysis)
     if not chosen:
         return []
-    part = f" {content.parts['translations']}" if "translations" in content.parts else ""
+    omission = f" {content.omissions['translations']}" if "translations" in content.omissions else ""
     return [
         Heading(2, "Translations side by side", "translations", "Translations"),
         Paragraph(
-            "The sentences on which variants differ most, translated by the first finished seed of "
-            f"each.{part} Equal translations stand on one line.",
+            "The sentences on which the variants differ most, translated by the first finished seed of each "
+            f"variant.{omission} Equal translations share a line.",
             "note",
         ),
         *(_block(content, sample) for sample in chosen),
@@ -65,14 +65,14 @@ def translation_blocks(content: ReportContent) -> list[Block]:
 
 def _block(content: ReportContent, sample: SampleSentence) -> SentenceTranslations:
     outputs = (
-        TranslationOutput(output.hypothesis or "(nothing)", output.exact, tuple(map(content.title, output.slugs)))
+        TranslationOutput(output.hypothesis or "(empty)", output.exact, tuple(map(content.title, output.slugs)))
         for output in sample.outputs
     )
     return SentenceTranslations(sample.source, sample.references.replace(" ||| ", " / "), tuple(outputs))
 
 
 def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> list[Block]:
-    """Return the comparison of single trained models, nothing where there is none."""
+    """Return the tests of single trained models; empty without tests."""
     if not tests:
         return []
     rows = (
@@ -90,56 +90,56 @@ def _sentence_tests(content: ReportContent, tests: Sequence[SentenceTest]) -> li
     note = (
         "The median seed of each variant against the median seed of the baseline "
         f"(seed {tests[0].baseline_seed}, BLEU {tests[0].baseline_bleu:.1f}), by approximate randomisation over the "
-        "test sentences, not corrected for the number of variants. A small p says that these two trained models "
-        "differ, nothing about what another seed would do."
+        "test sentences, not corrected for the number of variants. A small p means that these two trained models "
+        "differ; it does not cover other seeds."
     )
     columns = (Column("variant", align="left"), *map(Column, ("seed", "BLEU", "difference", "p")))
-    table = Table(columns, tuple(rows))
-    return [Details("Sentence by sentence: this model, not this architecture", (Paragraph(note, "note"), table))]
+    table = DataTable(columns, tuple(rows))
+    return [Details("Sentence by sentence: single trained models", (Paragraph(note, "note"), table))]
 
 
 def samples(analysis: Analysis, count: int = SAMPLES) -> list[SampleSentence]:
-    """Choose sentences, the same for every variant: where rights and wrongs are most evenly split.
+    """Return the sentences for which exact and wrong translations are most evenly split, the same for all variants.
 
-    Ties go to the sentence with more different outputs, then to the earlier one; the chosen ones
-    are shown in the order of the test set, no source twice.
+    Ties go to the sentence with more distinct outputs, then to the earlier sentence. The sentences are in
+    the order of the test set, without repeated sources.
     """
-    read: dict[str, list[Translation]] = {}
-    for slug in analysis.frames.variants:
+    by_slug: dict[str, list[Translation]] = {}
+    for slug in analysis.frames.by_slug:
         run = shown_run(analysis, slug) if analysis.frames.trained(slug) == slug else None
-        if run is not None and len(read) < MOST_VARIANTS:
-            found = translations_of(analysis.frames, slug, run[1])
-            if found:
-                read[slug] = found
-    if not read:
+        if run is not None and len(by_slug) < MOST_VARIANTS:
+            rows = translations_of(analysis.frames, slug, run[1])
+            if rows:
+                by_slug[slug] = rows
+    if not by_slug:
         return []
-    shared = min(len(rows) for rows in read.values())
-    positions = [index for index in range(shared) if _same_sentence(read, index)]
-    positions.sort(key=lambda index: (*_interest(read, index), index))
+    count_shared = min(len(rows) for rows in by_slug.values())
+    indices = [index for index in range(count_shared) if _same_sentence(by_slug, index)]
+    indices.sort(key=lambda index: (*_sort_key(by_slug, index), index))
     chosen: dict[str, int] = {}
-    first = next(iter(read.values()))
-    for index in positions:
+    first = next(iter(by_slug.values()))
+    for index in indices:
         if len(chosen) == count:
             break
         chosen.setdefault(first[index].source, index)
-    return [_sample(read, index) for index in sorted(chosen.values())]
+    return [_sample(by_slug, index) for index in sorted(chosen.values())]
 
 
-def _same_sentence(read: Mapping[str, Sequence[Translation]], index: int) -> bool:
-    return len({rows[index].source for rows in read.values()}) == 1
+def _same_sentence(by_slug: Mapping[str, Sequence[Translation]], index: int) -> bool:
+    return len({rows[index].source for rows in by_slug.values()}) == 1
 
 
-def _interest(read: Mapping[str, Sequence[Translation]], index: int) -> tuple[int, int]:
-    right = sum(rows[index].exact for rows in read.values())
-    different = len({rows[index].hypothesis for rows in read.values()})
-    return -min(right, len(read) - right), -different
+def _sort_key(by_slug: Mapping[str, Sequence[Translation]], index: int) -> tuple[int, int]:
+    exact = sum(rows[index].exact for rows in by_slug.values())
+    distinct = len({rows[index].hypothesis for rows in by_slug.values()})
+    return -min(exact, len(by_slug) - exact), -distinct
 
 
-def _sample(read: Mapping[str, Sequence[Translation]], index: int) -> SampleSentence:
+def _sample(by_slug: Mapping[str, Sequence[Translation]], index: int) -> SampleSentence:
     groups: dict[tuple[bool, str], list[str]] = {}
-    for slug, rows in read.items():
+    for slug, rows in by_slug.items():
         groups.setdefault((not rows[index].exact, rows[index].hypothesis), []).append(slug)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
-    first = next(iter(read.values()))[index]
+    first = next(iter(by_slug.values()))[index]
     outputs = tuple(SampleOutput(text, not wrong, tuple(slugs)) for (wrong, text), slugs in ordered)
     return SampleSentence(first.source, first.references, outputs)

@@ -1,56 +1,56 @@
-"""The section on tuning: the settings that every variant was tried with before the comparison."""
+"""The section on tuning: the loss of every variant at every setting of the sweep."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headtohead.analysis.study import Analysis
-from headtohead.report.blocks import Block, BulletList, Column, Heading, Note, Span, Table, TableCell, TableRow
+from headtohead.report.blocks import Block, BulletList, CellNote, Column, DataTable, Heading, Span, TableCell, TableRow
 from headtohead.storage.metrics import show
+from headtohead.storage.records import TrialRecord
 
 CHOSEN_SHADE = 40
-"""Percent of colour behind the setting that a variant was trained with."""
+"""Background colour of the chosen setting in percent."""
 
 
 def tuning_blocks(analysis: Analysis) -> list[Block]:
-    """Return the section, nothing for an experiment without tuning: settings as columns, variants as rows."""
-    experiment = analysis.frames.experiment
-    record = experiment.get("tuning")
-    if not record or not record["variants"]:
+    """Return the section with settings as columns and variants as rows; empty without a complete sweep."""
+    record = analysis.frames.record.tuning
+    if record is None or not record.variants:
         return []
-    metric, tuned = str(record["metric"]), record["variants"]
-    titles = {variant["slug"]: variant["title"] for variant in experiment["variants"]}
+    metric, tuned = record.metric, record.variants
+    titles = {slug: variant.title for slug, variant in analysis.frames.by_slug.items()}
     first = next(iter(tuned.values()))
     settings = (
-        ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in trial["values"].items())
-        for trial in first["tried"]
+        ", ".join(f"{path.rpartition('.')[2]} {value}" for path, value in trial.values.items()) for trial in first.tried
     )
     rows = (
-        TableRow((TableCell(titles[slug]), *(_trial(trial, result["chosen"], metric) for trial in result["tried"])))
-        for slug, result in tuned.items()
+        TableRow((TableCell(titles[slug]), *(_trial(trial, variant.chosen, metric) for trial in variant.tried)))
+        for slug, variant in tuned.items()
         if slug in titles
     )
-    seeds = " and ".join(map(str, record["seeds"]))
+    seeds = " and ".join(map(str, record.seeds))
     sentences = [
-        f"Every variant was tried with the same {len(first['tried'])} settings on seeds {seeds}, "
-        f"which the comparison does not use (experiment {record['experiment']}); it has the one of "
-        f"lowest mean {metric}."
+        f"Every variant was trained with the same {len(first.tried)} settings on seeds {seeds}, "
+        f"which the comparison does not use (experiment {record.experiment}). Each variant has the setting "
+        f"with its lowest mean {metric}."
     ]
-    if edges := [titles[slug] for slug, result in tuned.items() if result["at_the_edge"]]:
+    if edges := [titles[slug] for slug, variant in tuned.items() if variant.at_the_edge]:
         every = "every variant" if len(edges) == len(tuned) else ", ".join(edges)
         sentences.append(
-            f"The best value stands at the edge of what was tried for {every}: a wider sweep may change the comparison."
+            f"The best value is at the edge of the sweep for {every}: a wider sweep may change the comparison."
         )
     return [
-        Heading(2, "Settings that were tried", "tuning", "Settings"),
-        Table((Column(metric, align="left"), *map(Column, settings)), tuple(rows), grid=True),
+        Heading(2, "Tuning", "tuning", "Tuning"),
+        DataTable((Column(metric, align="left"), *map(Column, settings)), tuple(rows), grid=True),
         BulletList(tuple(sentences)),
     ]
 
 
-def _trial(tried: dict[str, Any], chosen: dict[str, Any], metric: str) -> TableCell:
-    mean = "diverged" if tried["mean"] is None else show(tried["mean"], metric)
-    notes = () if tried["sd"] is None else (Note(f"sd {show(tried['sd'], metric)}"),)
-    if tried["values"] == chosen:
+def _trial(trial: TrialRecord, chosen: Mapping[str, Any], metric: str) -> TableCell:
+    mean = "diverged" if trial.mean is None else show(trial.mean, metric)
+    notes = () if trial.sd is None else (CellNote(f"sd {show(trial.sd, metric)}"),)
+    if trial.values == chosen:
         return TableCell(Span(mean, "strong"), notes, tooltip="chosen", shade=CHOSEN_SHADE)
     return TableCell(mean, notes)

@@ -1,9 +1,9 @@
-"""The section on padding: scores in padded batches beside scores of one sentence at a time."""
+"""The section on padding: scores in padded batches and scores without padding."""
 
 from __future__ import annotations
 
-from headtohead.analysis.study import ceiling_verdicts
-from headtohead.report.blocks import Block, Column, Heading, Paragraph, Span, Table, TableCell, TableRow
+from headtohead.analysis.study import upper_bound_verdicts
+from headtohead.report.blocks import Block, Column, DataTable, Heading, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import paired_cell
 from headtohead.report.content import ReportContent
 from headtohead.statistics.paired_tests import paired
@@ -11,39 +11,39 @@ from headtohead.storage import metrics
 
 
 def unpadded_blocks(content: ReportContent) -> list[Block]:
-    """Return the section, nothing where no run was scored one sentence at a time."""
+    """Return the section; empty if no run was evaluated without padding."""
     frames = content.analysis.frames
-    name = metrics.alone(content.analysis.metric)
+    name = metrics.unpadded(content.analysis.metric)
     if name not in frames.runs:
         return []
-    ceilings = ceiling_verdicts(content.analysis)
+    verdicts = upper_bound_verdicts(content.analysis)
     slugs = [slug for slug in content.listed if frames.scores(slug, name)]
     if not slugs:
         return []
     note = (
-        "The same translations scored twice: in padded batches, and one by one where there is nothing to pad. A model "
-        "that never sees pads scores the same in both."
+        "The test sentences evaluated twice: in padded batches, and one sentence at a time, without padding. The "
+        "scores of a model that does not attend to padding are equal."
     )
-    if content.analysis.ceiling is not None:
+    if content.analysis.upper_bound is not None:
         note += (
-            f" An encoder blind to word order cannot pass {content.analysis.ceiling:.3f} on this test set; judged on "
-            "the score without padding."
+            f" An order-invariant encoder cannot exceed {content.analysis.upper_bound:.3f} on this test set without "
+            "padding."
         )
-    headings = ("batched", "one at a time", "batched − alone", "test loss, batched", "test loss, alone")
-    columns = (Column("variant", align="left"), *map(Column, headings), Column("ceiling", align="left"))
-    rows = tuple(_row(content, slug, name, ceilings.get(slug, "")) for slug in slugs)
+    headings = ("padded", "unpadded", "padded − unpadded", "test loss, padded", "test loss, unpadded")
+    columns = (Column("variant", align="left"), *map(Column, headings), Column("upper bound", align="left"))
+    rows = tuple(_row(content, slug, name, verdicts.get(slug, "")) for slug in slugs)
     return [
-        Heading(2, "Batched and one sentence at a time", "alone", "Batched and alone"),
+        Heading(2, "With and without padding", "unpadded", "Padding"),
         Paragraph(note, "note"),
-        Table(columns, rows),
+        DataTable(columns, rows),
     ]
 
 
-def _row(content: ReportContent, slug: str, name: str, ceiling: str) -> TableRow:
+def _row(content: ReportContent, slug: str, name: str, verdict: str) -> TableRow:
     frames, metric = content.analysis.frames, content.analysis.metric
-    alone, batched = frames.scores(slug, name), frames.scores(slug, metric)
-    seeds = sorted(alone.keys() & batched.keys())
-    difference = paired([batched[seed] for seed in seeds], [alone[seed] for seed in seeds])
+    unpadded, padded = frames.scores(slug, name), frames.scores(slug, metric)
+    seeds = sorted(unpadded.keys() & padded.keys())
+    difference = paired([padded[seed] for seed in seeds], [unpadded[seed] for seed in seeds])
     return TableRow(
         (
             TableCell(content.title(slug)),
@@ -52,6 +52,6 @@ def _row(content: ReportContent, slug: str, name: str, ceiling: str) -> TableRow
             paired_cell(difference, metric),
             content.score(slug, "test/loss"),
             content.score(slug, "test/loss_unpadded"),
-            TableCell(Span(ceiling, "alarm") if "suspect" in ceiling else ceiling),
+            TableCell(Span(verdict, "alarm") if "suspect" in verdict else verdict),
         )
     )

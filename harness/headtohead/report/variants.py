@@ -1,4 +1,4 @@
-"""The sections on variants: their scores and costs, further metrics, and known pitfalls."""
+"""The sections on variants: scores, costs, further metrics and pitfalls."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from headtohead.analysis.contrasts import Contrast
 from headtohead.report.blocks import (
     Block,
+    CellNote,
     Column,
+    DataTable,
     Heading,
     Inline,
     Link,
     NamedFigure,
-    Note,
     Paragraph,
     Span,
-    Table,
     TableCell,
     TableRow,
     VerdictLabel,
@@ -24,9 +24,10 @@ from headtohead.report.blocks import (
 from headtohead.report.cells import blank, difference_cell, score_cell, verdict_cells, verdict_columns
 from headtohead.report.content import ReportContent
 from headtohead.storage.metrics import show, show_count
+from headtohead.storage.records import PitfallRecord
 
 MOST_NAMES = 12
-"""Variants that a cell names."""
+"""Maximum number of variants that a cell names."""
 
 COST_COLUMNS = (
     Column("parameters"),
@@ -39,24 +40,24 @@ COST_COLUMNS = (
 
 
 def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block]:
-    """Return the table of variants, best first, with their figure and further metrics."""
+    """Return the section with the figure of scores, the table of variants and further metrics."""
     analysis = content.analysis
     blocks: list[Block] = [
         Heading(2, "Variants", "variants", "Variants"),
         Paragraph(
             f"{sentence_case(content.metric)} over seeds with its 95 % interval, the difference from the baseline "
-            "paired by seed, and what each score cost.",
+            "paired by seed, and the costs of each variant.",
             "note",
         ),
     ]
     if "scores" in figures:
         caption = (
-            "Every point is one seed, the tick their mean, the bar the 95 % interval. The vertical line is the "
-            "baseline's mean, the band one standard deviation of its seeds. Hollow points belong to variants that "
+            "Every point is a seed, the tick the mean, the bar the 95 % interval. The vertical line is the "
+            "baseline's mean, the band its standard deviation over seeds. Hollow points are variants that "
             "are not ranked."
         )
         blocks.append(
-            NamedFigure("scores", "scores, every seed a point", with_part(caption, content.parts.get("scores")))
+            NamedFigure("scores", "scores, a point per seed", with_omission(caption, content.omissions.get("scores")))
         )
     columns = (
         Column("variant", align="left"),
@@ -67,69 +68,69 @@ def variant_blocks(content: ReportContent, figures: Sequence[str]) -> list[Block
         *COST_COLUMNS,
     )
     contrasts = {contrast.left: contrast for contrast in analysis.variants.contrasts}
-    blocks.append(Table(columns, tuple(_variant(content, slug, contrasts.get(slug)) for slug in content.listed)))
+    blocks.append(DataTable(columns, tuple(_variant(content, slug, contrasts.get(slug)) for slug in content.listed)))
     if note := _stack_note(content):
         blocks.append(Paragraph(note, "note"))
-    if content.unlisted:
-        more = f"{content.unlisted} points between them" if analysis.path else f"{content.unlisted} more variants"
-        shown = "The ends of the path; the " if analysis.path else f"The best {len(content.listed)} and the baseline; "
-        blocks.append(Paragraph((shown + more + " are in ", Link("results.csv", "results.csv"), "."), "note"))
+    if content.num_unlisted:
+        others = (
+            f"{content.num_unlisted} other coalitions" if analysis.path else f"{content.num_unlisted} more variants"
+        )
+        listed = "The ends of the path; " if analysis.path else f"The best {len(content.listed)} and the baseline; "
+        blocks.append(Paragraph((listed + others + " are in ", Link("results.csv", "results.csv"), "."), "note"))
     return [*blocks, *_further_metrics(content)]
 
 
 def variant_note(content: ReportContent, slug: str) -> str:
-    """Return why a variant is not ranked, or which variant it equals; empty for any other."""
+    """Return why a variant is not ranked or only partially, or the variant that it is equal to; else empty."""
     analysis = content.analysis
     if withheld := analysis.withheld.get(slug, ""):
         return f"not ranked: {withheld}"
-    equal = analysis.frames.variants[slug].get("equal_to")
+    equal = analysis.frames.by_slug[slug].equal_to
     partial = analysis.unranked.get(slug, "") if analysis.allow_partial else ""
-    return partial or (f"equals {content.title(equal).text}" if equal else "")
+    return partial or (f"equal to {content.title(equal).text}" if equal else "")
 
 
 def primary_score(content: ReportContent, slug: str) -> TableCell:
-    """Return a variant's primary score, blank where the variant is not ranked."""
+    """Return a variant's primary score, or a blank cell if the variant is not ranked."""
     if withheld := content.analysis.withheld.get(slug, ""):
         return blank(f"not ranked: {withheld}")
     return score_cell(content.analysis.summaries[slug], content.analysis.metric)
 
 
-def pitfall_table(content: ReportContent) -> Table | None:
-    """Return the pitfalls of variants, each with what follows from it and the variants that have it."""
-    having: dict[tuple[str, str, str], list[str]] = {}
-    variants = content.analysis.frames.variants
-    for slug, variant in variants.items():
-        for pitfall in variant.get("pitfalls", ()):
-            having.setdefault((pitfall["name"], pitfall["consequence"], pitfall["field"]), []).append(
-                content.title(slug).text
-            )
-    if not having:
+def pitfall_table(content: ReportContent) -> DataTable | None:
+    """Return the pitfalls of all variants with their consequences and variants, or None without pitfalls."""
+    titles_by_pitfall: dict[PitfallRecord, list[str]] = {}
+    variants = content.analysis.frames.by_slug
+    for variant in variants.values():
+        for pitfall in variant.pitfalls:
+            titles_by_pitfall.setdefault(pitfall, []).append(variant.title)
+    if not titles_by_pitfall:
         return None
     rows = (
         TableRow(
             (
-                TableCell(name),
-                TableCell(consequence),
-                TableCell(Span(key, "code")),
+                TableCell(pitfall.name),
+                TableCell(pitfall.consequence),
+                TableCell(Span(pitfall.field, "code")),
                 TableCell(_names(titles, len(variants))),
             )
         )
-        for (name, consequence, key), titles in having.items()
+        for pitfall, titles in titles_by_pitfall.items()
     )
-    headings = ("pitfall", "what follows", "choice", "in")
-    return Table(tuple(Column(heading, align="left", wrap=True) for heading in headings), tuple(rows))
+    headings = ("pitfall", "consequence", "field", "variants")
+    return DataTable(tuple(Column(heading, align="left", wrap=True) for heading in headings), tuple(rows))
 
 
-def fault_blocks(content: ReportContent) -> list[Block]:
-    """Return the section on pitfalls; nothing where no variant has any."""
+def pitfall_blocks(content: ReportContent) -> list[Block]:
+    """Return the section on pitfalls; empty if no variant has any."""
     table = pitfall_table(content)
     if table is None:
         return []
     return [
-        Heading(2, "Pitfalls in these variants", "pitfalls"),
+        Heading(2, "Pitfalls of these variants", "pitfalls"),
         Paragraph(
-            "Choices that make a result mean less than it seems to. They are allowed, so that they can be compared; "
-            "read every score of these variants with them in mind.",
+            "Settings that make a result less meaningful. They are allowed so that their effect can be compared; "
+            "take them into account when you interpret the scores of these variants.",
             "note",
         ),
         table,
@@ -137,22 +138,22 @@ def fault_blocks(content: ReportContent) -> list[Block]:
 
 
 def sentence_case(text: str) -> str:
-    """Return a text that starts with a capital letter."""
+    """Return a text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
-def with_part(caption: str, part: str | None) -> str:
-    """Return a caption that ends in what the figure leaves out."""
-    return " ".join(filter(None, [caption, part]))
+def with_omission(caption: str, omission: str | None) -> str:
+    """Return a caption followed by the sentence on omitted variants, if there is one."""
+    return " ".join(filter(None, [caption, omission]))
 
 
 def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> TableRow:
     analysis = content.analysis
     baseline, note = slug == analysis.frames.baseline, variant_note(content, slug)
-    notes = [Note(note)] if note else []
-    if pitfalls := analysis.frames.variants[slug].get("pitfalls", ()):
-        names: list[Inline] = [piece for pitfall in pitfalls for piece in (", ", Link(pitfall["name"], "#pitfalls"))]
-        notes.append(Note(("pitfall: ", *names[1:]), "pitfalls"))
+    notes = [CellNote(note)] if note else []
+    if pitfalls := analysis.frames.by_slug[slug].pitfalls:
+        names: list[Inline] = [piece for pitfall in pitfalls for piece in (", ", Link(pitfall.name, "#pitfalls"))]
+        notes.append(CellNote(("pitfall: ", *names[1:]), "pitfalls"))
     verdict, *tests = verdict_cells(contrast, with_reason=not note)
     cells = (
         TableCell(content.title(slug), tuple(notes)),
@@ -167,19 +168,21 @@ def _variant(content: ReportContent, slug: str, contrast: Contrast | None) -> Ta
 
 
 def parameters(content: ReportContent, slug: str) -> str:
-    """Return a variant's number of parameters."""
-    return show_count((content.analysis.frames.variants[slug].get("parameters") or {}).get("total"))
+    """Return a variant's parameter count as text."""
+    return show_count(content.analysis.frames.by_slug[slug].parameters.total)
 
 
 def _costs(content: ReportContent, slug: str) -> tuple[TableCell, ...]:
-    """Return the cost columns of a variant; speed, memory and time are means over its runs."""
-    variant = content.analysis.frames.variants[slug]
-    d_ff, asked = variant.get("d_ff"), variant.get("d_ff_asked")
+    """Return the cost cells of a variant; speed, memory and time are means over its runs."""
+    variant = content.analysis.frames.by_slug[slug]
+    d_ff, d_ff_asked = variant.d_ff, variant.d_ff_asked
     seconds = _mean(content, slug, "system/wall_seconds")
     return (
         TableCell(parameters(content, slug)),
-        TableCell(show_count(variant.get("flops_per_token"))),
-        TableCell(str(variant.get("inner_width", "–")), (Note(f"d_ff {d_ff} for {asked}"),) if d_ff != asked else ()),
+        TableCell(show_count(variant.flops_per_token)),
+        TableCell(
+            str(variant.inner_width), (CellNote(f"d_ff {d_ff}, configured {d_ff_asked}"),) if d_ff != d_ff_asked else ()
+        ),
         TableCell(show_count(_mean(content, slug, "system/tokens_per_second"))),
         TableCell(_whole(_mean(content, slug, "system/peak_memory_mb"))),
         TableCell(_whole(seconds) if seconds >= 100 else show(seconds, "system/wall_seconds")),
@@ -195,36 +198,31 @@ def _whole(value: float) -> str:
 
 
 def _stack_note(content: ReportContent) -> str | None:
-    """Return how many runs of a variant one program trained, on which time and memory depend."""
-    sizes = {
-        len(execution.get("stack") or [None])
-        for record in content.analysis.frames.records.values()
-        if (execution := record.get("execution"))
-    }
+    """Return a note on the stack sizes, which speed, memory and time depend on; None without stacks."""
+    sizes = {len(run.execution.stack) or 1 for run in content.analysis.frames.details.values() if run.execution}
     if not sizes or sizes == {1}:
         return None
     low, high = min(sizes), max(sizes)
     number = f"{high}" if low == high else f"{low} to {high}"
     return (
-        f"Tokens per second, memory and time are those of the program that trained {number} "
-        f"runs of a variant together; parameters and FLOPs are those of one run."
+        f"Tokens per second, memory and time are those of a stack of {number} runs; parameters and FLOPs are those "
+        "of a single run."
     )
 
 
 def _further_metrics(content: ReportContent) -> list[Block]:
-    """Return the metrics that the experiment reports beside the primary one, those that some run has."""
+    """Return the table of the other reported metrics that at least one run has; empty without any."""
     runs, metric = content.analysis.frames.runs, content.analysis.metric
-    asked = [str(name) for name in content.experiment["metrics"].get("report", [])]
-    names = [name for name in asked if name in runs and name != metric]
+    names = [name for name in content.record.metrics.report if name in runs and name != metric]
     if not names:
         return []
-    costs = [number for number, column in enumerate(COST_COLUMNS) if column.heading != "inner\nwidth"]
+    costs = [index for index, column in enumerate(COST_COLUMNS) if column.heading != "inner\nwidth"]
     rows = tuple(
         TableRow(
             (
                 TableCell(content.title(slug)),
                 *(content.score(slug, name) for name in names),
-                *(_costs(content, slug)[number] for number in costs),
+                *(_costs(content, slug)[index] for index in costs),
             ),
             emphasised=slug == content.analysis.frames.baseline,
         )
@@ -233,18 +231,18 @@ def _further_metrics(content: ReportContent) -> list[Block]:
     return [
         Heading(3, "Further metrics"),
         Paragraph(
-            "Described, not tested. Losses are blank where the vocabulary or the predicted tokens differ from the "
-            "baseline's; training losses also where label smoothing differs.",
+            "Described, not tested. Losses are blank if the vocabulary or the labels differ from the baseline's; "
+            "training losses also if label smoothing differs.",
             "note",
         ),
-        Table(
-            (Column("variant", align="left"), *map(Column, names), *(COST_COLUMNS[number] for number in costs)), rows
+        DataTable(
+            (Column("variant", align="left"), *map(Column, names), *(COST_COLUMNS[index] for index in costs)), rows
         ),
     ]
 
 
 def _names(titles: Sequence[str], variants: int) -> str:
-    """Return the variants that have a pitfall; of very many the first ones."""
+    """Return the titles as a list, shortened after ``MOST_NAMES``."""
     if len(titles) == variants:
         return "every variant"
     more = len(titles) - MOST_NAMES

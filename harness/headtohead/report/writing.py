@@ -1,4 +1,4 @@
-"""Writing a report: analyse once, draw each figure once, render one list of blocks in every format."""
+"""Write a report: analyse the runs, draw the figures, and render the same blocks in every format."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from headtohead.report.figures.curves import curves_figure
 from headtohead.report.figures.forest import forest_figure
 from headtohead.report.figures.heads import heads_figure
 from headtohead.report.figures.interaction import interaction_figure
+from headtohead.report.figures.shapley import waterfall_figure
 from headtohead.report.figures.strip import strip_figure
-from headtohead.report.figures.waterfall import waterfall_figure
 from headtohead.report.html import html_blocks, html_page
 from headtohead.report.markdown import markdown_page
 from headtohead.storage.frames import load_frames
@@ -45,7 +45,7 @@ FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
 
 @dataclass(frozen=True)
 class ReportPaths(os.PathLike[str]):
-    """The files of a report, and its answer."""
+    """The files of a report, and its answer as text."""
 
     folder: Path
     html: Path
@@ -57,7 +57,7 @@ class ReportPaths(os.PathLike[str]):
         return str(self.html)
 
     def _repr_html_(self) -> str:
-        """Return the answer and the main figures as output of a notebook's cell."""
+        """Return the answer and the main figures as notebook output."""
         blocks: list[Block] = [Paragraph(self.answer, "answer")]
         figures = {}
         for name in ("waterfall", "contrasts", "scores"):
@@ -71,13 +71,13 @@ class ReportPaths(os.PathLike[str]):
 def write_report(
     experiment_dir: Path, reports_root: Path, *, allow_partial: bool = False, source: str | None = None
 ) -> ReportPaths:
-    """Write ``reports_root/<experiment>/`` from an experiment's run directories.
+    """Write the report of an experiment to ``reports_root/<experiment>/``.
 
     Args:
-        experiment_dir: The folder that holds ``experiment.json``.
-        reports_root: Where reports are kept; an earlier report of the experiment is replaced.
-        allow_partial: Rank variants whose seeds are not all done, with a warning at the top.
-        source: Where the run directories came from, if not from the runs folder itself.
+        experiment_dir: The folder with ``experiment.json``.
+        reports_root: The folder of all reports; an existing report of the experiment is replaced.
+        allow_partial: Rank variants with missing seeds, with a warning at the top of the report.
+        source: Origin of the run directories if it is not the runs folder.
 
     Raises:
         HeadToHeadError: If a record cannot be read or a file cannot be written.
@@ -87,7 +87,7 @@ def write_report(
 
 
 def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
-    """Write the files of a report into the folder of its experiment's name."""
+    """Write the files of a report to ``reports_root/<experiment>/``."""
     folder = inside(reports_root, content.analysis.frames.name, tree=True)
     with _writing_to(folder):
         (folder / "figures").mkdir(parents=True, exist_ok=True)
@@ -107,31 +107,31 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
 
 
 def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, str]) -> str:
-    """Return the report as one HTML page."""
-    experiment = content.experiment
+    """Return the report as a single HTML page."""
+    record = content.record
     source = f" · from {content.source}" if content.source else ""
-    title = f"{experiment['name']}: {experiment['question']}"
-    return html_page(blocks, figures, title=title, kicker=f"headtohead · {experiment['name']}{source}")
+    title = f"{record.name}: {record.question}"
+    return html_page(blocks, figures, title=title, kicker=f"headtohead · {record.name}{source}")
 
 
 @contextmanager
 def _writing_to(folder: Path) -> Iterator[None]:
-    """Name the folder in the error where it cannot be written to."""
+    """Convert an error of the file system to one that names the folder."""
     try:
         yield
     except OSError as error:
         raise HeadToHeadError(
-            f"the report cannot be written to {folder}: {error.strerror}; name another folder with --reports"
+            f"the report cannot be written to {folder}: {error.strerror}; choose another folder with --reports"
         ) from error
 
 
 def draw(content: ReportContent) -> dict[str, str]:
-    """Return the figures as SVG by name, without those that have nothing to show."""
-    drawn: dict[str, str] = {}
+    """Return the figures as SVG by name, without figures that have no data."""
+    figures: dict[str, str] = {}
     for name, function in FIGURES.items():
         figure = function(content.analysis)
         if figure is not None:
-            drawn[name] = style.to_svg(figure, salt=name)
+            figures[name] = style.to_svg(figure, salt=name)
     if content.gallery is not None:
-        drawn["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
-    return drawn
+        figures["attention"] = style.to_svg(attention_figure(content.gallery), salt="attention")
+    return figures

@@ -92,7 +92,7 @@ class PathDesign(Section):
     end: str | dict[str, Any] = Field(alias="to", description="the other configuration, in the same notation")
     orders: int = Field(8, ge=8, description="number of orderings to sample; all orderings if there are fewer")
     orders_seed: int = Field(1, ge=1, description="seed of the sampled orderings, not of the runs")
-    together: dict[str, list[str]] = Field(
+    groups: dict[str, list[str]] = Field(
         default_factory=dict, description="groups of fields that change together, by name of the group"
     )
 

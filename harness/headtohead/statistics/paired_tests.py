@@ -1,8 +1,8 @@
-"""The statistics of a report: few seeds, paired, exact where that is possible.
+"""Paired tests, intervals, power and equivalence for few seeds; exact where possible.
 
-Everything here takes plain arrays whose entries are seeds, in the same order on both sides of a
-comparison. Nothing is resampled: on three seeds a percentile bootstrap covers 75 %, not 95 %.
-Explained for readers in ``docs/concepts/statistics.md``.
+All functions take arrays with an entry per seed, in the same order on both sides of a comparison.
+No function uses a bootstrap: with three seeds, a percentile bootstrap interval covers 75 % instead
+of 95 %. ``docs/concepts/statistics.md`` explains the methods.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ CONFIDENCE = 0.95
 ALPHA = 0.05
 POWER = 0.8
 ENUMERATED = 20
-"""Largest number of seeds whose 2^n sign flips are all looked at (a million sums)."""
+"""Largest number of seeds with an exact sign-flip test over all 2^n sign patterns (a million sums)."""
 DRAWS = 100_000
-"""Sign flips drawn, from a fixed seed, where there are too many to look at all."""
+"""Number of random sign patterns, from a fixed seed, for more seeds."""
 ROUNDING = 1e-12
-"""Differences whose spread is below this part of the values' size are taken as equal."""
+"""Differences with a spread below this fraction of the scores' size count as equal."""
 
 
 EVERYWHERE = (-math.inf, math.inf)
-"""The span of scores that have neither a least nor a largest value."""
+"""Span of a score without bounds."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """One variant's scores over its seeds; the interval needs two of them."""
+    """Mean, standard deviation and interval of a variant's scores over its seeds.
+
+    The interval requires two seeds.
+    """
 
     n: int
     mean: float
@@ -48,14 +51,21 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference, seed by seed, between two sides of a contrast.
+    """Paired difference between two sides of a contrast.
 
-    ``kind`` says what the numbers can bear: ``varied`` is the ordinary case; ``constant`` means
-    that every seed differs by exactly the same amount, so that the interval is a point and the
-    t-test undefined (``p`` is then the sign-flip p); ``identical`` that no seed differs at all;
-    ``single`` that there is one seed and therefore no p-value; ``none`` that there is none.
-
-    ``effect`` is Cohen's d_z with Hedges' small-sample correction.
+    Attributes:
+        kind: ``varied``: the differences vary. ``constant``: every seed has exactly the same
+            non-zero difference, so that the interval is a point, the t-test is undefined and ``p``
+            is the sign-flip p. ``identical``: every difference is zero. ``single``: there is a
+            single seed and no p-value. ``none``: there is no seed.
+        n: Number of seeds.
+        mean: Mean difference.
+        sd: Sample standard deviation of the differences.
+        low: Lower end of the t-interval.
+        high: Upper end of the t-interval.
+        effect: Cohen's d_z with Hedges' small-sample correction.
+        p: Two-sided p of the paired t-test.
+        sign_flip_p: Two-sided p of the sign-flip test.
     """
 
     kind: Kind
@@ -71,7 +81,7 @@ class Paired:
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Two one-sided tests: is the difference smaller than ``margin`` either way?"""
+    """Result of two one-sided tests of equivalence within ``margin``."""
 
     n: int
     margin: float
@@ -85,8 +95,11 @@ class Equivalence:
 def summarise(values: ArrayLike, confidence: float = CONFIDENCE, span: tuple[float, float] = EVERYWHERE) -> Summary:
     """Return count, mean, sample sd and t-interval of the scores; NaN where undefined.
 
-    The interval ends where scores do, at the ends of ``span``: a mean cannot lie beyond, so nothing
-    that it could hold is lost.
+    Args:
+        values: Scores ``[seed]``; non-finite scores are dropped.
+        confidence: Level of the interval.
+        span: Smallest and largest possible score. The interval is clipped to it, which loses no
+            coverage, since the true mean lies within the span.
     """
     scores = _finite(values)
     n = len(scores)
@@ -98,7 +111,7 @@ def summarise(values: ArrayLike, confidence: float = CONFIDENCE, span: tuple[flo
 
 
 def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDENCE) -> Paired:
-    """Compare two sides whose entries are the same seeds, ``values`` minus ``against``.
+    """Compare two sides with the same seeds, ``values`` minus ``against``.
 
     Args:
         values: Scores ``[seed]``.
@@ -113,7 +126,14 @@ def paired(values: ArrayLike, against: ArrayLike, *, confidence: float = CONFIDE
 
 
 def paired_differences(differences: ArrayLike, *, scale: float | None = None, confidence: float = CONFIDENCE) -> Paired:
-    """Test differences ``[seed]`` against zero; ``scale`` is the size of the scores behind them."""
+    """Test paired differences against zero.
+
+    Args:
+        differences: ``[seed]``, finite.
+        scale: Largest absolute score, for recognising rounding errors; by default the largest
+            absolute difference.
+        confidence: Level of the interval.
+    """
     d = np.asarray(differences, dtype=np.float64)
     if not np.isfinite(d).all():
         raise ValueError(f"differences must be finite, got {d.tolist()}")
@@ -140,10 +160,10 @@ def paired_differences(differences: ArrayLike, *, scale: float | None = None, co
 
 
 def sign_flip_p(differences: ArrayLike) -> float:
-    """Return the exact two-sided p of the sum under random signs.
+    """Return the two-sided p of the sum under random signs.
 
-    All ``2^n`` sign patterns count up to ``ENUMERATED`` seeds; beyond that ``DRAWS``
-    patterns are drawn from a fixed seed, the observed one counted among them.
+    Exact, over all ``2^n`` sign patterns, up to ``ENUMERATED`` seeds. With more seeds, ``DRAWS``
+    random patterns from a fixed seed and the observed pattern are counted.
     """
     d = np.asarray(differences, dtype=np.float64)
     if len(d) == 0:
@@ -151,7 +171,7 @@ def sign_flip_p(differences: ArrayLike) -> float:
     observed = abs(float(d.sum()))
     threshold = observed - ROUNDING * float(np.abs(d).sum())
     if len(d) <= ENUMERATED:
-        # The first sign stays: a pattern and its opposite have sums of the same size.
+        # The first sign is fixed, since a pattern and its opposite have sums of the same size.
         sums = d[:1]
         for value in d[1:]:
             sums = np.concatenate([sums + value, sums - value])
@@ -162,7 +182,7 @@ def sign_flip_p(differences: ArrayLike) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return Holm's adjusted p-values, in the order given; NaN stays NaN and is not counted."""
+    """Return Holm's adjusted p-values in the given order; NaN stays NaN and is not counted as a test."""
     p = np.asarray(p_values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(p))
     adjusted = np.full(len(p), math.nan)
@@ -174,12 +194,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def sign_flip_floor(contrasts: int, seeds: int) -> float:
-    """Return the smallest Holm-adjusted sign-flip p that a family can reach, ``m * 2 / 2^n``."""
+    """Return the smallest possible Holm-adjusted sign-flip p of a family, ``m * 2 / 2^n``."""
     return min(1.0, contrasts * 2.0 ** (1 - seeds))
 
 
 def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
-    """Return the fewest seeds with which a sign-flip p can pass Holm's first step."""
+    """Return the smallest number of seeds with which a sign-flip p can pass Holm's first step."""
     seeds = 1
     while sign_flip_floor(contrasts, seeds) > alpha:
         seeds += 1
@@ -187,9 +207,9 @@ def seeds_needed(contrasts: int, alpha: float = ALPHA) -> int:
 
 
 def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1) -> float:
-    """Return the true difference that a paired t-test detects with a power of 80 %.
+    """Return the true difference that a paired t-test detects with a power of ``POWER``.
 
-    The test is at the level of Holm's first step, ``ALPHA / contrasts``.
+    The test has the level of Holm's first step, ``ALPHA / contrasts``.
 
     Args:
         sd: Standard deviation of the paired differences.
@@ -204,12 +224,15 @@ def minimum_detectable_effect(sd: float, n: int, contrasts: int = 1) -> float:
 def equivalence(values: ArrayLike, against: ArrayLike, margin: float, alpha: float = ALPHA) -> Equivalence:
     """Test whether two paired sides differ by less than ``margin`` (two one-sided t-tests).
 
-    The interval is the ``1 - 2 alpha`` one: it lies within the margin exactly when the test
-    passes. Not finding a difference is not equivalence; this is. Where all differences are equal
-    the t-tests are undefined and the exact one-sided sign test, ``1 / 2^n``, stands in for them.
+    The interval has the level ``1 - 2 alpha``: it lies within the margin if and only if the test
+    rejects. Where all differences are equal, the t-tests are undefined and the exact one-sided sign
+    test, with p ``1 / 2^n``, replaces them.
+
+    Raises:
+        ValueError: ``margin`` is not positive.
     """
     if not margin > 0:
-        raise ValueError(f"an equivalence margin is a positive number, got {margin}")
+        raise ValueError(f"the equivalence margin must be positive, got {margin}")
     result = paired(values, against, confidence=1 - 2 * alpha)
     if result.n < 2:
         p = math.nan
@@ -234,7 +257,7 @@ def _kind(d: Floats, scale: float) -> Kind:
 
 
 def rounded(differences: ArrayLike, scale: float) -> Floats:
-    """Return differences with those set to 0 that are rounding errors of scores of that size."""
+    """Return the differences, with rounding errors of scores of size ``scale`` set to 0."""
     d = np.asarray(differences, dtype=np.float64)
     return np.where(np.abs(d) <= ROUNDING * scale, 0.0, d)
 
@@ -255,7 +278,7 @@ def _paired_t_p(mean: float, sd: float, n: int) -> float:
 
 
 def _hedges(mean: float, sd: float, n: int) -> float:
-    """Return mean / sd, times the correction that makes it unbiased for n - 1 degrees."""
+    """Return mean / sd times the correction that makes it unbiased with n - 1 degrees of freedom."""
     if n < 3 or not sd > 0:
         return math.nan
     degrees = n - 1
@@ -278,12 +301,12 @@ def _noncentrality(n: int, contrasts: int) -> float:
     """
     degrees = n - 1
     critical = float(stdtrit(degrees, 1 - ALPHA / contrasts / 2))
-    found = critical
+    noncentrality = critical
     for _ in range(100):  # Newton's method; the power is concave in d from the critical value on
-        power = gammainc(degrees / 2, degrees / 2 * ((_NORMAL + found) / critical) ** 2)
+        power = gammainc(degrees / 2, degrees / 2 * ((_NORMAL + noncentrality) / critical) ** 2)
         slope = float(_DENSITY @ (_NORMAL * power))  # Stein: dE[f(z + d)] / dd = E[z f(z + d)]
         step = (POWER - float(_DENSITY @ power)) / slope
-        found += step
-        if abs(step) < 1e-10 * found:
+        noncentrality += step
+        if abs(step) < 1e-10 * noncentrality:
             break
-    return found
+    return noncentrality

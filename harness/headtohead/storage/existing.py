@@ -1,4 +1,4 @@
-"""Runs that the runs folder already holds. Each directory is listed once, each record read once."""
+"""Lookup of existing runs by run hash. Each folder is listed once and each record is read once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIRECTORY = re.compile(r"-s(\d+)-([0-9a-f]{8})$")
 
 @dataclass(frozen=True)
 class ExistingRun:
-    """A run directory that holds a wanted run hash."""
+    """A run directory that was found by its run hash."""
 
     experiment: str
     directory: str
@@ -33,16 +33,16 @@ class ExistingRun:
 
     @property
     def reference(self) -> str:
-        """Its path, relative to the root of all runs."""
+        """The path of the run relative to the runs folder."""
         return f"{self.experiment}/{self.directory}"
 
-    def compared(self) -> ExistingRun:
-        """Return the run without the fields that were compared with the plan; of 10,000 runs they fill the memory."""
+    def without_config(self) -> ExistingRun:
+        """Return the run without configuration and data, which would fill the memory for 10,000 runs."""
         return replace(self, record=self.record.model_copy(update={"config": {}, "data": {}}))
 
 
 class ExistingRuns:
-    """Run directories under one root, by the first digits of their run hash."""
+    """The run directories of a runs folder, indexed by the first eight digits of the run hash."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -54,17 +54,18 @@ class ExistingRuns:
                 if match:
                     self._names.setdefault(match.group(2), []).append((experiment, name))
 
-    def find(self, key: str, experiment: str, directory: str) -> ExistingRun | None:
-        """Return the run of this experiment with the run hash, else a result in another experiment.
+    def find(self, run_hash: str, experiment: str, directory: str) -> ExistingRun | None:
+        """Return the experiment's run with this run hash, else a finished run of another experiment, else None.
 
-        The directory of a run differs from the planned one where the design has gained an axis since: every axis is
-        part of the directory's name.
+        The directory's name contains every axis of the design, so it differs from ``directory`` if an axis was
+        added after the run was planned.
         """
-        found = [run for run in map(self._read, self._names.get(key[:8], ())) if run and run.record.key == key]
-        own = [run for run in found if run.experiment == experiment]
+        candidates = map(self._read, self._names.get(run_hash[:8], ()))
+        matching = [run for run in candidates if run and run.record.run_hash == run_hash]
+        own = [run for run in matching if run.experiment == experiment]
         if own:
             return min(own, key=lambda run: (run.directory != directory, run.directory))
-        results = [run for run in found if run.state in states.RESULTS]
+        results = [run for run in matching if run.state in states.RESULTS]
         return min(results, key=lambda run: (run.state != states.DONE, run.reference), default=None)
 
     def _read(self, name: tuple[str, str]) -> ExistingRun | None:
@@ -73,39 +74,39 @@ class ExistingRuns:
         return None if record is None else ExistingRun(*name, path, record, *observe(path))
 
 
-def refuse_difference(found: ExistingRun, identity: Mapping[str, Any], agreed: object = None) -> None:
-    """Compare the stored configuration with the planned one, which has the same key.
+def refuse_difference(existing: ExistingRun, identity: Mapping[str, Any], verified: object = None) -> None:
+    """Compare the stored configuration of a run with that of the planned run with the same run hash.
 
     Args:
-        found: The stored run.
-        identity: Of the planned variant.
-        agreed: A stored configuration that was compared with it before.
+        existing: The stored run.
+        identity: The identity of the planned variant.
+        verified: A stored configuration that was already compared with ``identity``.
 
     Raises:
-        HeadToHeadError: If they differ, naming the first field.
+        HeadToHeadError: If they differ; names the first different field.
     """
-    stored, where = found.record.config, None
-    if stored is not agreed:
-        where = _difference(identity["config"], stored, ())
-    if where is None and found.record.data.get("data_hash") != identity["data_hash"]:
-        where = ("data", "data_hash")
-    if where is not None:
+    stored, field = existing.record.config, None
+    if stored is not verified:
+        field = _difference(identity["config"], stored, ())
+    if field is None and existing.record.data.get("data_hash") != identity["data_hash"]:
+        field = ("data", "data_hash")
+    if field is not None:
         raise HeadToHeadError(
-            f"{found.path / RUN} has the key of the planned run but another "
-            f"{dotted(where)}; it was changed by hand or damaged, move its directory away"
+            f"{existing.path / RUN} has the run hash of the planned run but a different {dotted(field)}; "
+            "the file is damaged or was edited, move its directory away"
         )
 
 
 def _difference(planned: Any, stored: Any, path: tuple[str | int, ...]) -> tuple[str | int, ...] | None:
-    """Return the first planned field that is stored otherwise; further stored fields are free."""
+    """Return the path of the first planned field with a different stored value; extra stored fields are ignored."""
     if isinstance(planned, Mapping) and isinstance(stored, Mapping):
         for name, value in planned.items():
             other = stored.get(name)
             if value == other:
                 continue
-            found = _difference(value, other, (*path, name))
-            if found is not None:
-                return found
+            difference = _difference(value, other, (*path, name))
+            if difference is not None:
+                return difference
         return None
     return None if planned == stored else path
 
@@ -117,6 +118,6 @@ def _folders(path: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
-        raise HeadToHeadError(f"runs folder '{path}' is not a folder; name another") from error
+        raise HeadToHeadError(f"runs folder '{path}' is not a folder; choose another with --runs") from error
     except PermissionError as error:
-        raise HeadToHeadError(f"runs folder '{path}' cannot be read: {error.strerror}") from error
+        raise HeadToHeadError(f"cannot read the runs folder '{path}': {error.strerror}") from error

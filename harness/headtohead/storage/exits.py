@@ -5,19 +5,19 @@ import signal
 OK = 0
 FAILED = 1
 INPUT = 73
-"""Something the user can mend; the last line of the worker's log says what."""
+"""A `HeadToHeadError`; its message is the last line of the worker's log."""
 
 DISK = 74
-"""The disk is full, or a folder cannot be written: no fault of the runs, whose states stay."""
+"""The disk is full or not writable. The runs keep their states."""
 
 OOM = 75
 BUSY = 76
-"""Another live process holds the stack."""
+"""Another live process holds a lease of the stack's runs."""
 TIMEOUT = 77
 
 
 def exit_name(code: int) -> str:
-    """Return an exit code in words: the signal's name where it is negative.
+    """Return an exit code as text; a negative code is the name of a signal.
 
     >>> exit_name(-9), exit_name(1)
     ('SIGKILL', 'exit code 1')

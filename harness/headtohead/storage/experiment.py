@@ -1,4 +1,4 @@
-"""The folder of an experiment: its record, and the directories of its runs."""
+"""The folder of an experiment: its record and its run directories."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class ExperimentDirectory:
         """Read the record of an experiment's folder.
 
         Raises:
-            HeadToHeadError: If the folder has no record, a damaged one, or one whose name cannot name a folder.
+            HeadToHeadError: If the record is missing or damaged, or its name is not a valid folder name.
         """
         record = read_record(ExperimentRecord, inside(path, EXPERIMENT))
         if record is None:
             raise HeadToHeadError(
-                f"'{path}' holds no {EXPERIMENT}; start with h2h run FILE, or name its runs folder with --runs"
+                f"'{path}' has no {EXPERIMENT}; start with h2h run FILE, or pass its runs folder with --runs"
             )
         checked_name(record.name, path / EXPERIMENT)
         return cls(path, record)
@@ -39,13 +39,13 @@ class ExperimentDirectory:
         return self.record.name
 
     def run_path(self, run: PlannedRunRecord, *, tree: bool = False) -> Path:
-        """Return the directory of a run, in another experiment where its result is reused.
+        """Return the directory of a run, which for a reused result is in another experiment.
 
         Args:
             run: A run of the record.
-            tree: Refuse symbolic links in the directory too.
+            tree: Also refuse symbolic links inside the directory.
 
         Raises:
-            HeadToHeadError: If the path leaves its folder, or contains a symbolic link.
+            HeadToHeadError: If the path is outside the folder or contains a symbolic link.
         """
         return run_folder(self.path, run.directory, run.reused_from, tree=tree)

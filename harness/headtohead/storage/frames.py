@@ -1,4 +1,4 @@
-"""Tidy tables of an experiment, read from its run directories, each file once."""
+"""Data frames of an experiment, read from its run directories."""
 
 from __future__ import annotations
 
@@ -22,19 +22,17 @@ from headtohead.storage.metrics import span
 from headtohead.storage.records import (
     METRICS,
     RUN,
+    BackendRecord,
+    ExecutionRecord,
     ExperimentRecord,
     PlannedRunRecord,
+    PluginRecord,
     RunRecord,
     VariantRecord,
+    Versions,
     read_record,
 )
 from headtohead.storage.run_directory import RunDirectory
-
-KEPT = {"plugins", "versions", "execution"}
-"""Fields of ``run.json`` that a report cites; configurations of 10,000 runs would fill the memory."""
-
-CITED = ("signatures", "notes", "decoding", "backend")
-"""Fields of ``results.json`` that a report cites."""
 
 RUN_COLUMNS = (
     "variant",
@@ -42,7 +40,7 @@ RUN_COLUMNS = (
     "seed",
     "state",
     "reason",
-    "key",
+    "run_hash",
     "directory",
     "reused_from",
     "step",
@@ -56,15 +54,32 @@ RUN_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Frames:
-    """An experiment as data.
+class RunDetails:
+    """The parts of ``run.json`` and ``results.json`` that a report cites.
 
-    ``runs``: one row per planned run, indexed by run directory: `RUN_COLUMNS`, one column per axis
-    under its own name, parameters and FLOPs, then every final metric under its own name, those that
-    ``h2h heads`` has added among them.
-    ``histories``: columns run, step, epoch, time, metric, value; the last line of a step wins.
-    ``buckets``: columns run, bucket, low, high, n, and the metrics by source length.
-    Runs of a variant that equals another by construction do not exist: see `trained`.
+    Whole records are not kept: the configurations of 10,000 runs would exhaust the memory.
+    """
+
+    plugins: tuple[PluginRecord, ...]
+    versions: Versions
+    execution: ExecutionRecord | None
+    signatures: Mapping[str, str]
+    notes: tuple[str, ...]
+    decoding: Mapping[str, Any] | None
+    backend: BackendRecord | None
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The results of an experiment as data frames.
+
+    Attributes:
+        runs: A row per planned run, indexed by run directory. Columns: `RUN_COLUMNS`, the axes, parameters and
+            FLOPs, and the final metrics, including those of ``h2h ablate-heads``.
+        histories: Columns run, step, epoch, time, metric, value; the last line of a step wins.
+        buckets: Columns run, bucket, low, high, n, and the metrics by source length.
+
+    A variant that equals another by construction has no runs of its own: see `trained`.
     """
 
     directory: Path
@@ -72,13 +87,8 @@ class Frames:
     runs: pd.DataFrame
     histories: pd.DataFrame
     buckets: pd.DataFrame
-    records: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    details: Mapping[str, RunDetails] = field(repr=False)
     folders: Mapping[str, Path] = field(repr=False)
-
-    @cached_property
-    def experiment(self) -> Mapping[str, Any]:
-        """The record as plain data."""
-        return self.record.to_json()
 
     @property
     def name(self) -> str:
@@ -87,7 +97,7 @@ class Frames:
 
     @property
     def axes(self) -> list[str]:
-        """The names of what varies, in the order of the file."""
+        """The names of the axes in the order of the file."""
         return list(self.record.axes)
 
     @property
@@ -97,7 +107,7 @@ class Frames:
 
     @property
     def baseline(self) -> str:
-        """The slug of the variant that others are compared with."""
+        """The slug of the baseline."""
         return self.record.baseline
 
     @cached_property
@@ -105,25 +115,20 @@ class Frames:
         """The declared variants by slug, in the order of the design."""
         return self.record.by_slug
 
-    @cached_property
-    def variants(self) -> dict[str, Mapping[str, Any]]:
-        """The declared variants by slug as plain data."""
-        return {variant["slug"]: variant for variant in self.experiment["variants"]}
-
     def trained(self, slug: str) -> str:
-        """Return the slug whose runs are this variant's: its own, or its equal's."""
+        """Return the slug of the variant with the runs: this variant, or the variant that it equals by construction."""
         return self.by_slug[slug].equal_to or slug
 
     def path(self, run: str) -> Path:
-        """Return the directory that holds a run's files, in another experiment where reused."""
+        """Return the directory of a run, which for a reused result is in another experiment."""
         return self.folders[run]
 
     def scores(self, slug: str, metric: str) -> dict[int, float]:
-        """Return a variant's finite values of a final metric by seed."""
+        """Return a variant's values of a final metric by seed, without missing values."""
         return self._scores(metric).get(self.trained(slug), {})
 
     def summary(self, slug: str, metric: str) -> Summary:
-        """Return mean and interval of a variant's final values of a metric over its seeds."""
+        """Return mean and confidence interval of a variant's final metric over seeds."""
         return summarise(list(self.scores(slug, metric).values()), span=span(metric))
 
     def _scores(self, metric: str) -> dict[str, dict[int, float]]:
@@ -154,32 +159,32 @@ class Frames:
 def load_frames(experiment_dir: Path) -> Frames:
     """Read an experiment and all its runs.
 
-    A run without files yet is there with the state PLANNED. Lines of a history that were torn by a
-    crash are skipped and counted in the column ``torn_lines``.
+    A run without files is PLANNED. Incomplete lines of a history, caused by a crash, are skipped and counted in
+    the column ``torn_lines``.
 
     Raises:
-        HeadToHeadError: If the folder is no experiment, a record in it cannot be read, or a path
-            in it leaves the runs folder.
+        HeadToHeadError: If the folder is not an experiment, a record cannot be read, or a path is outside the
+            runs folder.
     """
     experiment = ExperimentDirectory.read(experiment_dir)
     histories, buckets = _Histories(), []
-    rows, records, folders = [], {}, {}
+    rows, details, folders = [], {}, {}
     variants = experiment.record.by_slug
     for planned in experiment.record.runs:
         folder = experiment.run_path(planned, tree=True)
         name = folder.name
-        row, run_buckets, record = _run(folder, planned, variants[planned.variant])
+        row, run_buckets, run_details = _run(folder, planned, variants[planned.variant])
         row["torn_lines"] = histories.read(name, folder / METRICS)
         buckets += [{"run": name, **bucket} for bucket in run_buckets]
         rows.append({"run": name, **row})
-        records[name], folders[name] = record, folder
+        details[name], folders[name] = run_details, folder
     return Frames(
         directory=experiment_dir,
         record=experiment.record,
         runs=_runs_table(rows),
         histories=histories.table(),
         buckets=pd.DataFrame(buckets, columns=None if buckets else ["run", "bucket"]),
-        records=records,
+        details=details,
         folders=folders,
     )
 
@@ -192,10 +197,10 @@ def _runs_table(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 def _run(
     folder: Path, planned: PlannedRunRecord, variant: VariantRecord
-) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]], dict[str, Any]]:
-    """Return a run's row, its scores by source length, and the fields of its records that a report cites.
+) -> tuple[dict[str, Any], Sequence[Mapping[str, Any]], RunDetails]:
+    """Return a run's row, its scores by source length, and its details.
 
-    Axes and title are those of this experiment: the record of a reused run has those of another.
+    Axes and title come from this experiment, since the record of a reused run has those of another experiment.
     """
     record = read_record(RunRecord, folder / RUN)
     status, state = observe(folder)
@@ -207,7 +212,7 @@ def _run(
         "seed": planned.seed,
         "state": state,
         "reason": status.reason or status.signature,
-        "key": planned.key,
+        "run_hash": planned.run_hash,
         "directory": f"../{planned.reused_from}" if planned.reused_from else planned.directory,
         "reused_from": planned.reused_from,
         "step": status.step,
@@ -222,13 +227,20 @@ def _run(
         **(results.metrics if results else {}),
         **(run.head_metrics if results else {}),
     }
-    kept = record.model_dump(mode="json", include=KEPT) if record else {}
-    cited = results.to_json() if results else {}
-    return row, results.buckets if results else (), kept | {name: cited[name] for name in CITED if cited.get(name)}
+    details = RunDetails(
+        plugins=record.plugins if record else (),
+        versions=record.versions if record else {},
+        execution=record.execution if record else None,
+        signatures=results.signatures if results else {},
+        notes=results.notes if results else (),
+        decoding=results.decoding if results else None,
+        backend=results.backend if results else None,
+    )
+    return row, results.buckets if results else (), details
 
 
 class _Histories:
-    """Columns of all histories, grown run by run without an object per value."""
+    """Columns of all histories as typed arrays, which need no Python object per value."""
 
     def __init__(self) -> None:
         self.runs: list[str] = []
@@ -237,7 +249,7 @@ class _Histories:
         self.epoch, self.time, self.value = array("d"), array("d"), array("d")
 
     def read(self, run: str, path: Path) -> int:
-        """Take one file in and return how many of its lines could not be read."""
+        """Append the content of a metrics file and return the number of incomplete lines."""
         code = len(self.runs)
         self.runs.append(run)
         values: dict[tuple[int, str], tuple[float, float, float]] = {}

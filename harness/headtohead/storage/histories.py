@@ -1,4 +1,4 @@
-"""The lines of ``metrics.jsonl``."""
+"""Reading of ``metrics.jsonl``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headtohead.errors import HeadToHeadError
 
 
 class MetricLine(NamedTuple):
-    """One evaluation of a run; ``time`` in seconds since 1970."""
+    """A line of ``metrics.jsonl``: an evaluation of a run; ``time`` in seconds since 1970."""
 
     step: int
     epoch: float
@@ -20,7 +20,7 @@ class MetricLine(NamedTuple):
 
 
 def read_metrics(path: Path) -> Iterator[MetricLine | None]:
-    """Yield the lines of a metrics file, None for an incomplete line; nothing if there is no file.
+    """Yield the lines of a metrics file, and None for an incomplete line; a missing file has no lines.
 
     Raises:
         HeadToHeadError: If the file cannot be read.
@@ -35,9 +35,9 @@ def read_metrics(path: Path) -> Iterator[MetricLine | None]:
 
 
 def parse_metrics(content: bytes) -> Iterator[MetricLine | None]:
-    """Yield the lines of a part of a metrics file, None for an incomplete line."""
+    """Yield the lines of a part of a metrics file, and None for an incomplete line."""
     lines = [line for line in content.split(b"\n") if line.strip()]
-    # One call parses the whole file where every line is complete.
+    # If every line is complete, a single call parses the whole file.
     entries = _parse(b"[" + b",".join(lines) + b"]")
     if not isinstance(entries, list) or len(entries) != len(lines):
         entries = [_parse(line) for line in lines]

@@ -1,8 +1,8 @@
-"""Leases: at most one process writes a run directory, and the lease of a dead process passes on.
+"""Leases: at most one process writes a run directory. The lease of a dead process can be taken over.
 
-Each run has a lease file, ``.leases/<run>.json`` in the experiment's folder, with the identity of
-its holder and a token. Every write checks the token while it holds the lock beside that file. So a
-process that was suspended while another took its lease over cannot write afterwards.
+Each run has a lease file, ``.leases/<run>.json`` in the experiment's folder, with the identity of its holder and a
+token. Every write checks the token while it holds the lock beside that file, so a process that was suspended while
+another took over its lease cannot write afterwards.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from headtohead.storage.records import StatusRecord, read_status
 FOLDER = ".leases"
 HEARTBEAT_SECONDS = 5.0
 STALE_SECONDS = 60.0
-"""A process that cannot be looked up here is dead when its heartbeat is older than this."""
+"""A process that cannot be looked up on this machine counts as dead if its heartbeat is older than this."""
 
 START_TOLERANCE = 2.0
-"""Seconds by which two readings of one process's start may differ."""
+"""Tolerance in seconds between two readings of the start time of a process."""
 
 LOCK_SECONDS = 1.0
-"""How long to wait for the lock of a lease; its holder may be writing a file."""
+"""Timeout for the lock of a lease, which its holder keeps while it writes a file."""
 
 LAYOUT_SECONDS = 600.0
-"""How long to wait while another process lays out stacks; it may be timing stack sizes."""
+"""Timeout while another process lays out stacks, which includes benchmarks of stack sizes."""
 
 
 class Busy(Exception):
@@ -47,11 +47,11 @@ class Busy(Exception):
 
 
 class LeaseLost(Exception):
-    """Another process took the lease over; this process must stop without writing."""
+    """Another process took over the lease; this process must stop without writing."""
 
 
 class Lease:
-    """The right of this process to write run directories, until ``release`` or its death.
+    """The right of this process to write run directories, until ``release`` or the end of the process.
 
     Args:
         runs: The run directories. The process holds the leases of all of them or of none.
@@ -74,7 +74,7 @@ class Lease:
         """Acquire the leases, in the order of their names.
 
         Raises:
-            Busy: If a live process holds one of them. The message names the run, process and host.
+            Busy: If a live process holds a lease. The message names run, process and host.
         """
         try:
             for run in self._files:
@@ -85,7 +85,7 @@ class Lease:
         threading.Thread(target=self._beat, daemon=True, name="heartbeat").start()
 
     def release(self) -> None:
-        """Give back the leases that are still held."""
+        """Release the leases that this process still holds."""
         self._released.set()
         for run, file in self._files.items():
             if self._holds(run):
@@ -94,10 +94,10 @@ class Lease:
 
     @contextmanager
     def held(self, *runs: Path) -> Iterator[None]:
-        """Keep the leases of ``runs``, or all, from being taken over during the block.
+        """Prevent a takeover of the leases of ``runs``, or of all leases, during the block.
 
         Raises:
-            LeaseLost: If another process took one of them over; the block is not entered.
+            LeaseLost: If another process has taken over a lease; the block is not entered.
         """
         with ExitStack() as stack:
             for run in sorted(runs) or self._files:
@@ -108,7 +108,7 @@ class Lease:
             yield
 
     def check(self) -> None:
-        """Raise LeaseLost if a write or a heartbeat has found a lease in other hands."""
+        """Raise LeaseLost if a write or a heartbeat has detected a takeover."""
         if self._lost.is_set():
             raise LeaseLost("another process took over the lease of a run")
 
@@ -120,7 +120,7 @@ class Lease:
             with _lock(file).acquire(timeout=LOCK_SECONDS):
                 _refuse_held(run)
                 record = {"token": self._token, "pid": os.getpid()} | _identity()
-                # A lease need not survive a power failure: neither does its holder.
+                # A lease need not survive a power failure, since its holder does not either.
                 files.write_json(file, record | {"started": process_start(os.getpid())}, sync=False)
         except Timeout as error:
             raise Busy(f"'{run.name}' is being written by another process") from error
@@ -143,10 +143,9 @@ class Lease:
 def holder_of(run: Path) -> dict[str, Any] | None:
     """Return the lease of a run directory if a live process holds it, else None.
 
-    The only check of liveness: planning, status, workers, reports and tracking use it. Within one
-    boot and process namespace of one machine, the process is looked up by its id and start time. A
-    holder on another host, or from before a restart, counts as alive while its heartbeat is at most
-    ``STALE_SECONDS`` old.
+    Planning, status, workers, reports and tracking all use this check of liveness. Within the same boot and process
+    namespace of a machine, the holder is looked up by process id and start time. A holder on another host, or from
+    before a reboot, counts as alive while its heartbeat is at most ``STALE_SECONDS`` old.
     """
     holder, beat = _read(_lease_file(run))
     if not holder:
@@ -160,7 +159,7 @@ def holder_of(run: Path) -> dict[str, Any] | None:
 
 
 def observe(run: Path) -> tuple[StatusRecord, str]:
-    """Return a run's status and its state; the state is INTERRUPTED if no process holds its lease any more.
+    """Return a run's status and its state, which is INTERRUPTED if the run is active and no process holds its lease.
 
     Raises:
         HeadToHeadError: If ``status.json`` is damaged.
@@ -176,10 +175,10 @@ def observe(run: Path) -> tuple[StatusRecord, str]:
 
 @contextmanager
 def layout_lock(experiment: Path) -> Iterator[None]:
-    """Keep other processes from laying out, splitting or archiving the experiment's stacks.
+    """Hold the lock for laying out, splitting or archiving the experiment's stacks.
 
     Raises:
-        HeadToHeadError: If another process keeps the lock.
+        HeadToHeadError: If another process holds the lock for longer than `LAYOUT_SECONDS`.
     """
     try:
         with FileLock(experiment / ".layout.lock").acquire(timeout=LAYOUT_SECONDS):
@@ -192,9 +191,9 @@ def layout_lock(experiment: Path) -> Iterator[None]:
 
 
 def process_start(pid: int) -> float | None:
-    """Return when a process of this machine started, in seconds since boot; None if it is gone."""
+    """Return the start time of a process of this machine in seconds since boot; None if it has ended."""
     try:
-        boot: float = psutil.boot_time()  # first: the difference then does not depend on the clock
+        boot: float = psutil.boot_time()  # read first, so that the difference does not depend on the clock
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
@@ -204,7 +203,7 @@ def process_start(pid: int) -> float | None:
 
 
 def _identity() -> dict[str, str]:
-    """Return the host, boot and process namespace: where they are equal, process ids are too."""
+    """Return host, boot and process namespace, within which process ids are unique."""
     return {"host": socket.gethostname()} | _boot()
 
 
@@ -218,7 +217,7 @@ def _boot() -> dict[str, str]:
 
 
 def _lock(file: Path) -> FileLock:
-    """Return the lock of a lease file; nested uses in one thread share it."""
+    """Return the lock of a lease file; nested uses in a thread share it."""
     return FileLock(file.with_suffix(".lock"), is_singleton=True)
 
 
@@ -227,13 +226,13 @@ def _lease_file(run: Path) -> Path:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], float]:
-    """Return a lease and the time of its last heartbeat; an empty one where there is none."""
+    """Return a lease and the time of its last heartbeat; an empty lease if there is none."""
     try:
-        # One handle: content and time must be those of the same file, which another process may replace meanwhile.
+        # A single handle, because another process may replace the file between reading content and time.
         with file.open(encoding="utf-8") as handle:
             holder: dict[str, Any] = json.load(handle)
             return holder, os.fstat(handle.fileno()).st_mtime
-    except (FileNotFoundError, ValueError):  # not a lease yet, or lost in a power failure
+    except (FileNotFoundError, ValueError):  # not written yet, or lost in a power failure
         return {}, 0.0
 
 

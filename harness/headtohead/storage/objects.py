@@ -1,4 +1,4 @@
-"""Plugins of this process, handed to the workers of a study."""
+"""Transfer of registered plugins from a parent process to its workers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def worker_plugins() -> WorkerPlugins:
     registry = current()
     try:
         objects = cloudpickle.dumps(registry.objects) if registry.objects else b""
-    except Exception as error:  # whatever the attributes of a plugin raise
+    except Exception as error:  # the attributes of a plugin may raise anything
         reason = " ".join(str(error).split())
         raise HeadToHeadError(
-            f"a plugin registered in Python cannot be sent to workers ({reason}); put it into a "
-            "file and name that with --plugin"
+            f"a plugin registered in Python cannot be sent to workers ({reason}); move it into a "
+            "file and pass the file with --plugin"
         ) from error
     files = tuple((str(path), source) for path, source in registry.files.items())
     return WorkerPlugins(files, objects)
 
 
-def load_plugins(sent: WorkerPlugins) -> Registry:
-    """Register in a worker what its parent sent, on top of built-ins and entry points.
+def load_plugins(plugins: WorkerPlugins) -> Registry:
+    """Register the parent's plugins in a worker, in addition to built-ins and entry points.
 
-    The pickle is the parent's own: it reached this process as an argument, not in a file.
+    Unpickling is safe here: the pickle comes from the parent as an argument, not from a file.
     """
-    registry = use_sources((Path(path), source) for path, source in sent.files)
-    for plugin in pickle.loads(sent.objects) if sent.objects else ():
+    registry = use_sources((Path(path), source) for path, source in plugins.files)
+    for plugin in pickle.loads(plugins.objects) if plugins.objects else ():
         register(plugin)
     return registry

@@ -1,7 +1,7 @@
-"""Paths that records name, checked against the folder that they must lie in.
+"""Validation of paths in records.
 
-A runs folder may come from somebody else. A record that names a file outside it, or a symbolic link
-in it, would make a command read, ship, write or delete what its user never named.
+A runs folder may come from an untrusted source. A path outside it, or a symbolic link in it, could make a command
+read, upload, overwrite or delete other files of the user.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from headtohead.errors import HeadToHeadError
 
 
 def inside(root: Path, *names: object, tree: bool = False) -> Path:
-    """Return the path of ``names`` below ``root``, without symbolic links on the way.
+    """Join ``names`` to ``root`` and check that the path stays inside and contains no symbolic link.
 
-    ``root`` is the user's own and may be a symbolic link. The path need not exist.
+    ``root`` is trusted and may be a symbolic link. The path need not exist.
 
     Args:
-        root: Folder that the path must lie in.
-        names: Relative paths, joined. Without any, the path is ``root``.
-        tree: Refuse symbolic links among everything below the path too.
+        root: The folder that contains the path.
+        names: Relative paths. Without names, the path is ``root``.
+        tree: Also refuse symbolic links below the path.
 
     Raises:
-        HeadToHeadError: If a name is no relative path, leaves ``root``, or a symbolic link is met.
+        HeadToHeadError: If a name is not a relative path or leaves ``root``, or a symbolic link is found.
     """
     path = root
     for name in names:
         parts = PurePosixPath(name).parts if isinstance(name, str | os.PathLike) else ()
         if not parts or any(part in {"/", "//", ".."} or "\0" in part for part in parts):
             raise HeadToHeadError(
-                f"'{name}' is not a path inside '{root}': the record that names it is damaged or "
-                "was changed by hand; move its folder away"
+                f"'{name}' is not a path inside '{root}': its record is damaged or was edited; "
+                "move the record's folder away"
             )
         for part in parts:
             path = path / part
             if _is_link(path):
                 raise _link(path)
-    found = _find_link(path) if tree else None
-    if found is not None:
-        raise _link(found)
+    link = _find_link(path) if tree else None
+    if link is not None:
+        raise _link(link)
     return path
 
 
 def run_folder(experiment: Path, directory: object, reused_from: object = None, *, tree: bool = False) -> Path:
-    """Return the folder of a run that an experiment's record lists.
+    """Return the folder of a run in an experiment's record.
 
     Args:
         experiment: Folder of the experiment.
         directory: Path of the run in the experiment's folder.
-        reused_from: Path of the run in the runs folder, for a result of another experiment.
-        tree: Refuse symbolic links in the run's folder too.
+        reused_from: Path of the run in the runs folder, for a reused result of another experiment.
+        tree: Also refuse symbolic links inside the run's folder.
 
     Raises:
-        HeadToHeadError: If the path leaves its folder, or a symbolic link is met.
+        HeadToHeadError: If the path is outside its folder, or a symbolic link is found.
     """
     if reused_from:
         return inside(experiment.parent, reused_from, tree=tree)
@@ -63,21 +63,20 @@ def run_folder(experiment: Path, directory: object, reused_from: object = None, 
 
 
 def checked_name(name: object, record: Path) -> str:
-    """Return the name of an experiment that a record holds, if it can name a folder.
+    """Return the experiment's name of a record if it is a valid folder name.
 
     Raises:
-        HeadToHeadError: If it cannot; the message names the record.
+        HeadToHeadError: If it is not; names the record.
     """
     if isinstance(name, str) and re.fullmatch(r"[^./\\][^/\\]*", name) and name.isprintable():
         return name
     raise HeadToHeadError(
-        f"{record}: name {name!r} cannot name a folder; the record is damaged or was changed by "
-        "hand, move its folder away"
+        f"{record}: {name!r} is not a valid folder name; the record is damaged or was edited, move its folder away"
     )
 
 
 def _link(path: Path | str) -> HeadToHeadError:
-    return HeadToHeadError(f"'{path}' is a symbolic link, which may lead anywhere; put there what it points to")
+    return HeadToHeadError(f"'{path}' is a symbolic link, which is not allowed; replace it by its target")
 
 
 def _is_link(path: Path) -> bool:
@@ -86,7 +85,7 @@ def _is_link(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise HeadToHeadError(f"'{path}' cannot be read: {error.strerror or error}") from error
+        raise HeadToHeadError(f"cannot read '{path}': {error.strerror or error}") from error
 
 
 def _find_link(folder: Path | str) -> str | None:
@@ -96,11 +95,11 @@ def _find_link(folder: Path | str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise HeadToHeadError(f"'{folder}' cannot be read: {error.strerror or error}") from error
+        raise HeadToHeadError(f"cannot read '{folder}': {error.strerror or error}") from error
     for entry in entries:
         if entry.is_symlink():
             return entry.path
-        found = _find_link(entry.path) if entry.is_dir(follow_symlinks=False) else None
-        if found is not None:
-            return found
+        link = _find_link(entry.path) if entry.is_dir(follow_symlinks=False) else None
+        if link is not None:
+            return link
     return None

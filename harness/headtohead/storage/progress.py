@@ -1,4 +1,4 @@
-"""ExperimentProgress of an experiment, read from its run directories."""
+"""Progress of an experiment, read from its run directories."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, METRICS, PlannedRunRecord, StatusRecord
 
 _TAIL = 16_384
-"""Bytes at the end of metrics.jsonl from which the pace is computed."""
+"""Number of bytes at the end of metrics.jsonl from which the pace is computed."""
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """The state and progress of a run; ``seconds_left`` is None where no pace is known."""
+    """The state and progress of a run; ``seconds_left`` is None if the pace is unknown."""
 
     variant: str
     seed: int
@@ -42,33 +42,33 @@ class RunProgress:
 
 @dataclass(frozen=True)
 class ExperimentProgress:
-    """All runs of an experiment."""
+    """The progress of all runs of an experiment; ``equal`` maps slugs of variants that are equal by construction."""
 
     name: str
     question: str
     runs: tuple[RunProgress, ...]
     equal: Mapping[str, str]
 
-    def with_state(self, *wanted: str) -> list[RunProgress]:
-        """Return the runs in one of these states."""
-        return [run for run in self.runs if run.state in wanted]
+    def with_state(self, *states_of_interest: str) -> list[RunProgress]:
+        """Return the runs in any of these states."""
+        return [run for run in self.runs if run.state in states_of_interest]
 
 
-def find_experiment(named: Path, runs_root: Path) -> Path:
-    """Return the folder of an experiment that is named by its file, its name or its folder.
+def find_experiment(target: Path, runs_root: Path) -> Path:
+    """Return the folder of an experiment that is given as its file, name or folder.
 
     Raises:
-        HeadToHeadError: If no run of it has been planned there, with the nearest name.
+        HeadToHeadError: If the runs folder has no such experiment; suggests the nearest name.
     """
-    is_file = named.suffix in (".yaml", ".yml")
-    name = experiment_name(named) if is_file else named.name
+    is_file = target.suffix in (".yaml", ".yml")
+    name = experiment_name(target) if is_file else target.name
     if name and (runs_root / name / EXPERIMENT).is_file():
         return inside(runs_root, name)
-    if (named / EXPERIMENT).is_file():
-        return named
+    if (target / EXPERIMENT).is_file():
+        return target
     known = [path.parent.name for path in runs_root.glob(f"*/{EXPERIMENT}")]
     hint = nearest(name, known) if known else ""
-    run = shlex.join(["h2h", "run", str(named)]) if is_file else "h2h run FILE"
+    run = shlex.join(["h2h", "run", str(target)]) if is_file else "h2h run FILE"
     raise HeadToHeadError(f"no runs of '{name}' in '{runs_root}'{hint or f'; start with {run}'}")
 
 
@@ -76,7 +76,7 @@ def read_progress(folder: Path) -> ExperimentProgress:
     """Return the state of every run of an experiment's folder.
 
     Raises:
-        HeadToHeadError: If the folder is no experiment, or a record in it is damaged.
+        HeadToHeadError: If the folder is not an experiment, or a record is damaged.
     """
     experiment = ExperimentDirectory.read(folder)
     runs = tuple(_run(experiment.run_path(planned), planned) for planned in experiment.record.runs)
@@ -105,14 +105,14 @@ def _run(directory: Path, planned: PlannedRunRecord) -> RunProgress:
 
 
 def _pace(metrics: Path) -> tuple[int, float | None]:
-    """Return the last logged step, and the seconds per step between the last lines."""
+    """Return the last logged step and the recent seconds per step."""
     try:
         with metrics.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - _TAIL))
             tail = handle.read()
     except FileNotFoundError:
         return 0, None
-    # The tail may begin inside a line.
+    # The tail may start in the middle of a line.
     points = {line.step: line.time for line in parse_metrics(tail) if line is not None}
     if not points:
         return 0, None
@@ -122,7 +122,7 @@ def _pace(metrics: Path) -> tuple[int, float | None]:
 
 
 def _pace_from_start(status: StatusRecord, step: int) -> float | None:
-    """Return seconds per step since the run started, pauses before a resumption included."""
+    """Return the seconds per step since the start of the run, including pauses before a resume."""
     if not status.started or step < 1:
         return None
     seconds = time.time() - datetime.fromisoformat(status.started).timestamp()

@@ -1,4 +1,4 @@
-"""The records of the run-directory format, as types; every reader and writer of them uses these.
+"""Types of the records of the run-directory format, used by all readers and writers.
 
 ``experiment.json`` is an `ExperimentRecord`, ``run.json`` a `RunRecord`, ``status.json`` a `StatusRecord` and
 ``results.json`` a `ResultsRecord`. ``stack.json`` is `headtohead.storage.stack.StackRecord`.
@@ -28,7 +28,7 @@ METRICS = "metrics.jsonl"
 R = TypeVar("R")
 
 JsonObject = SkipValidation[Mapping[str, Any]]
-"""A mapping that is kept as it was read; other code validates it where it is used."""
+"""A mapping that is not validated here but where it is used."""
 
 Versions = Mapping[str, str | None]
 """Versions of headtohead, Python and torch, commit and platform."""
@@ -45,7 +45,7 @@ class Record(BaseModel):
 
 
 class ParameterCounts(Record):
-    """Numbers of weights of a variant."""
+    """Numbers of parameters of a variant."""
 
     total: int
     non_embedding: int
@@ -53,7 +53,7 @@ class ParameterCounts(Record):
 
 
 class PitfallRecord(Record):
-    """A choice that makes a result mean less than it seems to."""
+    """A setting that makes a result less meaningful than it appears."""
 
     name: str
     field: str
@@ -61,10 +61,10 @@ class PitfallRecord(Record):
 
 
 class ResolvedVariant(Record):
-    """What ``experiment.json`` and ``run.json`` both hold of a variant: configuration and costs.
+    """Configuration and costs of a variant, part of both ``experiment.json`` and ``run.json``.
 
     ``path`` is the attention path, fused or explicit, by role. ``d_ff_asked`` is the d_ff of the experiment file,
-    which differs from ``d_ff`` where matching widened it. ``steps`` is 0 for imported checkpoints.
+    which differs from ``d_ff`` if matching has widened it.
     """
 
     title: str
@@ -79,7 +79,7 @@ class ResolvedVariant(Record):
     steps: int
     evaluate_every: int
     decoding_limit: int
-    blind_to_order: bool
+    order_invariant: bool
     pitfalls: tuple[PitfallRecord, ...]
     config: JsonObject
 
@@ -93,21 +93,21 @@ class VariantRecord(ResolvedVariant):
 
 
 class ExcludedRecord(Record):
-    """A combination of the design that does not run."""
+    """An excluded combination of the design."""
 
     slug: str
     title: str
     axes: Mapping[str, Scalar]
     reason: str
-    source: Literal["exclude", "undefined"]
+    source: Literal["exclude", "incompatible"]
 
 
 Pairs = tuple[tuple[str, str], ...]
-"""Slugs of the two sides of differences, left minus right."""
+"""Pairs of slugs; a difference is left minus right."""
 
 
 class VariantContrast(Record):
-    """A variant against the baseline."""
+    """A contrast of a variant with the baseline."""
 
     kind: Literal["variant"] = "variant"
     name: str
@@ -116,15 +116,15 @@ class VariantContrast(Record):
 
     @property
     def pairs(self) -> Pairs:
-        """The two variants."""
+        """The pair of variant and baseline."""
         return ((self.variant, self.baseline),)
 
 
 class FactorContrast(Record):
-    """One value of an axis against another, averaged over the other axes.
+    """A contrast of two values of an axis, averaged over the other axes.
 
-    ``given`` holds axes that the block holds at a value which is not the baseline's. ``pairs_missing`` is the
-    number of pairs that are left out because one side does not run.
+    ``given`` holds the axes that the design block fixes at a value other than the baseline's. ``pairs_missing`` is
+    the number of pairs that are omitted because a side is excluded.
     """
 
     kind: Literal["factor"] = "factor"
@@ -138,7 +138,7 @@ class FactorContrast(Record):
 
 
 class ChoiceContrast(Record):
-    """A choice of a path, or choices that are applied together: one pair of slugs per permutation."""
+    """A contrast of a choice, or of inseparable choices, of a Shapley path: a pair of slugs per permutation."""
 
     kind: Literal["choice"] = "choice"
     name: str
@@ -147,20 +147,20 @@ class ChoiceContrast(Record):
 
 
 ContrastRecord = Annotated[VariantContrast | FactorContrast | ChoiceContrast, Field(discriminator="kind")]
-"""A difference that the report tests."""
+"""A difference that is tested."""
 
 
 class PathEnd(Record):
-    """An end of a path."""
+    """The start or the end of a Shapley path."""
 
     slug: str
     name: str
 
 
 class PathChoice(Record):
-    """A difference between the ends of a path, and its values at both.
+    """A difference between start and end of a Shapley path, and its values at both.
 
-    ``alone`` is the slug of the start with this choice applied, ``without`` that of the end without it; None where
+    ``alone`` is the slug of the start with only this choice applied, ``without`` that of the end without it; None if
     that configuration is incompatible.
     """
 
@@ -173,14 +173,14 @@ class PathChoice(Record):
 
 
 class PathStep(Record):
-    """Choices that are applied at once, and the slug of the variant that they lead to."""
+    """Choices that are applied together, and the slug of the resulting variant."""
 
     choices: tuple[str, ...]
     slug: str
 
 
 class PathOrders(Record):
-    """How the orders of a path were drawn: their number, those tried, and the blocked ones by reason."""
+    """How permutations were sampled: the possible number, the number tried, and blocked permutations by reason."""
 
     possible: int
     tried: int
@@ -189,7 +189,7 @@ class PathOrders(Record):
 
 
 class InseparableChoice(Record):
-    """A choice that is incompatible by itself at an end of the path, and the choices that it needs."""
+    """A choice that is incompatible by itself at an end of the path, and the choices that it requires."""
 
     choice: str
     end: str
@@ -203,13 +203,13 @@ class PathRecord(Record):
     start: PathEnd
     end: PathEnd
     choices: tuple[PathChoice, ...]
-    walks: tuple[tuple[PathStep, ...], ...]
+    permutations: tuple[tuple[PathStep, ...], ...]
     orders: PathOrders
-    apart: tuple[InseparableChoice, ...]
+    inseparable: tuple[InseparableChoice, ...]
 
 
 class TrialRecord(Record):
-    """One setting of a sweep; ``mean`` is None where a run diverged."""
+    """A setting of a sweep; ``mean`` is None if a run diverged."""
 
     values: Mapping[str, Any]
     mean: float | None
@@ -217,7 +217,7 @@ class TrialRecord(Record):
 
 
 class TunedVariant(Record):
-    """The setting that a sweep chose for a variant, and all settings that it tried."""
+    """The setting that a sweep chose for a variant, and all tried settings."""
 
     chosen: Mapping[str, Any]
     at_the_edge: tuple[str, ...]
@@ -235,7 +235,7 @@ class TuningRecord(Record):
 
 
 class PublishedNumbers(Record):
-    """What a source prints for a claim."""
+    """The numbers that a publication reports for a claim."""
 
     variant: float | None
     against: float | None
@@ -243,7 +243,7 @@ class PublishedNumbers(Record):
 
 
 class ClaimRecord(Record):
-    """A published claim with its variants as slugs; ``against`` is None with ``expect: at-most``."""
+    """A published claim with the slugs of its variants; ``against`` is None with ``expect: at-most``."""
 
     says: str
     variant: str
@@ -269,25 +269,25 @@ class PublishedRecord(Record):
 
 
 class ReportedMetrics(Record):
-    """The metric of the answer, and those of the report's table."""
+    """The primary metric, and the metrics of the report's table."""
 
     primary: str
     report: tuple[str, ...]
 
 
 class ProbeSentence(Record):
-    """A sentence whose attention is recorded."""
+    """A sentence for which attention maps are recorded."""
 
     source: str
     target: str | None
 
 
 class PlannedRunRecord(Record):
-    """A run of an experiment; ``reused_from`` names the run of another experiment that has its result."""
+    """A run of an experiment; ``reused_from`` is the path of another experiment's run with the same result."""
 
     variant: str
     seed: int
-    key: str
+    run_hash: str
     directory: str
     reused_from: str | None = None
 
@@ -338,7 +338,7 @@ class PluginRecord(Record):
 
 
 class ExecutionRecord(Record):
-    """How a run is trained: run hashes of its stack, its index there, threads, device and precision."""
+    """How a run is trained: the run hashes of its stack, its member index, threads, device and precision."""
 
     stack: tuple[str, ...]
     member: int
@@ -348,7 +348,7 @@ class ExecutionRecord(Record):
 
 
 class ImportedRecord(Record):
-    """Where an imported checkpoint comes from; ``words`` are its vocabulary sizes by side."""
+    """The origin of an imported checkpoint; ``words`` are its vocabulary sizes by side."""
 
     file: str
     sha256: str
@@ -358,10 +358,10 @@ class ImportedRecord(Record):
 
 
 class RunRecord(ResolvedVariant):
-    """What a run is; ``execution`` is None until its stack is laid out."""
+    """Identity, configuration and origin of a run; ``execution`` is None until its stack is laid out."""
 
     format: Literal[1] = 1
-    key: str
+    run_hash: str
     experiment: str
     variant: str
     seed: int
@@ -376,11 +376,11 @@ class RunRecord(ResolvedVariant):
     @property
     def sources(self) -> dict[tuple[str, str], str]:
         """The source hash of each plugin entry, by family and name."""
-        return {(one.family, one.name): one.source_sha256 for one in self.plugins}
+        return {(plugin.family, plugin.name): plugin.source_sha256 for plugin in self.plugins}
 
 
 class StatusRecord(Record):
-    """The progress of a run; the default is that of a run without ``status.json``."""
+    """State and progress of a run; the defaults hold for a run without ``status.json``."""
 
     state: str = Field(states.PLANNED, pattern=f"^({'|'.join(sorted(states.STORED))})$")
     reason: str | None = None
@@ -416,7 +416,7 @@ class ResultsRecord(Record):
 
 
 class HeadMetrics(Record):
-    """The part of ``heads.json`` that reports and tracking use."""
+    """The part of ``heads.json`` used by reports and tracking."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -424,15 +424,15 @@ class HeadMetrics(Record):
 
 
 def read_record(kind: type[R], path: Path, parse: Callable[[str], Any] = json.loads) -> R | None:
-    """Return the record in a file; None if there is no such file.
+    """Read a record from a JSON file; return None if there is no such file.
 
     Args:
         kind: The type of the record.
         path: The file.
-        parse: Parses its text.
+        parse: Parses the text of the file.
 
     Raises:
-        HeadToHeadError: If the file is not such a record; names the file and the first wrong field.
+        HeadToHeadError: If the content is invalid; names the file and the first invalid field.
     """
     try:
         content = files.read_json(path, parse)

@@ -1,4 +1,4 @@
-"""One run's directory: its reader, and its only writer, which needs the run's lease."""
+"""Reading and writing of a run directory. Only `RunWriter`, which requires the run's lease, writes it."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from headtohead.storage.records import (
 
 
 def now() -> str:
-    """Return the time in UTC, to the millisecond, as ISO 8601."""
+    """Return the current UTC time in ISO 8601 format with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """A run's folder and the files in it."""
+    """Reader of a run directory."""
 
     path: Path
 
     @property
     def status(self) -> StatusRecord:
-        """The content of status.json; a run without one is PLANNED."""
+        """The content of status.json; a run without this file is PLANNED."""
         return read_status(self.path)
 
     @property
     def state(self) -> str:
-        """The run's state, as it was written last."""
+        """The run's state in status.json."""
         return self.status.state
 
     @property
     def observed_state(self) -> str:
-        """The run's state, INTERRUPTED if no process holds its lease any more."""
+        """The run's state; INTERRUPTED if the run is active and no process holds its lease."""
         return observe(self.path)[1]
 
     @property
@@ -61,11 +61,11 @@ class RunDirectory:
         """The content of run.json.
 
         Raises:
-            HeadToHeadError: If there is none, or a damaged one.
+            HeadToHeadError: If the file is missing or damaged.
         """
         record = read_record(RunRecord, self.path / RUN)
         if record is None:
-            raise HeadToHeadError(f"'{self.path}' holds no {RUN}; name the directory of a run")
+            raise HeadToHeadError(f"'{self.path}' has no {RUN}; pass the directory of a run")
         return record
 
     @property
@@ -75,24 +75,24 @@ class RunDirectory:
 
     @property
     def head_metrics(self) -> Mapping[str, float | None]:
-        """The metrics of heads.json; empty where heads have not been masked."""
+        """The metrics of heads.json; empty if there is no such file."""
         heads = read_record(HeadMetrics, self.path / HEADS)
         return heads.metrics if heads else {}
 
 
 @dataclass(frozen=True)
 class RunWriter(RunDirectory):
-    """The writer of a run directory.
+    """Writer of a run directory.
 
-    Every write checks the lease first, and nobody can take the lease over before the write is
-    complete. All methods raise LeaseLost if another process has taken it over.
+    Every write checks the lease and prevents a takeover until it is complete. All methods raise LeaseLost if another
+    process has taken over the lease.
     """
 
     lease: Lease
 
     @contextmanager
     def writing(self) -> Iterator[Path]:
-        """Yield the directory, for writes that have no method here."""
+        """Yield the directory for other writes, under the lease."""
         with self.lease.held(self.path):
             yield self.path
 
@@ -102,7 +102,7 @@ class RunWriter(RunDirectory):
             files.write_json(folder / name, value)
 
     def plan(self, record: RunRecord) -> None:
-        """Create the directory of a run that has not started, and its record."""
+        """Create the directory and the record of a PLANNED run."""
         with self.writing() as folder:
             (folder / "attempts").mkdir(parents=True, exist_ok=True)
             self.write_json(RUN, record.to_json())
@@ -110,7 +110,7 @@ class RunWriter(RunDirectory):
                 self.set_state(states.PLANNED)
 
     def set_state(self, state: str, **fields: Any) -> None:
-        """Change the state, keeping the fields that are not named."""
+        """Change the state and the given fields of status.json; other fields keep their values."""
         with self.writing():
             changes: dict[str, Any] = {"state": state, "host": socket.gethostname(), "pid": os.getpid()} | fields
             if state in states.FINAL | {states.KILLED}:
@@ -118,12 +118,12 @@ class RunWriter(RunDirectory):
             self.write_json(STATUS, self.status.model_copy(update=changes).to_json())
 
     def begin_attempt(self) -> None:
-        """Archive the previous attempt, if there was one, and start the next."""
+        """Save the status of the previous attempt, if any, in ``attempts/`` and start the next attempt."""
         with self.writing() as folder:
             files.remove_temporary(folder)
             status = self.status
             if status.attempt and status.state in states.ACTIVE:
-                # Its process died, or lost the lease, before it could write a final state.
+                # The process of that attempt died or lost the lease before it wrote a final state.
                 changes = {"state": states.KILLED, "reason": "the process died", "ended": now()}
                 status = status.model_copy(update=changes)
             if status.attempt:
@@ -138,13 +138,13 @@ class RunWriter(RunDirectory):
             )
 
     def log_metrics(self, step: int, epoch: float, time: float, values: Mapping[str, float]) -> None:
-        """Append one line of metrics."""
+        """Append a line to metrics.jsonl; ``time`` in seconds since 1970."""
         record = {"step": step, "epoch": round(epoch, 4), "time": time, "values": dict(values)}
         with self.writing() as folder:
             files.append_lines(folder / METRICS, [record])
 
     def finish(self, results: ResultsRecord) -> None:
-        """Write the results, then the state DONE: in this order, so that DONE means complete."""
+        """Write the results, then the state DONE, so that a DONE run always has its results."""
         with self.writing():
             self.write_json(RESULTS, results.to_json())
             self.set_state(states.DONE)
@@ -152,7 +152,7 @@ class RunWriter(RunDirectory):
 
 @contextmanager
 def leased(run: Path) -> Iterator[RunWriter]:
-    """Hold a run's lease for a few writes.
+    """Hold a run's lease for the writes of a block.
 
     Raises:
         Busy: If a live process holds it.

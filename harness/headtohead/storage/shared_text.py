@@ -1,7 +1,7 @@
-"""Parsing records that share most of their text, each shared piece once.
+"""Fast parsing of records that share most of their text.
 
-The records of a variant's runs differ in their key, their seed and some times; configuration, data
-and plugins are the same in all of them.
+The records of a variant's runs differ only in run hash, seed and times; configuration, data and plugins are equal
+and are parsed once.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ import json
 from typing import Any
 
 LONG = 256
-"""Characters from which on a field is worth remembering."""
+"""Minimum length, in characters, of a field that is cached."""
 
 
 class SharedText:
-    """Parses JSON mappings, and long fields that came before by what they were then.
+    """Parses JSON objects with a cache of long fields.
 
-    What it returns is shared, and not to be changed.
+    Results share objects and must not be modified.
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, Any]] = {}
+        self._cache: dict[str, dict[str, Any]] = {}
 
     def parse(self, text: str) -> Any:
-        """Return what ``json.loads`` returns.
+        """Return the same value as ``json.loads``.
 
         Raises:
             ValueError: As ``json.loads`` does.
         """
         try:
-            found = self._by_field(text)
+            content = self._parse_fields(text)
         except ValueError:
-            found = None
-        return json.loads(text) if found is None else found
+            content = None
+        return json.loads(text) if content is None else content
 
-    def _by_field(self, text: str) -> dict[str, Any] | None:
-        """Parse a mapping whose fields begin lines, indented by one; None if it is no such text.
+    def _parse_fields(self, text: str) -> dict[str, Any] | None:
+        """Parse an object with fields at line starts, indented by one space; return None for any other text.
 
-        No string of JSON holds a line's end. So where all that stands between two such beginnings
-        is one whole field, the text is those fields, however the rest of it is laid out.
+        A JSON string cannot contain a line break, so each line that starts with a space and a quotation mark starts
+        a field of the object.
         """
         opening, *fields = text.rstrip().split('\n "')
         if opening != "{" or not fields or not fields[-1].endswith("\n}"):
@@ -47,13 +47,13 @@ class SharedText:
         if not all(field.endswith(",") for field in fields):
             return None
         short = [field for field in fields if len(field) < LONG]
-        found: dict[str, Any] = json.loads('{"' + '"'.join(short)[:-1] + "}") if short else {}
+        content: dict[str, Any] = json.loads('{"' + '"'.join(short)[:-1] + "}") if short else {}
         for field in fields:
             if len(field) >= LONG:
-                found |= self._field(field)
-        return found if len(found) == len(fields) else None
+                content |= self._field(field)
+        return content if len(content) == len(fields) else None
 
     def _field(self, text: str) -> dict[str, Any]:
-        if text not in self._known:
-            self._known[text] = json.loads('{"' + text[:-1] + "}")
-        return self._known[text]
+        if text not in self._cache:
+            self._cache[text] = json.loads('{"' + text[:-1] + "}")
+        return self._cache[text]

@@ -1,4 +1,4 @@
-"""The record of a stack: which runs train together, and how."""
+"""The record of a stack: the runs that train together, and their settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headtohead.storage.run_directory import RunDirectory
 STACKS = ".stacks"
 
 RECORD = "stack.json"
-"""The file that makes a folder a stack."""
+"""A folder with this file is a stack."""
 
 
 STRICT = ConfigDict(extra="forbid")
@@ -33,12 +33,12 @@ STRICT = ConfigDict(extra="forbid")
 class StackMember:
     """A run of a stack; ``directory`` is relative to the experiment's folder.
 
-    ``config`` is None where it equals that of the stack.
+    ``config`` is None if it equals the stack's.
     """
 
     __pydantic_config__ = STRICT
 
-    key: str
+    run_hash: str
     seed: int
     directory: str
     config: JsonObject | None = None
@@ -46,11 +46,11 @@ class StackMember:
 
 @dataclass(frozen=True)
 class StackRecord:
-    """Everything a worker needs to train a stack, and to train it again in the same way.
+    """Everything a worker needs to train a stack, or to reproduce it.
 
-    The last bits of the results depend on ``threads`` and on the members' order, so resumed and repeated runs keep
-    both. ``prepared`` names a file of prepared data that replaces the dataset on another machine, where the dataset's
-    own files are missing. ``notes`` are the worker's notes on how it trained.
+    The last bits of the results depend on ``threads`` and on the order of members, so resumed and reproduced runs keep
+    both. ``prepared`` is a file of prepared data, used on machines that lack the dataset's files. ``notes`` are the
+    worker's notes, such as the reason of a fallback.
     """
 
     __pydantic_config__ = STRICT
@@ -71,41 +71,42 @@ class StackRecord:
 
     @property
     def variants(self) -> list[tuple[str, Mapping[str, Any], list[StackMember]]]:
-        """The variants that train here: name, configuration and members, who then need no own."""
-        found: dict[str, tuple[str, Mapping[str, Any], list[StackMember]]] = {}
+        """The variants of the stack: name, configuration and members, with the members' ``config`` set to None."""
+        variants: dict[str, tuple[str, Mapping[str, Any], list[StackMember]]] = {}
         for member in self.members:
             config = self.config if member.config is None else member.config
             name = member.directory.rpartition("-s")[0]
-            found.setdefault(json.dumps(config, sort_keys=True), (name, config, []))[2].append(
+            variants.setdefault(json.dumps(config, sort_keys=True), (name, config, []))[2].append(
                 replace(member, config=None)
             )
-        return list(found.values())
+        return list(variants.values())
 
     def part(self, members: Sequence[StackMember]) -> StackRecord:
-        """Return the record of a stack of some of the members."""
+        """Return the record of a stack with a subset of the members."""
         chosen = replace(self, members=members, deaths=0)
         name, config, _ = chosen.variants[0]
         more = len(chosen.variants) - 1
-        own = [self.config if one.config is None else one.config for one in members]
+        configs = [self.config if member.config is None else member.config for member in members]
         return replace(
             chosen,
             variant=f"{name} and {more} more" if more else name,
             config=config,
             members=[
-                replace(one, config=None if given == config else given) for one, given in zip(members, own, strict=True)
+                replace(member, config=None if own == config else own)
+                for member, own in zip(members, configs, strict=True)
             ],
         )
 
     @property
     def id(self) -> str:
-        """A name that the same members in the same order always give."""
-        keys = json.dumps([member.key for member in self.members])
-        return hashlib.sha256(keys.encode()).hexdigest()[:16]
+        """An identifier that depends only on the members and their order."""
+        run_hashes = json.dumps([member.run_hash for member in self.members])
+        return hashlib.sha256(run_hashes.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class StackFolder:
-    """The folder of a stack, under the experiment's ``.stacks``."""
+    """The folder of a stack in the experiment's ``.stacks``."""
 
     path: Path
 
@@ -121,7 +122,7 @@ class StackFolder:
 
     @property
     def exists(self) -> bool:
-        """Whether the stack is laid out; another process may have split or archived it."""
+        """Whether the folder is a stack; another process may have split or archived it."""
         return (self.path / RECORD).exists()
 
     @property
@@ -133,11 +134,11 @@ class StackFolder:
         """The content of stack.json.
 
         Raises:
-            HeadToHeadError: If there is none, or a damaged one.
+            HeadToHeadError: If the file is missing or damaged.
         """
         record = read_record(StackRecord, self.path / RECORD)
         if record is None:
-            raise HeadToHeadError(f"'{self.path}' holds no {RECORD}; run the experiment again")
+            raise HeadToHeadError(f"'{self.path}' has no {RECORD}; run the experiment again")
         return record
 
     def write(self, record: StackRecord) -> None:
@@ -146,35 +147,35 @@ class StackFolder:
         files.write_json(self.path / RECORD, asdict(record))
 
     def change(self, **fields: Any) -> None:
-        """Change fields of the record; a parent and a worker may do so at the same time."""
+        """Change fields of the record; safe for concurrent use by parent and worker."""
         with self._lock:
             self.write(replace(self.record, **fields))
 
-    def note(self, words: str) -> None:
-        """Add to the notes what is not among them: an attempt before may have said it."""
+    def note(self, text: str) -> None:
+        """Add a note, unless an earlier attempt has added the same text."""
         with self._lock:
-            if words not in self.record.notes:
-                self.write(replace(self.record, notes=[*self.record.notes, words]))
+            if text not in self.record.notes:
+                self.write(replace(self.record, notes=[*self.record.notes, text]))
 
     def open_runs(self) -> list[RunDirectory]:
-        """Return the members' directories that are still to be trained or scored."""
+        """Return the run directories of members without a final state."""
         return [run for run in self.runs() if run.state not in states.FINAL]
 
     def runs(self) -> list[RunDirectory]:
-        """Return the members' directories, in their order.
+        """Return the run directories in the order of members.
 
         Raises:
-            HeadToHeadError: If one leaves the experiment's folder, or a symbolic link is met.
+            HeadToHeadError: If a path is outside the experiment's folder, or a symbolic link is found.
         """
         experiment, members = self.experiment, self.record.members
-        return [RunDirectory(inside(experiment, one.directory)) for one in members]
+        return [RunDirectory(inside(experiment, member.directory)) for member in members]
 
     def write_progress(self, **fields: Any) -> None:
-        """Write the progress of the stack; only watchers read it, so it is not synced."""
+        """Write the progress of the stack, without fsync, since only progress displays read it."""
         files.write_json(self.path / "progress.json", fields, sync=False)
 
     def read_progress(self) -> dict[str, Any]:
-        """Return the last progress that the worker wrote; empty before the first."""
+        """Return the progress written last by the worker; empty if there is none."""
         try:
             progress: dict[str, Any] = files.read_json(self.path / "progress.json")
         except (FileNotFoundError, HeadToHeadError):
@@ -183,10 +184,10 @@ class StackFolder:
 
 
 def stack_folders(experiment: Path) -> list[StackFolder]:
-    """Return the stacks that an experiment's folder holds.
+    """Return the stacks in an experiment's folder.
 
     Raises:
-        HeadToHeadError: If a symbolic link is met in the folder of a stack.
+        HeadToHeadError: If the folder of a stack contains a symbolic link.
     """
-    found = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
-    return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in found]
+    names = sorted(path.parent.name for path in (experiment / STACKS).glob(f"*/{RECORD}"))
+    return [StackFolder(inside(experiment, STACKS, name, tree=True)) for name in names]

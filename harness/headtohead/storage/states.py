@@ -1,4 +1,4 @@
-"""The states of a run, and the sets of states that other modules ask for."""
+"""The states of a run, and sets of states."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OOM = "OOM"
 TIMEOUT = "TIMEOUT"
 KILLED = "KILLED"
 INTERRUPTED = "INTERRUPTED"
-"""Shown for a run that is LEASED or RUNNING by its status while no process holds its lease."""
+"""Displayed for a run that is LEASED or RUNNING in status.json while no process holds its lease."""
 
 FAILED = "FAILED"
 EXCLUDED = "EXCLUDED"
@@ -23,16 +23,16 @@ UNFINISHED = ACTIVE | {PLANNED}
 """States of a run that has not ended."""
 
 RESULTS = frozenset({DONE, DIVERGED})
-"""States with a result: the run is complete."""
+"""States of runs with a result."""
 
 RETRYABLE = frozenset({FAILED, OOM, TIMEOUT})
-"""States without a result that only ``--retry`` trains again."""
+"""States of failed runs, which are retrained only with ``--retry``."""
 
 FINAL = RESULTS | RETRYABLE
-"""States that the same command does not start again by itself."""
+"""States in which a repeated command does not retrain the run."""
 
 ABNORMAL = RETRYABLE | {DIVERGED, KILLED, INTERRUPTED}
-"""States that are listed with their reason: the run stopped without being DONE."""
+"""States of runs that stopped without being DONE; status lists them with their reason."""
 
 STORED = FINAL | UNFINISHED | {KILLED}
 """States that ``status.json`` can hold."""

@@ -1,4 +1,4 @@
-"""A run's translations, read back, and the run that stands for a variant."""
+"""Reading of a run's translations, and the seed that represents a variant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headtohead.storage.frames import Frames
 
 @dataclass(frozen=True)
 class Translation:
-    """One test sentence as one run translated it; ``references`` are joined by `` ||| ``."""
+    """A test sentence with a run's translation; ``references`` are joined by `` ||| ``."""
 
     source: str
     references: str
@@ -19,7 +19,7 @@ class Translation:
 
 
 def read_translations(path: Path) -> list[Translation]:
-    """Read a run's translations; empty where the run wrote none."""
+    """Read ``translations.tsv``; return an empty list if there is no such file."""
     if not path.is_file():
         return []
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").split("\n")[1:]]
@@ -27,14 +27,14 @@ def read_translations(path: Path) -> list[Translation]:
 
 
 def median_seed(frames: Frames, slug: str, metric: str) -> int | None:
-    """Return the seed whose score is the median of the variant's, the lower of two middle ones."""
+    """Return the seed with the variant's median score (the lower median); None without scores."""
     scores = frames.scores(slug, metric)
     ordered = sorted(scores, key=lambda seed: (scores[seed], seed))
     return ordered[(len(ordered) - 1) // 2] if ordered else None
 
 
 def translations_of(frames: Frames, slug: str, seed: int) -> list[Translation]:
-    """Return the translations of a variant's run with this seed; empty where there are none."""
+    """Return the translations of a variant's run with this seed; empty if there are none."""
     rows = frames.rows(slug)
     names = rows.index[rows["seed"] == seed]
     return read_translations(frames.path(str(names[0])) / "translations.tsv") if len(names) else []

@@ -1,7 +1,7 @@
-"""What every variant must keep, as checks that anyone can run on their own plugin.
+"""Invariants of a Transformer variant, as functions and as pytest classes for plugin authors.
 
-``check(config)`` asks every invariant of one configuration; ``contracts`` holds the same as pytest
-classes. Importing this package imports torch, and ``contracts`` pytest.
+`check(config)` checks every invariant on one configuration. `headtohead.testing.contracts` and
+`headtohead.testing.datasets` hold the pytest classes. Importing this package imports torch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ __all__ = ["INVARIANTS", "Invariant", "Subject", "Verdict", "check", "tiny_confi
 
 
 def check(config: RunConfig) -> dict[str, Verdict]:
-    """Ask every invariant of one configuration, by its name."""
+    """Check every invariant on one configuration and return the verdicts by invariant name.
+
+    Training invariants run a few float64 steps, so that a call takes seconds.
+    """
     subject = Subject(config)
-    return {one.name: one(subject) for one in INVARIANTS}
+    return {invariant.name: invariant(subject) for invariant in INVARIANTS}

@@ -1,4 +1,4 @@
-"""Pairwise covering arrays: few rows in which every two values of two factors meet."""
+"""Pairwise covering arrays: few combinations in which every two values of two factors occur together."""
 
 from __future__ import annotations
 
@@ -15,70 +15,70 @@ def covering(
 ) -> list[Row[Value]]:
     """Return rows in which every allowed pair of values of two factors occurs at least once.
 
-    Greedy and without chance: each row takes the pair that is still missing and then, factor by
-    factor, the value that meets most of what is missing (D. Cohen et al., "The AETG System", IEEE
-    Transactions on Software Engineering, 1997).
+    Greedy and deterministic: each row takes the first uncovered pair, then, factor by factor, the
+    value that covers most uncovered pairs (D. Cohen et al., "The AETG System", IEEE Transactions
+    on Software Engineering, 1997).
 
     Args:
-        factors: Values by name.
-        allowed: Tells whether a row, or the beginning of one, has a meaning.
+        factors: Values by factor name.
+        allowed: Whether a row is valid; also called with rows that lack some factors.
     """
     names = list(factors)
-    missing = {
+    uncovered = {
         (a, i, b, j)
         for a, b in combinations(names, 2)
-        for i, one in enumerate(factors[a])
-        for j, other in enumerate(factors[b])
-        if allowed({a: one, b: other})
+        for i, first in enumerate(factors[a])
+        for j, second in enumerate(factors[b])
+        if allowed({a: first, b: second})
     }
     rows: list[Row[Value]] = []
-    while missing:
-        a, i, b, j = min(missing, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3]))
-        missing.discard((a, i, b, j))
-        chosen = _completed({a: i, b: j}, factors, allowed, missing)
-        if chosen is not None:
-            missing -= _pairs(chosen, names)
-            rows.append({name: factors[name][chosen[name]] for name in names})
+    while uncovered:
+        a, i, b, j = min(uncovered, key=lambda pair: (names.index(pair[0]), names.index(pair[2]), pair[1], pair[3]))
+        uncovered.discard((a, i, b, j))
+        indices = _complete({a: i, b: j}, factors, allowed, uncovered)
+        if indices is not None:
+            uncovered -= _pairs(indices, names)
+            rows.append({name: factors[name][indices[name]] for name in names})
     return rows
 
 
 def every_value(rows: Sequence[Row[Value]]) -> list[Row[Value]]:
-    """Return few of the rows, chosen greedily, in which every value of every factor still occurs.
+    """Return few of the rows, chosen greedily, that together still contain every value of every factor.
 
     Args:
         rows: With hashable values.
     """
-    missing = {choice for row in rows for choice in row.items()}
-    chosen: list[Row[Value]] = []
+    missing = {item for row in rows for item in row.items()}
+    selected: list[Row[Value]] = []
     while missing:
         row = max(rows, key=lambda row: len(missing.intersection(row.items())))
         missing.difference_update(row.items())
-        chosen.append(row)
-    return chosen
+        selected.append(row)
+    return selected
 
 
-def _completed(
-    chosen: dict[str, int],
+def _complete(
+    indices: dict[str, int],
     factors: Mapping[str, Sequence[Value]],
     allowed: Callable[[Row[Value]], bool],
-    missing: set[tuple[str, int, str, int]],
+    uncovered: set[tuple[str, int, str, int]],
 ) -> dict[str, int] | None:
-    """Give every factor a value, going back where none is allowed."""
+    """Return the index of a value for every factor, by backtracking; None where no row is allowed."""
     names = list(factors)
-    open_names = [name for name in names if name not in chosen]
+    open_names = [name for name in names if name not in indices]
     if not open_names:
-        return chosen
+        return indices
     name = open_names[0]
-    gains = {index: len(_pairs({**chosen, name: index}, names) & missing) for index in range(len(factors[name]))}
-    for index in sorted(gains, key=lambda one: (-gains[one], one)):
-        longer = {**chosen, name: index}
-        if allowed({one: factors[one][place] for one, place in longer.items()}):
-            found = _completed(longer, factors, allowed, missing)
-            if found is not None:
-                return found
+    gains = {index: len(_pairs({**indices, name: index}, names) & uncovered) for index in range(len(factors[name]))}
+    for index in sorted(gains, key=lambda index: (-gains[index], index)):
+        extended = {**indices, name: index}
+        if allowed({factor: factors[factor][value] for factor, value in extended.items()}):
+            completed = _complete(extended, factors, allowed, uncovered)
+            if completed is not None:
+                return completed
     return None
 
 
-def _pairs(chosen: Mapping[str, int], names: Sequence[str]) -> set[tuple[str, int, str, int]]:
-    known = [name for name in names if name in chosen]
-    return {(a, chosen[a], b, chosen[b]) for a, b in combinations(known, 2)}
+def _pairs(indices: Mapping[str, int], names: Sequence[str]) -> set[tuple[str, int, str, int]]:
+    assigned = [name for name in names if name in indices]
+    return {(a, indices[a], b, indices[b]) for a, b in combinations(assigned, 2)}

@@ -5,30 +5,31 @@
         def name(self):
             return "my-dataset"
 
-The entry must be registered (``headtohead.register``, an entry point, or a plugin file).
+The dataset must be registered (``headtohead.register``, an entry point, or a plugin file).
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from headtohead.data import PreparedData, hash_pairs, prepare_corpus
+from headtohead.data import hash_pairs, prepare_corpus
 from headtohead.data.splits import PARTS
-from headtohead.plugins.dataset import Corpus, Dataset
-from headtohead.plugins.entry import Options
-from headtohead.plugins.registry import registered
+from headtohead.plugins.dataset import Corpus
+from headtohead.plugins.registry import current
 from headtohead.schema.run_config import NOTHING_HELD_OUT, DataConfig
 
-DRAWN = ("grouped", "row", NOTHING_HELD_OUT)
-"""Splits that the harness draws by itself."""
+COMPUTED_SPLITS = ("grouped", "row", NOTHING_HELD_OUT)
+"""Splits that the harness computes; in all others the dataset assigns every pair to a part."""
 
 
 class DatasetContract:
-    """What a corpus must be, in every split that the dataset offers: override ``name``."""
+    """Requirements on the corpora of a dataset, one per split: override ``name``."""
 
     @pytest.fixture
     def name(self) -> str:
@@ -36,76 +37,80 @@ class DatasetContract:
         raise NotImplementedError("override the fixture 'name'")
 
     @pytest.fixture
-    def given(self) -> Mapping[str, Any]:
-        """Return options other than the defaults."""
+    def options(self) -> Mapping[str, Any]:
+        """Return the options that differ from their defaults."""
         return {}
 
     @pytest.fixture
-    def dataset(self, name: str) -> type[Dataset]:
-        return cast("type[Dataset]", registered("dataset", name))
+    def corpora(self, name: str, options: Mapping[str, Any]) -> Mapping[str, tuple[Corpus, Corpus]]:
+        """Return two independently loaded corpora of every split."""
+        dataset = current().dataset(name)
+        return _load_twice(name, dataset.Options.model_validate(dict(options)).model_dump_json())
 
-    @pytest.fixture
-    def options(self, dataset: type[Dataset], given: Mapping[str, Any]) -> Options:
-        return dataset.Options.model_validate(dict(given))
-
-    @pytest.fixture
-    def corpora(self, dataset: type[Dataset], options: Options, tmp_path: Path) -> Mapping[str, Corpus]:
-        """Return the corpus of every split."""
-        return {split: dataset.load(options, split, tmp_path) for split in dataset.splits}
-
-    def test_the_same_options_give_the_same_pairs(
-        self, dataset: type[Dataset], options: Options, corpora: Mapping[str, Corpus], tmp_path: Path
-    ) -> None:
-        """A second reading, with another cache, gives the same pairs in the same order."""
-        for split, corpus in corpora.items():
-            again = dataset.load(options, split, tmp_path / "another")
+    def test_the_same_options_load_the_same_pairs(self, corpora: Mapping[str, tuple[Corpus, Corpus]]) -> None:
+        """Loading again, with an empty cache, returns the same pairs in the same order."""
+        for split, (corpus, again) in corpora.items():
             assert list(again.pairs) == list(corpus.pairs), split
             assert again.data_hash == corpus.data_hash, split
 
-    def test_the_fingerprint_is_that_of_the_pairs(self, corpora: Mapping[str, Corpus]) -> None:
-        """Runs are told apart by it: two corpora that differ must not share one."""
-        for split, corpus in corpora.items():
+    def test_the_data_hash_is_the_hash_of_the_pairs(self, corpora: Mapping[str, tuple[Corpus, Corpus]]) -> None:
+        """Different corpora must have different hashes, since the run hash depends on them."""
+        for split, (corpus, _) in corpora.items():
             assert corpus.data_hash == hash_pairs(corpus.pairs), split
 
-    def test_every_pair_has_two_sides_of_one_line(self, corpora: Mapping[str, Corpus]) -> None:
-        """Texts are not empty and hold no line end and no tab, which tables are made with."""
-        for corpus in corpora.values():
+    def test_every_pair_has_a_group_and_two_texts_on_one_line(
+        self, corpora: Mapping[str, tuple[Corpus, Corpus]]
+    ) -> None:
+        """No text is empty or contains a tab or line break, which separate fields in the cache."""
+        for corpus, _ in corpora.values():
+            assert corpus.pairs
             for pair in corpus.pairs:
+                assert pair.group, pair
                 for text in (pair.source, pair.target):
                     assert text.strip(), pair
                     assert not {"\n", "\r", "\t"} & set(text), pair
 
-    def test_named_parts_are_train_valid_and_test(self, corpora: Mapping[str, Corpus]) -> None:
-        """A split of the dataset's own names at least one part; a drawn one names none."""
-        for split, corpus in corpora.items():
-            named = {pair.split for pair in corpus.pairs} - {None}
-            assert named <= set(PARTS), split
-            if split in DRAWN:
-                assert not named, split
+    def test_only_splits_of_the_dataset_assign_parts(self, corpora: Mapping[str, tuple[Corpus, Corpus]]) -> None:
+        """Parts are train, valid and test; pairs of a split that the harness computes have none."""
+        for split, (corpus, _) in corpora.items():
+            parts = {pair.split for pair in corpus.pairs} - {None}
+            assert parts <= set(PARTS), split
+            if split in COMPUTED_SPLITS:
+                assert not parts, split
 
-    def test_no_group_is_on_both_sides_of_a_named_split(self, corpora: Mapping[str, Corpus]) -> None:
-        """What is tested is not among what is trained on, in other words."""
-        for split, corpus in corpora.items():
-            test = {pair.group for pair in corpus.pairs if pair.split == "test"}
-            rest = {pair.group for pair in corpus.pairs if pair.split != "test"}
-            assert not test & rest, split
+    def test_no_group_is_in_two_parts(self, corpora: Mapping[str, tuple[Corpus, Corpus]]) -> None:
+        """No test sentence has a paraphrase among the training sentences."""
+        for split, (corpus, _) in corpora.items():
+            parts: dict[str, set[str | None]] = {}
+            for pair in corpus.pairs:
+                parts.setdefault(pair.group, set()).add(pair.split)
+            assert [group for group, in_parts in parts.items() if len(in_parts) > 1] == [], split
 
-    def test_every_split_can_be_trained_and_tested(
-        self, name: str, dataset: type[Dataset], options: Options, corpora: Mapping[str, Corpus]
-    ) -> None:
-        """Each split prepares, and all of its parts hold pairs."""
-        for split, corpus in corpora.items():
-            prepared = self.prepared(name, dataset, split, corpus)
+    def test_every_split_can_be_prepared(self, name: str, corpora: Mapping[str, tuple[Corpus, Corpus]]) -> None:
+        """Training, validation and test part of every split contain pairs."""
+        normalise = current().dataset(name).normalise
+        for split, (corpus, _) in corpora.items():
+            sizes = dict.fromkeys(("valid", "test"), max(1, len(corpus.pairs) // 10))
+            prepared = prepare_corpus(corpus, DataConfig(dataset=name, split=split, normalise=normalise, **sizes))
             assert all(len(prepared.splits[part]) for part in PARTS), split
 
-    def test_the_mark_of_prepared_data_stays(self, dataset: type[Dataset], options: Options, tmp_path: Path) -> None:
-        """What ``stamp`` says does not change while nothing else does."""
+    def test_the_stamp_is_stable(self, name: str, options: Mapping[str, Any], tmp_path: Path) -> None:
+        """`Dataset.stamp` returns the same value while the data is unchanged."""
+        dataset = current().dataset(name)
+        validated = dataset.Options.model_validate(dict(options))
         for split in dataset.splits:
-            marks = [dataset.cache_key(options, split, tmp_path) for _ in range(2)]
-            assert marks[0] == marks[1], split
+            first, second = (dataset.cache_key(validated, split, tmp_path) for _ in range(2))
+            assert first == second, split
 
-    @staticmethod
-    def prepared(name: str, dataset: type[Dataset], split: str, corpus: Corpus) -> PreparedData:
-        """Return a corpus as training gets it."""
-        config = DataConfig(dataset=name, split=split, normalise=dataset.normalise)
-        return prepare_corpus(corpus, config)
+
+@lru_cache(maxsize=16)
+def _load_twice(name: str, options_json: str) -> Mapping[str, tuple[Corpus, Corpus]]:
+    """Load every split of a dataset twice; cached, since every test uses the corpora."""
+    dataset = current().dataset(name)
+    options = dataset.Options.model_validate_json(options_json)
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = Path(folder, "first"), Path(folder, "second")
+        return {
+            split: (dataset.load(options, split, first), dataset.load(options, split, second))
+            for split in dataset.splits
+        }

@@ -1,4 +1,4 @@
-"""Two configurations that are one function, or one training: reductions and null pairs."""
+"""Equality of two configurations: the same function, or the same training."""
 
 from __future__ import annotations
 
@@ -16,31 +16,28 @@ from headtohead.testing.verdict import EXACT, Verdict, within
 Weights = Mapping[str, Tensor]
 
 
-def as_they_are(weights: Weights) -> Weights:
-    """Carry weights over unchanged."""
-    return weights
-
-
 @torch.no_grad()
-def same_function(one: RunConfig, other: RunConfig, carry: Callable[[Weights], Weights] = as_they_are) -> Verdict:
-    """Tell whether two configurations compute the same with the same weights.
+def same_function(
+    first: RunConfig, second: RunConfig, convert: Callable[[Weights], Weights] = lambda weights: weights
+) -> Verdict:
+    """Return "holds" if two configurations compute the same logits from the same weights.
 
     Args:
-        one: The configuration whose weights are used.
-        other: The configuration that is given them.
-        carry: Turns the weights of ``one`` into weights of ``other``, by name.
+        first: The configuration that the weights are built for.
+        second: The configuration that receives them.
+        convert: Maps the state dict of ``first`` to that of ``second``; by default unchanged.
     """
-    subject = Subject(one)
-    twin = Transformer(Subject(other).config, subject.seeds, *subject.words).double().eval()
-    twin.load_state_dict(carry(subject.model.state_dict()))
-    apart = (forward(twin, subject.sentences) - subject.plain)[subject.sentences.live_target]
-    return within(float(apart.abs().max()), "difference of live logits", EXACT)
+    subject = Subject(first)
+    other = Transformer(Subject(second).config, subject.seeds, *subject.vocab_sizes).double().eval()
+    other.load_state_dict(convert(subject.model.state_dict()))
+    difference = (forward(other, subject.sentences) - subject.reference_logits)[subject.sentences.target_nonpad]
+    return within(float(difference.abs().max()), "difference of logits at non-padding positions", EXACT)
 
 
-def same_training(one: RunConfig, other: RunConfig) -> Verdict:
-    """Tell whether two configurations end a short training with bit-equal weights."""
-    subject = Subject(one)
-    trained = [trained_weights(subject, config, subject.seeds) for config in (one, other)]
+def same_training(first: RunConfig, second: RunConfig) -> Verdict:
+    """Return "holds" if two configurations have bit-equal weights after a short training."""
+    subject = Subject(first)
+    trained = [trained_weights(subject, config, subject.seeds) for config in (first, second)]
     differing = sum(
         int((left[name] != right[name]).sum()) for left, right in zip(*trained, strict=True) for name in left
     )

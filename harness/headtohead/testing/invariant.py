@@ -1,11 +1,11 @@
-"""An invariant: a name, a promise in one sentence, and the function that checks it."""
+"""An invariant: a name, a statement in one sentence, and the function that checks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headtohead.testing.consequences import consequences
+from headtohead.testing.known_violations import known_violations
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict
 
@@ -14,22 +14,31 @@ Check = Callable[[Subject], Verdict]
 
 @dataclass(frozen=True)
 class Invariant:
-    """Something that is exactly true of every variant within its domain."""
+    """A statement that is exactly true of every variant within its domain.
+
+    Attributes:
+        name: In lower case with hyphens, for example ``"cached-decoding"``.
+        statement: One sentence, the first line of the check's docstring.
+        check: Returns the verdict on a subject.
+    """
 
     name: str
-    promise: str
+    statement: str
     check: Check
 
     def __call__(self, subject: Subject) -> Verdict:
-        """Check one variant; what a choice of it is known to break is blamed on that choice."""
+        """Check one variant; a known violation names the setting that causes it."""
         verdict = self.check(subject)
-        if verdict.state != "broken":
+        if verdict.state != "violated":
             return verdict
-        return replace(verdict, because=consequences(subject.config).get(self.name))
+        return replace(verdict, cause=known_violations(subject.config).get(self.name))
 
 
 def invariant(name: str) -> Callable[[Check], Invariant]:
-    """Make an invariant of a function, whose docstring's first line is the promise."""
+    """Return a decorator that turns a check into an invariant.
+
+    The first line of the check's docstring becomes the statement.
+    """
 
     def make(check: Check) -> Invariant:
         assert check.__doc__ is not None

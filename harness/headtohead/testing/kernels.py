@@ -1,4 +1,4 @@
-"""The kernels that the fused path chooses between, each forced in turn."""
+"""Selection of the kernel that the fused attention path uses."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from headtohead.model import attention
 
 KERNELS = ("short", "long")
-"""Batched products for short sequences on a CPU, and ``scaled_dot_product_attention``."""
+"""Batched matrix products, used for short sequences on a CPU, and ``scaled_dot_product_attention``."""
 
 
 @contextmanager
-def forced(kernel: str) -> Iterator[None]:
-    """Let the fused path use one of ``KERNELS`` whatever the lengths are."""
+def force_kernel(kernel: str) -> Iterator[None]:
+    """Use one of ``KERNELS`` on the fused path, whatever the sequence lengths."""
     before = attention.SHORT, attention.MANY
     attention.SHORT, attention.MANY = (2**62 if kernel == "short" else -1), 0
     try:

@@ -1,4 +1,4 @@
-"""A variant under test: a small float64 stack with random sentences, shared by all invariants."""
+"""The subject of an invariant: a variant as a small float64 stack, with random sentences."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from headtohead.testing.tiny import tiny_data
 
 SOURCE_LENGTHS = ((6, 3, 4), (2, 6, 5))
 TARGET_LENGTHS = ((5, 2, 4), (3, 5, 1))
-SOURCE_WORDS, TARGET_WORDS = 12, 9
-MOST_MOVED = 0.4
-"""The largest relative move of a parameter; below 1, so that no sign changes."""
+SOURCE_VOCAB_SIZE, TARGET_VOCAB_SIZE = 12, 9
+MAX_RELATIVE_MOVE = 0.4
+"""Largest relative move of a parameter from its initial value; below 1, so that no sign changes."""
 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Live tokens of the sentences of one member after another, ``[member][batch]`` each.
+    """Number of tokens of every sentence without padding, ``[member][batch]``.
 
-    Members beyond those that are listed have the first ones again.
+    With more members than entries, the entries repeat.
     """
 
     source: tuple[tuple[int, ...], ...] = SOURCE_LENGTHS
@@ -45,8 +45,8 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Sentences:
-    """A batch of random sentences, ``[member, batch, time]`` and ``[member, batch]``."""
+class SentenceBatch:
+    """A padded batch of random sentence pairs: ids ``[member, batch, time]``, lengths ``[member, batch]``."""
 
     source: Tensor
     source_lengths: Tensor
@@ -54,27 +54,27 @@ class Sentences:
     target_lengths: Tensor
 
     @property
-    def live_source(self) -> Tensor:
-        """True where a source token is no padding."""
+    def source_nonpad(self) -> Tensor:
+        """True at source positions that are not padding, ``[member, batch, time]``."""
         return torch.arange(self.source.shape[-1]) < self.source_lengths.unsqueeze(-1)
 
     @property
-    def live_target(self) -> Tensor:
-        """True where a target token is no padding."""
+    def target_nonpad(self) -> Tensor:
+        """True at target positions that are not padding, ``[member, batch, time]``."""
         return torch.arange(self.target.shape[-1]) < self.target_lengths.unsqueeze(-1)
 
 
 class Subject:
-    """One configuration, built small enough to ask it many questions.
+    """One variant as a small stack in float64, with everything that invariants need to check it.
 
-    Dropout is off. Every parameter is moved off its initial value, relative to that value, so that
+    Dropout is off. Every parameter is moved from its initial value, relative to that value, so that
     no gain is 1 and no bias is 0.
 
     Args:
-        config: The variant; ``testing.tiny_config`` makes small ones from names.
-        seeds: One per member.
-        data: What stacks are trained on; default: a few pairs of invented words.
-        lengths: Of the sentences that are asked about.
+        config: The variant; `tiny_config` returns small variants.
+        seeds: The seed of each member.
+        data: Data for training stacks; by default a few pairs of invented words.
+        lengths: Lengths of the random sentences.
     """
 
     def __init__(
@@ -91,113 +91,121 @@ class Subject:
 
     @property
     def is_shrunk(self) -> bool:
-        """Whether it is made smaller than usual, to show something at the smallest example."""
+        """Whether the sentences are shorter than usual, as in the search for a small counterexample."""
         return self.lengths != Lengths()
 
     @cached_property
     def data(self) -> PreparedData:
-        """Pairs to train on."""
+        """Data for training stacks."""
         shared = self.config.data.vocabulary.shared
-        # A target is read without its last token, and has two boundary tokens.
-        words = None if self.only_length is None else self.only_length - 1
-        return self._data or tiny_data(shared, words)
+        # Two boundary tokens are added to a target, and the last token is not a decoder input.
+        target_words = None if self.only_length is None else self.only_length - 1
+        return self._data or tiny_data(shared, target_words)
 
     @cached_property
-    def words(self) -> tuple[int, int]:
+    def vocab_sizes(self) -> tuple[int, int]:
         """Sizes of the source and target vocabulary."""
         shared = self.config.model.tie_embeddings == "all"
-        return (SOURCE_WORDS, SOURCE_WORDS if shared else TARGET_WORDS)
+        return (SOURCE_VOCAB_SIZE, SOURCE_VOCAB_SIZE if shared else TARGET_VOCAB_SIZE)
 
     @cached_property
     def model(self) -> Transformer:
-        """The stack, in evaluation mode; equal shapes have equal weights."""
+        """The stack in evaluation mode."""
         return self.build(self.seeds)
 
     def build(self, seeds: Sequence[int]) -> Transformer:
-        """Build such a stack of other members."""
-        model = Transformer(self.config, seeds, *self.words).double().eval()
+        """Return a new stack of the variant in evaluation mode, with the given seeds.
+
+        The moves of the parameters depend on their shapes alone.
+        """
+        model = Transformer(self.config, seeds, *self.vocab_sizes).double().eval()
         parameters = list(model.parameters())
         with torch.no_grad():
-            moves = _moves(tuple(one.shape for one in parameters))
+            moves = _moves(tuple(parameter.shape for parameter in parameters))
             for parameter, move in zip(parameters, moves, strict=True):
                 parameter.add_(move * _scale(parameter))
         return model
 
     @cached_property
-    def sentences(self) -> Sentences:
-        """Sentences of unequal lengths; no source sentence has a word twice."""
-        return self.draw_sentences(self.lengths)
+    def sentences(self) -> SentenceBatch:
+        """Random sentences of unequal lengths; no token occurs twice in a source sentence."""
+        return self.random_sentences(self.lengths)
 
-    def draw_sentences(self, lengths: Lengths) -> Sentences:
-        """Return random sentences of the given lengths."""
+    def random_sentences(self, lengths: Lengths) -> SentenceBatch:
+        """Return random sentences of the given lengths, the same in every call."""
         generator = torch.Generator().manual_seed(11)
         first = len(SPECIALS)
-        source_words, target_words = self.words
+        source_size, target_size = self.vocab_sizes
         members = len(self.seeds)
         sources = torch.tensor([*islice(cycle(lengths.source), members)])
         targets = torch.tensor([*islice(cycle(lengths.target), members)])
         shape = (*sources.shape, int(sources.max()))
-        ranks = torch.rand(*shape[:-1], source_words - first, generator=generator).argsort(-1)
+        ranks = torch.rand(*shape[:-1], source_size - first, generator=generator).argsort(-1)
         target_time = self.only_length or int(targets.max())
-        target = torch.randint(first, target_words, (*targets.shape, target_time), generator=generator)
+        target = torch.randint(first, target_size, (*targets.shape, target_time), generator=generator)
         target[..., 0] = SOS
-        drawn = Sentences(ranks[..., : shape[-1]] + first, sources, target, targets)
+        full = SentenceBatch(ranks[..., : shape[-1]] + first, sources, target, targets)
         return replace(
-            drawn, source=drawn.source.where(drawn.live_source, PAD), target=drawn.target.where(drawn.live_target, PAD)
+            full, source=full.source.where(full.source_nonpad, PAD), target=full.target.where(full.target_nonpad, PAD)
         )
 
     @torch.no_grad()
-    def logits(self, sentences: Sentences | None = None) -> Tensor:
-        """Return logits ``[member, batch, time, vocab]`` as training computes them."""
+    def logits(self, sentences: SentenceBatch | None = None) -> Tensor:
+        """Return the logits ``[member, batch, time, vocab]`` of the path that training uses."""
         return forward(self.model, sentences or self.sentences)
 
     @cached_property
-    def plain(self) -> Tensor:
-        """Logits of the subject's own sentences."""
+    def reference_logits(self) -> Tensor:
+        """Logits of the subject's sentences, ``[member, batch, time, vocab]``."""
         return self.logits()
 
-    # -- parts -----------------------------------------------------------------------------------
+    # -- modules of the model ----------------------------------------------------------------------
 
     def attention(self, role: str) -> MultiHeadAttention:
-        """Return the attention of the first layer of a role."""
+        """Return the attention of a role in the first layer."""
         return attention_of(self.model, role)
 
     def positional(self, role: str) -> Positional:
-        """Return the encoding of a role."""
+        """Return the positional encoding of a role."""
         part = self.model.positionals[role]
         assert isinstance(part, Positional)
         return part
 
     def masking(self, role: str) -> Masking:
-        """Return the masking of a role."""
+        """Return the masking scheme of a role."""
         return self.model.maskings[role]
 
     @cached_property
     def only_length(self) -> int | None:
-        """The one number of target tokens that the decoder is defined for, or None if any."""
+        """The only number of target tokens that the decoder accepts, None if it accepts any."""
         return only_length(self.config)
 
     @property
-    def reading_target(self) -> tuple[str, ...]:
-        """The roles whose keys are target tokens."""
+    def target_key_roles(self) -> tuple[str, ...]:
+        """Roles in which target tokens are the keys."""
         return ("decoder",) if self.model.attends_to_source else ("decoder", "cross")
 
     def times(self, role: str) -> tuple[int, int]:
         """Return the numbers of queries and keys of a role."""
         source, target = self.sentences.source.shape[-1], self.sentences.target.shape[-1]
         queries = source if role == "encoder" else target
-        return queries, target if role in self.reading_target else source
+        return queries, target if role in self.target_key_roles else source
 
     def mask(self, role: str) -> Tensor:
         """Return the mask of the subject's sentences, ``[member, batch, query, key]``."""
         queries, keys = self.times(role)
         sentences = self.sentences
-        reads_target = role in self.reading_target
-        lengths = sentences.target_lengths if reads_target else sentences.source_lengths
-        return full_keep(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
+        lengths = sentences.target_lengths if role in self.target_key_roles else sentences.source_lengths
+        return full_mask(self.masking(role), role, queries, keys, lengths.flatten()).view(*lengths.shape, queries, keys)
 
-    def view(self, role: str, shift: int = 0, mask: Tensor | None = None) -> AttentionContext:
-        """Return positions, all moved by ``shift``, and the given mask ``[m, b, query, key]``."""
+    def attention_context(self, role: str, shift: int = 0, mask: Tensor | None = None) -> AttentionContext:
+        """Return the context of a role's attention: positions plus ``shift``, and the mask.
+
+        Args:
+            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
+            shift: Added to the positions of queries and keys.
+            mask: ``[member, batch, query, key]``; None allows every key.
+        """
         queries, keys = self.times(role)
         return AttentionContext(
             torch.arange(shift, shift + queries).unsqueeze(0),
@@ -206,7 +214,11 @@ class Subject:
         )
 
     def activations(self, role: str) -> tuple[Tensor, Tensor | None]:
-        """Return random inputs of an attention: queries' side and, in cross, the memory."""
+        """Return random inputs ``[member, batch, time, width]`` of an attention.
+
+        The first are those of the queries; the second is the memory of cross-attention, None in
+        self-attention.
+        """
         generator = torch.Generator().manual_seed(13)
         queries, keys = self.times(role)
         members, batch = self.sentences.source_lengths.shape
@@ -218,61 +230,59 @@ class Subject:
 
         return random(queries), None if self.attention(role).self_attention else random(keys)
 
-    # -- domains ---------------------------------------------------------------------------------
+    # -- properties of the variant -----------------------------------------------------------------
 
-    def hides(self, what: str, role: str) -> bool:
-        """Tell whether a role's masking means to hide ``"future"`` or ``"padding"``.
+    def hides(self, keys: str, role: str) -> bool:
+        """Return whether a role's masking scheme is meant to hide keys of a kind.
 
-        What it promises counts; a masking that promises nothing is taken at its word, its mask.
+        The declared properties decide; without declared properties, a small mask decides.
+
+        Args:
+            keys: ``"future"`` or ``"padding"``.
+            role: ``"encoder"``, ``"decoder"`` or ``"cross"``.
         """
         masking = self.masking(role)
         role_properties = masking.role_properties(role)
         if role_properties is not None:
-            return f"hides-{what}" in role_properties
-        places = torch.arange(6)
+            return f"hides-{keys}" in role_properties
+        positions = torch.arange(6)
         lengths = torch.tensor([4])
-        kept = full_keep(masking, role, 6, 6, lengths)[0]
-        hidden = places[None, :] > places[:, None] if what == "future" else places[None, :] >= 4
-        return not bool((kept & hidden).any())
+        mask = full_mask(masking, role, 6, 6, lengths)[0]
+        hidden = positions[None, :] > positions[:, None] if keys == "future" else positions[None, :] >= 4
+        return not bool((mask & hidden).any())
 
     @property
     def is_causal(self) -> bool:
-        """Whether every mask over target tokens means to hide the future."""
-        return all(self.hides("future", role) for role in self.reading_target)
-
-    def sees_all(self, role: str) -> bool:
-        """Tell whether every query of a role sees every live key."""
-        places = torch.arange(6)
-        kept = full_keep(self.masking(role), role, 6, 6, torch.tensor([4]))[0]
-        return bool(kept[:, places < 4].all())
+        """Whether every mask over target tokens is meant to hide the future."""
+        return all(self.hides("future", role) for role in self.target_key_roles)
 
     def position_dependent(self, role: str) -> bool:
-        """Tell whether a role's style has scores that depend on positions by themselves."""
+        """Return whether a role's attention style computes scores that depend on positions."""
         return self.attention(role).style.position_dependent
 
-    def is_plain(self, role: str) -> bool:
-        """Tell whether a role's weights are the softmax of its scores, head by head."""
+    def uses_plain_softmax(self, role: str) -> bool:
+        """Return whether a role's weights are the softmax of scaled products, separately in each head."""
         style = self.attention(role).style
         own = ("scores", "mix_scores", "normalise", "mix")
         return style.projects and not any(overrides(style, Attention, name) for name in own)
 
-    def properties(self, role: str, promise: str) -> bool:
-        """Tell whether a role's encoding makes a promise."""
-        return promise in self.positional(role).properties
+    def has_property(self, role: str, name: str) -> bool:
+        """Return whether a role's positional encoding declares a property."""
+        return name in self.positional(role).properties
 
 
 @lru_cache(maxsize=64)
 def _moves(shapes: tuple[torch.Size, ...]) -> list[Tensor]:
-    """Return relative moves for parameters of these shapes, uniform and always the same."""
+    """Return uniform relative moves of parameters of these shapes, the same in every call."""
     generator = torch.Generator().manual_seed(7)
-    drawn = (torch.rand(one, generator=generator, dtype=torch.float64) for one in shapes)
-    return [MOST_MOVED * (2.0 * one - 1.0) for one in drawn]
+    uniform = (torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    return [MAX_RELATIVE_MOVE * (2.0 * tensor - 1.0) for tensor in uniform]
 
 
 def _scale(parameter: Tensor) -> Tensor:
-    """Return the initial size of every element.
+    """Return the absolute value of every element.
 
-    The size of a zero is the root mean square of its parameter, or 1 where all elements are zero.
+    For an element of zero: the root mean square of the parameter, or 1 if all elements are zero.
     """
     size = parameter.abs()
     typical = size.square().mean().sqrt()
@@ -280,7 +290,7 @@ def _scale(parameter: Tensor) -> Tensor:
 
 
 def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
-    """Return the attention of the first layer of a role."""
+    """Return the attention of a role in the first layer of a model."""
     if role == "encoder":
         encoder = model.encoder[0]
         assert isinstance(encoder, EncoderLayer)
@@ -290,23 +300,23 @@ def attention_of(model: Transformer, role: str) -> MultiHeadAttention:
     return decoder.attention if role == "decoder" else decoder.cross
 
 
-def full_keep(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:
-    """Return a mask with every axis at its full size, ``[batch, query, key]``."""
-    found = masking.mask(role, torch.arange(queries), torch.arange(keys), lengths)
+def full_mask(masking: Masking, role: str, queries: int, keys: int, lengths: Tensor) -> Tensor:
+    """Return a masking scheme's mask ``[batch, query, key]``, with axes of size 1 expanded and None as all True."""
+    mask = masking.mask(role, torch.arange(queries), torch.arange(keys), lengths)
     shape = (len(lengths), queries, keys)
-    return torch.ones(shape, dtype=torch.bool) if found is None else found.expand(shape)
+    return torch.ones(shape, dtype=torch.bool) if mask is None else mask.expand(shape)
 
 
-def forward(model: Transformer, sentences: Sentences) -> Tensor:
-    """Return the logits of a model."""
+def forward(model: Transformer, sentences: SentenceBatch) -> Tensor:
+    """Return the logits ``[member, batch, time, vocab]`` of a model on a batch."""
     logits: Tensor = model(sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths)
     return logits
 
 
 def explicit_forward(
-    model: Transformer, sentences: Sentences, observe: Observe = lambda role, layer, name, value: None
+    model: Transformer, sentences: SentenceBatch, observe: Observe = lambda role, layer, name, value: None
 ) -> Tensor:
-    """Return the logits by the explicit path, each intermediate tensor shown to ``observe``."""
+    """Return the logits of the explicit path; ``observe`` is called with each intermediate tensor."""
     memory = model.encode(sentences.source, sentences.source_lengths, observe)
     hidden = model.decode(sentences.target, sentences.target_lengths, memory, sentences.source_lengths, observe)
     return model.project(hidden)
@@ -314,27 +324,27 @@ def explicit_forward(
 
 def without_dropout(config: RunConfig) -> RunConfig:
     """Return the configuration with every dropout rate at zero."""
-    places = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn")
-    zero = dict.fromkeys((*places, "dropout_residual"), 0.0)
+    fields = ("dropout", "dropout_embedding", "dropout_attention", "dropout_ffn", "dropout_residual")
+    zero = dict.fromkeys(fields, 0.0)
     return config.model_copy(update={"model": config.model.model_copy(update=zero)})
 
 
 @contextmanager
-def filled(model: Transformer, fill: str) -> Iterator[None]:
-    """Let every attention of a model fill masked scores in another way."""
-    parts = [part for part in model.modules() if isinstance(part, MultiHeadAttention)]
-    before = [part.mask_value for part in parts]
+def with_mask_value(model: Transformer, mask_value: str) -> Iterator[None]:
+    """Use another ``model.mask_value`` in every attention of a model."""
+    attentions = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    before = [attention.mask_value for attention in attentions]
     try:
-        for part in parts:
-            part.mask_value = fill
+        for attention in attentions:
+            attention.mask_value = mask_value
         yield
     finally:
-        for part, own in zip(parts, before, strict=True):
-            part.mask_value = own
+        for attention, original in zip(attentions, before, strict=True):
+            attention.mask_value = original
 
 
-def chosen_names(config: RunConfig) -> str:
-    """Return the variant in words, roles apart only where they differ."""
+def variant_label(config: RunConfig) -> str:
+    """Return the names of encoding, style and mask; by role only where the roles differ."""
     parts = []
     for family in ("positional", "attention", "masking"):
         names = [getattr(config, family).role(role).name for role in ROLES]

@@ -1,4 +1,4 @@
-"""Small configurations and a small corpus, to ask questions of in seconds."""
+"""Small configurations and a small corpus, for checks that take seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headtohead.plugins.registry import Registry, current
 from headtohead.schema.config_input import DataInput
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
 
-# Heads as narrow as 2 would hide which coordinates an encoding pairs.
+# With heads of width 2, every pairing of coordinates by a rotary encoding would be the same.
 SMALL: dict[str, Any] = {
     "d_model": 16,
     "heads": 4,
@@ -41,18 +41,18 @@ def tiny_config(
     quirks: dict[str, Any] | None = None,
     **model: Any,
 ) -> RunConfig:
-    """Return a variant of a model of width 16, in the words of an experiment file.
+    """Return a small variant: width 16, 4 heads, 1 encoder layer, 2 decoder layers, no dropout.
 
     Args:
         positional: A name, a mapping with ``name`` and options, or a mapping by role.
-        attention: Likewise.
-        masking: Likewise.
-        train: Fields of ``train``; the default is four steps in float64.
-        quirks: Fields of ``quirks``.
-        **model: Fields of the section ``model``.
+        attention: As ``positional``.
+        masking: As ``positional``.
+        train: Fields of the section ``train`` that differ from those of ``TRAIN``.
+        quirks: Fields of the section ``quirks``.
+        **model: Fields of the section ``model`` that differ from those of ``SMALL``.
 
     Raises:
-        HeadToHeadError: For what no file could say either.
+        HeadToHeadError: The values are invalid in an experiment file, too.
     """
     raw = {
         "positional": positional,
@@ -66,8 +66,8 @@ def tiny_config(
         raw["data"] = {"vocabulary": {"shared": True}}
     config = resolve(raw, current())
     if only_length(config) is not None:
-        forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
-        return config.model_copy(update={"evaluate": forced})
+        teacher_forced = config.evaluate.model_copy(update={"decode": "teacher-forced"})
+        return config.model_copy(update={"evaluate": teacher_forced})
     return config
 
 
@@ -78,20 +78,20 @@ def data_config(registry: Registry | None = None, **fields: Any) -> DataConfig:
 
 @cache
 def tiny_data(shared: bool = False, target_words: int | None = None) -> PreparedData:
-    """Return 60 pairs of invented words: the target says the source backwards.
+    """Return 60 pairs of invented words; the target is the reversed source.
 
     Args:
-        shared: One vocabulary for both sides.
-        target_words: Words of every target, which says the source again and again to reach them.
+        shared: Use a single vocabulary for both sides.
+        target_words: Number of words of every target, reached by repeating the reversed source.
     """
     words = ["ba", "da", "fa", "ga", "ka", "la", "ma"]
     pairs = []
     for index in range(60):
-        chosen = [words[(index * 3 + place * (1 + index % 5)) % 7] for place in range(1 + index % 6)]
-        said = [f"{word}o" for word in reversed(chosen)]
+        source_words = [words[(index * 3 + position * (1 + index % 5)) % 7] for position in range(1 + index % 6)]
+        reversed_words = [f"{word}o" for word in reversed(source_words)]
         if target_words is not None:
-            said = list(islice(cycle(said), target_words))
-        source, target = " ".join(chosen), " ".join(said)
+            reversed_words = list(islice(cycle(reversed_words), target_words))
+        source, target = " ".join(source_words), " ".join(reversed_words)
         pairs.append(Pair(source, target, source))
     corpus = Corpus(pairs, hash_pairs(pairs), "public domain", "invented", ("source", "target"))
     config = DataConfig(

@@ -1,16 +1,16 @@
-"""What an invariant says about a variant: it holds, it is broken, or it does not apply."""
+"""Verdict of an invariant on one variant: it holds, is violated, or does not apply."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from headtohead.testing.seen import Seen
+from headtohead.testing.extremum import Extremum
 
-State = Literal["holds", "broken", "does not apply"]
+State = Literal["holds", "violated", "does not apply"]
 
 EXACT = 1e-9
-"""Largest difference, in float64, of two computations that are equal in exact arithmetic."""
+"""Largest float64 difference between two computations that are equal in exact arithmetic."""
 
 VISIBLE = 1e-6
 """Smallest difference that counts as a change."""
@@ -18,61 +18,88 @@ VISIBLE = 1e-6
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one check, the number that decided it, and the reason in words.
+    """Outcome of one check.
 
-    ``because`` is the choice that is known to break what is broken, if there is one.
+    Attributes:
+        state: Whether the invariant holds, is violated, or does not apply.
+        number: The measured value, None where nothing was measured.
+        reason: What was measured, or why the invariant does not apply.
+        cause: Setting with a known violation of this invariant, None where the violation is unexpected.
+        counterexample: Member, sentence and position of a violation, with the measured value.
     """
 
     state: State
     number: float | None
     reason: str
-    because: str | None = None
-    shown: str | None = None
+    cause: str | None = None
+    counterexample: str | None = None
 
     def __str__(self) -> str:
-        shown = "" if self.number is None else f" [{self.number:.3g}]"
-        named = "" if self.because is None else f"; a consequence of {self.because}"
-        return f"{self.state}: {self.reason}{shown}{named}"
+        number = "" if self.number is None else f" [{self.number:.3g}]"
+        cause = "" if self.cause is None else f"; known violation of {self.cause}"
+        return f"{self.state}: {self.reason}{number}{cause}"
 
 
-def within(number: float | Seen, what: str, bound: float = EXACT, shown: str | None = None) -> Verdict:
-    """Return that an invariant holds if ``number`` is at most ``bound``; NaN breaks it."""
-    if isinstance(number, Seen):
-        shown, number = number.where, number.number
+def violated(reason: str, number: float | None = None) -> Verdict:
+    """Return a violation that ``reason`` describes completely."""
+    return Verdict("violated", number, reason, counterexample=reason)
+
+
+def within(number: float | Extremum, quantity: str, bound: float = EXACT, counterexample: str | None = None) -> Verdict:
+    """Return "holds" if ``number`` is at most ``bound``, else "violated"; NaN is a violation.
+
+    Args:
+        number: The measured value; an `Extremum` brings its own counterexample.
+        quantity: Name of the measured value, for example "change of logits by added padding".
+        bound: Largest permitted value.
+        counterexample: Where the value was measured; by default the quantity and its value.
+    """
+    if isinstance(number, Extremum):
+        counterexample, number = number.description, number.number
     if number <= bound:
-        return Verdict("holds", number, what)
-    shown = shown or f"{what} is {number:.3g}"
-    return Verdict("broken", number, f"expected at most {bound:.0e}: {what}", shown=shown)
+        return Verdict("holds", number, quantity)
+    counterexample = counterexample or f"{quantity} is {number:.3g}"
+    return Verdict("violated", number, f"expected at most {bound:.0e}: {quantity}", counterexample=counterexample)
 
 
-def beyond(number: float | Seen, what: str, bound: float = VISIBLE, shown: str | None = None) -> Verdict:
-    """Return that an invariant holds if ``number`` is at least ``bound``: something must change."""
-    if isinstance(number, Seen):
-        shown, number = number.where, number.number
+def beyond(number: float | Extremum, quantity: str, bound: float = VISIBLE) -> Verdict:
+    """Return "holds" if ``number`` is at least ``bound``, else "violated"; NaN is a violation.
+
+    For quantities that must change. The arguments are those of `within`.
+    """
+    counterexample = None
+    if isinstance(number, Extremum):
+        counterexample, number = number.description, number.number
     if number >= bound:
-        return Verdict("holds", number, what)
-    shown = shown or f"{what} is {number:.3g}"
-    return Verdict("broken", number, f"expected at least {bound:.0e}: {what}", shown=shown)
+        return Verdict("holds", number, quantity)
+    counterexample = counterexample or f"{quantity} is {number:.3g}"
+    return Verdict("violated", number, f"expected at least {bound:.0e}: {quantity}", counterexample=counterexample)
 
 
-def outside(reason: str, number: float | Seen, predicted: str, bound: float = VISIBLE) -> Verdict:
-    """Return that a variant is outside the domain, where ``predicted`` must be seen to happen."""
-    if isinstance(number, Seen):
+def outside(reason: str, number: float | Extremum, predicted: str, bound: float = VISIBLE) -> Verdict:
+    """Return "does not apply" if the predicted failure is measured, else "violated".
+
+    Args:
+        reason: Why the variant is outside the invariant's domain.
+        number: Size of the predicted failure.
+        predicted: The failure in words, for example "later tokens change earlier logits".
+        bound: Smallest size that counts as a failure.
+    """
+    if isinstance(number, Extremum):
         number = number.number
     if number >= bound:
         return Verdict("does not apply", number, f"{reason}; as predicted, {predicted}")
-    told = f"{reason}, yet it does not happen that {predicted}"
-    return Verdict("broken", number, told, shown=told)
+    return violated(f"{reason}, but the predicted failure is absent: {predicted}", number)
 
 
 def does_not_apply(reason: str) -> Verdict:
-    """Return that there is nothing to check, and why."""
+    """Return "does not apply" with its reason; nothing was measured."""
     return Verdict("does not apply", None, reason)
 
 
 def worst(*verdicts: Verdict) -> Verdict:
-    """Return the first broken verdict, else the first that holds, else the first."""
-    for state in ("broken", "holds"):
+    """Return the first violation, else the first verdict that holds, else the first verdict."""
+    for state in ("violated", "holds"):
         for verdict in verdicts:
             if verdict.state == state:
                 return verdict

@@ -16,19 +16,19 @@ from headtohead.training.heads import head_effects
 FILE = "heads.json"
 
 
-def masked_heads(path: Path, *, decode: bool = True, again: bool = False) -> dict[str, Any]:
+def masked_heads(path: Path, *, decode: bool = True, fresh: bool = False) -> dict[str, Any]:
     """Return the effect of masking each head of a run, and write it into the run directory.
 
     Args:
         path: The run directory.
         decode: Whether to translate too, for BLEU and exact match.
-        again: Whether to measure a run that already has the file.
+        fresh: Whether to measure a run that already has the file.
 
     Raises:
         HeadToHeadError: If the run cannot be loaded, its attention style has no heads to mask, or another
             process writes the run.
     """
-    if (path / FILE).is_file() and not again:
+    if (path / FILE).is_file() and not fresh:
         stored: dict[str, Any] = files.read_json(path / FILE)
         return stored
     record = _measure(load(path), decode)

@@ -1,6 +1,6 @@
-"""Run directories shown in MLflow. The only room that imports mlflow, and only when it is used.
+"""Logging of run directories to MLflow. Only this package imports mlflow, and only when it is used.
 
-The run directories are the truth; MLflow is a view that can be built from them at any time.
+The run directories are the source of truth; the MLflow runs can be rebuilt from them at any time.
 """
 
 from __future__ import annotations

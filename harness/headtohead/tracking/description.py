@@ -15,35 +15,35 @@ from headtohead.tracking.rundirs import TrackedRun, TrackedStudy
 PARAM_LIMIT = 6000
 TAG_LIMIT = 8000
 FAMILIES = ("positional", "attention", "masking")
-KEY_TAG = "h2h.key"
+RUN_HASH_TAG = "h2h.run_hash"
 SHIPPED_TAG = "h2h.shipped"
 IN_PLAN_TAG = "h2h.in_plan"
 
 
 def run_name(run: TrackedRun) -> str:
-    """Return the name a reader sees in lists, legends and above images; there is little room."""
+    """Return the short name of a run in MLflow's lists, legends and image titles."""
     return f"{run.variant.title} · s{run.seed}"
 
 
 def parameters(run: TrackedRun, record: RunRecord) -> dict[str, str]:
-    """Return the axes under their own names, then the whole configuration, flattened.
+    """Return the axes, then the flattened configuration.
 
-    Unset fields and those that no result depends on are left out; an encoding that is the same in
-    all three roles is one parameter, and its options stand behind a dot.
+    Unset fields and fields that are not hashed are omitted. An entry that is equal in all three roles is a single
+    parameter; an option follows the name after a dot.
     """
-    found: dict[str, Any] = dict(run.variant.axes)
-    found["seed"] = run.seed
-    found["variant"] = run.variant.slug
-    found["parameters"] = record.parameters.total
-    found["flops_per_token"] = record.flops_per_token
+    params: dict[str, Any] = dict(run.variant.axes)
+    params["seed"] = run.seed
+    params["variant"] = run.variant.slug
+    params["parameters"] = record.parameters.total
+    params["flops_per_token"] = record.flops_per_token
     config = dict(record.config)
     for family in FAMILIES:
         for name, value in _family(family, config.pop(family)).items():
-            found.setdefault(name, value)
+            params.setdefault(name, value)
     for name, value in _flat("", config).items():
         if name not in _runtime_fields():
-            found.setdefault(name, value)
-    return {_allowed(name): text(value)[:PARAM_LIMIT] for name, value in found.items() if value is not None}
+            params.setdefault(name, value)
+    return {_allowed(name): text(value)[:PARAM_LIMIT] for name, value in params.items() if value is not None}
 
 
 def tags(
@@ -55,14 +55,14 @@ def tags(
     reason: str | None,
     parent: str,
 ) -> dict[str, str]:
-    """Return MLflow's own tags and ours; every one of them may be written again."""
-    found: dict[str, Any] = {
+    """Return MLflow's tags and ours; writing them repeatedly is safe."""
+    values: dict[str, Any] = {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": study.record.file or study.name,
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": record.versions.get("git_commit"),
         "mlflow.note.content": note(study, run, record, state, reason),
-        KEY_TAG: run.key,
+        RUN_HASH_TAG: run.run_hash,
         IN_PLAN_TAG: "yes",
         "h2h.experiment": study.name,
         "h2h.variant": run.variant.slug,
@@ -77,16 +77,16 @@ def tags(
         "h2h.reused_from": run.reused_from,
         "h2h.pitfalls": ", ".join(pitfall.name for pitfall in record.pitfalls) or None,
     }
-    return {name: text(value)[:TAG_LIMIT] for name, value in found.items() if value is not None}
+    return {name: text(value)[:TAG_LIMIT] for name, value in values.items() if value is not None}
 
 
 def creation_tags() -> dict[str, str]:
-    """Return the tags that MLflow lets nobody change later."""
+    """Return the tags that cannot be changed after the creation of a run."""
     return {"mlflow.user": user()}
 
 
 def user() -> str:
-    """Return the user's name, or a word for nobody where the system knows none."""
+    """Return the user's name, or ``unknown`` if the system has none."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -94,7 +94,7 @@ def user() -> str:
 
 
 def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None) -> str:
-    """Return the run's description in Markdown: the question, the variant, how to repeat it."""
+    """Return the run's description in Markdown: question, variant, pitfalls, data and the command to reproduce it."""
     baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
     lines = [f"**Question:** {study.record.question}", f"**Variant:** {run.variant.title}{baseline}, seed {run.seed}"]
     lines += [f"**Pitfall, {pitfall.name}:** {pitfall.consequence}" for pitfall in record.pitfalls]
@@ -102,11 +102,11 @@ def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, re
         lines.append(f"**{state}:** {reason}")
     if run.reused_from:
         lines.append(f"**Trained in** `{run.reused_from}`; its checkpoint stays there")
-    lines += [_data_line(record.data), f"**Repeat it:** `h2h rerun {_place(study, run)}`"]
+    lines += [_data_line(record.data), f"**Reproduce:** `h2h reproduce {_path(study, run)}`"]
     return "\n\n".join(lines)
 
 
-def _place(study: TrackedStudy, run: TrackedRun) -> str:
+def _path(study: TrackedStudy, run: TrackedRun) -> str:
     return run.reused_from or f"{study.name}/{run.path.name}"
 
 
@@ -121,10 +121,10 @@ def _family(family: str, roles: dict[str, Any]) -> dict[str, Any]:
     first = entries["encoder"]
     if all(entry == first for entry in entries.values()):
         return _entry(family, first)
-    found: dict[str, Any] = {family: " / ".join(entry["name"] for entry in entries.values())}
+    params: dict[str, Any] = {family: " / ".join(entry["name"] for entry in entries.values())}
     for role, entry in entries.items():
-        found |= _entry(f"{family}.{role}", entry)
-    return found
+        params |= _entry(f"{family}.{role}", entry)
+    return params
 
 
 def _entry(name: str, entry: dict[str, Any]) -> dict[str, Any]:
@@ -134,13 +134,13 @@ def _entry(name: str, entry: dict[str, Any]) -> dict[str, Any]:
 def _flat(prefix: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {prefix: value}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, inner in value.items():
         if name == "options":
-            found |= _flat(prefix, inner)
+            fields |= _flat(prefix, inner)
         else:
-            found |= _flat(f"{prefix}.{name}" if prefix else name, inner)
-    return found
+            fields |= _flat(f"{prefix}.{name}" if prefix else name, inner)
+    return fields
 
 
 @functools.cache
@@ -158,7 +158,7 @@ def _allowed(name: str) -> str:
 
 
 def text(value: Any) -> str:
-    """Return a value as MLflow's page should show it."""
+    """Format a value for MLflow's user interface."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

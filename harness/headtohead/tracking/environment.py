@@ -1,4 +1,4 @@
-"""MLflow's settings for our own use, set before mlflow is imported: the only way to import it."""
+"""Import of mlflow with settings that must be made before its import."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from headtohead.errors import HeadToHeadError
 
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # With MLflow's defaults one call blocks for four minutes when the server is down.
+    # With MLflow's defaults, a call blocks for four minutes if the server is down.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # MLflow logs a traceback of its own before it raises; the exception is all we need.
+    # MLflow logs a traceback before it raises; the exception suffices.
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
 }
 
-ABSENT = "mlflow is not installed; runs stay in {runs}; install it and type h2h sync"
+ABSENT = "mlflow is not installed; runs stay in {runs}; install it and run h2h sync"
 
 
 def installed() -> bool:
-    """Say whether mlflow can be imported, without importing it."""
+    """Return whether mlflow is installed, without importing it."""
     return importlib.util.find_spec("mlflow") is not None
 
 
 def require(runs: str = "their folder") -> None:
-    """Raise the one line that says what to do where mlflow is missing."""
+    """Raise HeadToHeadError if mlflow is not installed; ``runs`` is the folder that the message names."""
     if not installed():
         raise HeadToHeadError(ABSENT.format(runs=runs))
 
 
 def load() -> ModuleType:
-    """Import mlflow with our settings; a variable that the user has set stays as it is.
+    """Import mlflow with `SETTINGS`; environment variables set by the user take precedence.
 
     Raises:
         HeadToHeadError: If mlflow is not installed.

@@ -1,4 +1,4 @@
-"""A run's dataset and final weights in MLflow's own types."""
+"""Logging of a run's dataset and weights as MLflow entities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headtohead.tracking.description import KEY_TAG
+from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.rundirs import TrackedRun
 from headtohead.tracking.staging import has_model, stage_model
 from headtohead.tracking.store import Store
@@ -20,7 +20,7 @@ DIGEST_LENGTH = 36
 
 
 def log_dataset(store: Store, run_id: str, data: Mapping[str, Any]) -> None:
-    """Link the run to its dataset: name, data_hash, licence and counts, never the corpus."""
+    """Link the run to its dataset: name, hash, licence and counts, without the sentences."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     dataset = Dataset(
@@ -44,7 +44,7 @@ def log_dataset(store: Store, run_id: str, data: Mapping[str, Any]) -> None:
                 **data["counts"],
                 "split": data["split"],
                 "vocabulary": data["vocabulary"],
-                "bag_of_words_ceiling": data.get("bag_of_words_ceiling"),
+                "bag_of_words_upper_bound": data.get("bag_of_words_upper_bound"),
             }
         ),
     )
@@ -55,18 +55,18 @@ def log_dataset(store: Store, run_id: str, data: Mapping[str, Any]) -> None:
 def log_model(
     store: Store, experiment_id: str, run: TrackedRun, run_id: str, earlier: Run | None
 ) -> LoggedModel | None:
-    """Log the final weights as a model of the run; return it, or None without weights.
+    """Log the final weights as a model of the run and return the model; return None for a run without weights.
 
-    ``earlier`` is the MLflow run as it stood where it was not created just now: a model that it
-    already has is filled again. A reused run's weights stay with the study that trained it.
+    ``earlier`` is the existing MLflow run, None for a new run. Its model is reused and its files are replaced. The
+    weights of a reused run are logged only by the experiment that trained it.
     """
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
 
     if run.reused_from or not has_model(run):
         return None
     client = store.client
-    found = _existing(store, experiment_id, run_id) if earlier else None
-    model = found or _create(store, experiment_id, run, run_id)
+    existing = _existing(store, experiment_id, run_id) if earlier else None
+    model = existing or _create(store, experiment_id, run, run_id)
     upload = functools.partial(client.log_model_artifacts, model.model_id)
     with store.artifacts(model.artifact_location, upload) as folder:
         stage_model(run, folder)
@@ -84,12 +84,12 @@ def _create(store: Store, experiment_id: str, run: TrackedRun, run_id: str) -> L
         experiment_id,
         name="".join(letter if letter.isalnum() or letter in "-_ " else "-" for letter in name),
         source_run_id=run_id,
-        tags={KEY_TAG: run.key},
+        tags={RUN_HASH_TAG: run.run_hash},
         params={axis: str(value) for axis, value in run.variant.axes.items()},
         model_type=MODEL_TYPE,
     )
 
 
 def _existing(store: Store, experiment_id: str, run_id: str) -> LoggedModel | None:
-    found = store.client.search_logged_models([experiment_id], f"source_run_id = '{run_id}'", max_results=1)
-    return found[0] if found else None
+    models = store.client.search_logged_models([experiment_id], f"source_run_id = '{run_id}'", max_results=1)
+    return models[0] if models else None

@@ -1,9 +1,7 @@
-"""Attention maps as pictures, drawn with NumPy and Pillow: a study has hundreds of them.
+"""Sheets of attention maps as PNG images, composed by NumPy and Pillow, since a study has hundreds of them.
 
-A contact sheet shows all heads of a role (a row per layer, a column per head) without words, for
-MLflow's image grid; a labelled sheet is the same with the tokens written out, for reading. Both are
-palette images, which PNG writes three times as fast: the lower indices are the colours of weights,
-the upper ones the greys of text, from black to white.
+A contact sheet shows all heads of a role (a row per layer, a column per head) without labels, for
+MLflow's image grid. A labelled sheet adds tokens and head numbers.
 """
 
 from __future__ import annotations
@@ -15,112 +13,75 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from headtohead.figures.heat_map import ColourRange, cell_colours, label
+
 SHEET_PIXELS = 256
 LABELLED_CELL = 14
 GAP = 2
 TEXT_HEIGHT = 11
-LONGEST_LABEL = 14
-COLOURS = 200
-GREYS = 256 - COLOURS
 WHITE = 255
 
 Maps = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
-
-# Light to dark, so that no weight is white paper; negative weights orange, as in the report.
-_SEQUENTIAL = ((247, 251, 255), (158, 202, 225), (66, 146, 198), (8, 81, 156), (8, 29, 70))
-_DIVERGING = ((166, 54, 3), (253, 174, 107), (247, 247, 247), (107, 174, 214), (8, 81, 156))
+"""``[row, column, red green blue]``"""
 
 
 def contact_sheet(maps: Maps, *, signed: bool) -> Image.Image:
     """Draw ``maps`` [layer, head, query, key], enlarged without smoothing to about 256 pixels."""
     layers, heads, queries, keys = maps.shape
-    room = min((SHEET_PIXELS - GAP * heads) // (heads * keys), (SHEET_PIXELS - GAP * layers) // (layers * queries))
-    return _image(_tiled(_levels(maps, signed), max(1, room), GAP), signed)
+    cell = min((SHEET_PIXELS - GAP * heads) // (heads * keys), (SHEET_PIXELS - GAP * layers) // (layers * queries))
+    return Image.fromarray(_tiles(maps, signed, max(1, cell), GAP))
 
 
 def labelled_sheet(maps: Maps, queries: Sequence[str], keys: Sequence[str], *, title: str, signed: bool) -> Image.Image:
-    """Draw the same sheet with query tokens at the left, key tokens below and heads numbered."""
-    tiles = _tiled(_levels(maps, signed), LABELLED_CELL, GAP * 3)
-    left = max(_label(word).shape[1] for word in queries) + 8
-    below = max(_label(word).shape[1] for word in keys) + 8
+    """Draw the same sheet with query tokens on the left, key tokens below, and numbered heads."""
+    tiles = _tiles(maps, signed, LABELLED_CELL, GAP * 3)
+    heading = _text(title)
+    left = max(_text(label(token)).shape[1] for token in queries) + 8
+    below = max(_text(label(token)).shape[1] for token in keys) + 8
     above = 2 * TEXT_HEIGHT + 12
-    wide = left + max(tiles.shape[1], _label(title, 200).shape[1]) + 4
-    sheet = np.full((above + tiles.shape[0] + below, wide), WHITE, np.uint8)
+    width = left + max(tiles.shape[1], heading.shape[1]) + 4
+    sheet = np.full((above + tiles.shape[0] + below, width, 3), WHITE, np.uint8)
     _paste(sheet, tiles, left, above)
-    _paste(sheet, _label(title, 200), left, 2)
+    _paste(sheet, heading, left, 2)
     _write_labels(sheet, maps.shape, queries, keys, left, above)
-    return _image(sheet, signed)
+    return Image.fromarray(sheet)
 
 
 def _write_labels(
     sheet: Pixels, shape: tuple[int, ...], queries: Sequence[str], keys: Sequence[str], left: int, above: int
 ) -> None:
     layers, heads = shape[:2]
-    high, wide = len(queries) * LABELLED_CELL + GAP * 3, len(keys) * LABELLED_CELL + GAP * 3
+    tile_height, tile_width = len(queries) * LABELLED_CELL + GAP * 3, len(keys) * LABELLED_CELL + GAP * 3
     for head in range(heads):
-        _paste(sheet, _label(f"head {head}"), left + head * wide, above - TEXT_HEIGHT - 5)
-        for index, word in enumerate(keys):
-            place = left + head * wide + index * LABELLED_CELL
-            _paste(sheet, np.rot90(_label(word), k=-1), place, above + layers * high)
+        _paste(sheet, _text(f"head {head}"), left + head * tile_width, above - TEXT_HEIGHT - 5)
+        for index, token in enumerate(keys):
+            x = left + head * tile_width + index * LABELLED_CELL
+            _paste(sheet, np.rot90(_text(label(token)), k=-1), x, above + layers * tile_height)
     for layer in range(layers):
-        for index, word in enumerate(queries):
-            label = _label(word)
-            top = above + layer * high + index * LABELLED_CELL
-            _paste(sheet, label, left - label.shape[1] - 4, top)
+        for index, token in enumerate(queries):
+            text = _text(label(token))
+            _paste(sheet, text, left - text.shape[1] - 4, above + layer * tile_height + index * LABELLED_CELL)
 
 
 def _paste(sheet: Pixels, part: Pixels, left: int, top: int) -> None:
-    room = sheet[top : top + part.shape[0], left : left + part.shape[1]]
-    room[...] = part[: room.shape[0], : room.shape[1]]
+    target = sheet[top : top + part.shape[0], left : left + part.shape[1]]
+    target[...] = part[: target.shape[0], : target.shape[1]]
 
 
-def _levels(maps: Maps, signed: bool) -> Pixels:
-    """Return palette indices: weights from 0 to 1, or signed ones within their largest size."""
-    finite = np.nan_to_num(maps, nan=0.0, posinf=1.0, neginf=-1.0).astype(np.float64)
-    if signed:
-        finite = (finite / max(float(np.abs(finite).max()), 1e-9) + 1) / 2
-    indices: Pixels = np.clip(finite * (COLOURS - 1), 0, COLOURS - 1).astype(np.uint8)
-    return indices
-
-
-def _tiled(levels: Pixels, cell: int, gap: int) -> Pixels:
-    """Place [layer, head, query, key] as rows and columns of enlarged tiles."""
-    layers, heads, queries, keys = levels.shape
-    sheet = np.full((layers, heads, queries * cell + gap, keys * cell + gap), WHITE, np.uint8)
-    big = levels.repeat(cell, axis=2).repeat(cell, axis=3)
-    sheet[:, :, : queries * cell, : keys * cell] = big
-    rows: Pixels = sheet.transpose(0, 2, 1, 3).reshape(layers * (queries * cell + gap), heads * (keys * cell + gap))
-    return rows
-
-
-def _image(indices: Pixels, signed: bool) -> Image.Image:
-    image = Image.fromarray(np.ascontiguousarray(indices))
-    image.putpalette(_palette(signed))
-    return image
-
-
-@functools.cache
-def _palette(signed: bool) -> bytes:
-    anchors = np.array(_DIVERGING if signed else _SEQUENTIAL, dtype=float)
-    places = np.linspace(0, COLOURS - 1, len(anchors))
-    colours = [np.interp(np.arange(COLOURS), places, channel) for channel in anchors.T]
-    greys = np.linspace(0, 255, GREYS)[:, None].repeat(3, axis=1)
-    return np.concatenate([np.stack(colours, axis=-1), greys]).astype(np.uint8).tobytes()
+def _tiles(maps: Maps, signed: bool, cell: int, gap: int) -> Pixels:
+    """Return the maps as enlarged tiles, a row per layer and a column per head, with white gaps."""
+    largest = max(float(np.abs(np.nan_to_num(maps)).max(initial=0.0)), 1e-9)
+    colours = cell_colours(maps, ColourRange(-largest, largest) if signed else ColourRange(0.0, 1.0))
+    layers, heads, queries, keys = maps.shape
+    tiles = np.full((layers, heads, queries * cell + gap, keys * cell + gap, 3), WHITE, np.uint8)
+    tiles[:, :, : queries * cell, : keys * cell] = colours.repeat(cell, axis=2).repeat(cell, axis=3)
+    return tiles.transpose(0, 2, 1, 3, 4).reshape(layers * tiles.shape[2], heads * tiles.shape[3], 3)
 
 
 @functools.lru_cache(maxsize=4096)
-def _label(word: str, longest: int = LONGEST_LABEL) -> Pixels:
-    text = word if len(word) <= longest else word[: longest - 1] + "…"
-    font = _font()
-    width = max(1, round(font.getlength(text)) + 1)
-    image = Image.new("L", (width, TEXT_HEIGHT + 3), 255)
-    ImageDraw.Draw(image).text((0, 0), text, fill=0, font=font)
-    grey = np.asarray(image).astype(np.uint16) * (GREYS - 1) // 255
-    indices: Pixels = (grey + COLOURS).astype(np.uint8)
-    return indices
-
-
-@functools.cache
-def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    return ImageFont.load_default(size=TEXT_HEIGHT)
+def _text(text: str) -> Pixels:
+    font = ImageFont.load_default(size=TEXT_HEIGHT)
+    image = Image.new("RGB", (max(1, round(font.getlength(text)) + 1), TEXT_HEIGHT + 3), "white")
+    ImageDraw.Draw(image).text((0, 0), text, fill="black", font=font)
+    return np.asarray(image)

@@ -1,9 +1,8 @@
-"""Replaying one run directory as one MLflow run.
+"""Replay of a run directory as an MLflow run.
 
-Every step may be repeated, so that a shipper killed between any two calls is simply run again: the
-run is found by its key (set in the call that creates it), the same metric, artifact or tag is
-overwritten, a model that exists is used again. ``h2h.shipped`` and the final status come last; only
-where both are right does a run count as shipped.
+Every step is idempotent, so a shipper that was killed between any two calls is restarted without loss: the run is
+identified by its run hash, a tag set in the call that creates the run; metrics, artifacts and tags are overwritten; an
+existing model is reused. ``h2h.shipped`` and the final status are written last. Only a run with both is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import RunRecord, StatusRecord
 from headtohead.tracking import description, models
-from headtohead.tracking.description import IN_PLAN_TAG, KEY_TAG, SHIPPED_TAG
+from headtohead.tracking.description import IN_PLAN_TAG, RUN_HASH_TAG, SHIPPED_TAG
 from headtohead.tracking.histories import final_points, thinned
 from headtohead.tracking.rundirs import MetricPoint, TrackedRun, TrackedStudy, milliseconds
 from headtohead.tracking.staging import stage
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
 STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.UNFINISHED, "RUNNING")
 MARKER = "mlflow.json"
 PAGE = 250
-"""Runs that are asked of the store at once."""
+"""Number of runs per search request."""
 
 
 @dataclass
-class Known:
-    """An MLflow run that stands for one of ours."""
+class LoggedRun:
+    """The MLflow run of a run directory; ``sent`` holds the last logged step by metric."""
 
     run_id: str
     artifacts: str
@@ -49,46 +48,44 @@ class Known:
 
 @dataclass
 class Destination:
-    """Where a study goes: its experiment, and its own run (``parent``) in the index experiment."""
+    """An experiment's MLflow experiment, and its summary run (``parent``) in the index experiment."""
 
     store: Store
     experiment_id: str
     index_id: str
     parent: str
-    known: dict[str, Known] = field(default_factory=dict)
+    logged_runs: dict[str, LoggedRun] = field(default_factory=dict)
 
-    def look(self) -> None:
-        """Learn from the store which runs it holds; the oldest counts where there are two."""
-        self.known = {**known_runs(self.store, self.experiment_id), **self._with_memory()}
-
-    def _with_memory(self) -> dict[str, Known]:
-        return {key: known for key, known in self.known.items() if known.sent}
+    def refresh(self) -> None:
+        """Read the logged runs from the store; runs with logged steps keep their entry."""
+        in_progress = {run_hash: logged for run_hash, logged in self.logged_runs.items() if logged.sent}
+        self.logged_runs = {**read_logged_runs(self.store, self.experiment_id), **in_progress}
 
 
 def status_of(state: str) -> str:
-    """Return MLflow's word for a run's state."""
+    """Return the MLflow status of a state."""
     return STATUS.get(state, "FAILED")
 
 
-def known_runs(store: Store, experiment_id: str) -> dict[str, Known]:
-    """Return the runs of an MLflow experiment by our key."""
-    found: dict[str, Known] = {}
+def read_logged_runs(store: Store, experiment_id: str) -> dict[str, LoggedRun]:
+    """Return the runs of an MLflow experiment by run hash; of duplicates, the oldest."""
+    logged_runs: dict[str, LoggedRun] = {}
     for run in all_runs(store, experiment_id):
-        key = run.data.tags.get(KEY_TAG)
-        if key:
-            found.setdefault(key, _known(run))
-    return found
+        run_hash = run.data.tags.get(RUN_HASH_TAG)
+        if run_hash:
+            logged_runs.setdefault(run_hash, _logged_run(run))
+    return logged_runs
 
 
-def _known(run: Run, *, fresh: bool = False) -> Known:
+def _logged_run(run: Run, *, fresh: bool = False) -> LoggedRun:
     info, tags = run.info, run.data.tags
-    return Known(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
+    return LoggedRun(info.run_id, info.artifact_uri, info.status, tags.get(SHIPPED_TAG), tags.get(IN_PLAN_TAG), fresh)
 
 
 def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]:
-    """Yield all active runs of an MLflow experiment, the oldest first, a page at a time.
+    """Yield all active runs of an MLflow experiment, oldest first, page by page.
 
-    A run of MLflow's takes some 150 kB of memory: 10,000 of them are not held at once.
+    An MLflow run takes about 150 kB of memory, too much for 10,000 runs at once.
     """
     token: str | None = None
     while True:
@@ -102,23 +99,23 @@ def all_runs(store: Store, experiment_id: str, query: str = "") -> Iterator[Run]
 
 
 def replay(destination: Destination, study: TrackedStudy, run: TrackedRun, *, sweep: bool) -> bool:
-    """Bring MLflow up to date with a run directory; say whether anything had to be sent.
+    """Bring MLflow up to date with a run directory; return whether anything was sent.
 
-    With ``sweep``, a run that still says RUNNING although its process is gone is closed as KILLED.
+    With ``sweep``, an active run without a live process is closed as KILLED.
 
     Raises:
-        HeadToHeadError: If a symbolic link is met: what it points to would be shipped.
+        HeadToHeadError: If the directory contains a symbolic link, since its target would be uploaded.
     """
     inside(run.path, tree=True)
-    known = destination.known.get(run.key)
+    logged = destination.logged_runs.get(run.run_hash)
     status, state, reason = run.observed(sweep=sweep)
-    if known is None and state in {states.PLANNED, states.LEASED}:
+    if logged is None and state in {states.PLANNED, states.LEASED}:
         return False
-    wanted = status_of(state)
-    if wanted == "RUNNING":
+    mlflow_status = status_of(state)
+    if mlflow_status == "RUNNING":
         return _replay_live(destination, study, run, status, state)
     content_hash = run.content_hash()
-    if known is not None and (known.shipped, known.status) == (content_hash, wanted):
+    if logged is not None and (logged.shipped, logged.status) == (content_hash, mlflow_status):
         return False
     _replay_whole(destination, study, run, status, (state, reason), content_hash)
     return True
@@ -128,25 +125,25 @@ def _replay_live(
     destination: Destination, study: TrackedStudy, run: TrackedRun, status: StatusRecord, state: str
 ) -> bool:
     record = run.record
-    known = _find_or_create(destination, study, run, record, status, state)
+    logged = _find_or_create(destination, study, run, record, status, state)
     histories = {key: thinned(points) for key, points in run.histories().items()}
     fresh = [
         _metric(key, point)
         for key, points in histories.items()
         for point in points
-        if point.step > known.sent.get(key, -1)
+        if point.step > logged.sent.get(key, -1)
     ]
     client = destination.store.client
-    if not known.sent:
+    if not logged.sent:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
-        earlier = _earlier(destination, known)
-        _log(destination, known, description.parameters(run, record), tags, fresh, earlier)
+        earlier = _earlier(destination, logged)
+        _log(destination, logged, description.parameters(run, record), tags, fresh, earlier)
     elif fresh:
-        client.log_batch(known.run_id, metrics=fresh)
-    if known.status != "RUNNING":
-        client.update_run(known.run_id, status="RUNNING")
-        known.status = "RUNNING"
-    known.sent = {key: points[-1].step for key, points in histories.items() if points}
+        client.log_batch(logged.run_id, metrics=fresh)
+    if logged.status != "RUNNING":
+        client.update_run(logged.run_id, status="RUNNING")
+        logged.status = "RUNNING"
+    logged.sent = {key: points[-1].step for key, points in histories.items() if points}
     return bool(fresh)
 
 
@@ -159,11 +156,11 @@ def _replay_whole(
     content_hash: str,
 ) -> None:
     record, client = run.record, destination.store.client
-    known = _find_or_create(destination, study, run, record, status, state[0])
+    logged = _find_or_create(destination, study, run, record, status, state[0])
     started = milliseconds(status.started) or 0
     ended = milliseconds(status.ended) or _last_moment(run) or started
-    earlier = _earlier(destination, known)
-    model = models.log_model(destination.store, destination.experiment_id, run, known.run_id, earlier)
+    earlier = _earlier(destination, logged)
+    model = models.log_model(destination.store, destination.experiment_id, run, logged.run_id, earlier)
     histories = run.histories()
     finals = _finals(run, histories, ended, model, earlier)
     metrics = [_metric(key, point, model.model_id if model else None) for key, point in finals.items()] + [
@@ -173,22 +170,22 @@ def _replay_whole(
         if finals.get(key) != point
     ]
     tags = description.tags(study, run, record, status, *state, destination.parent)
-    upload = functools.partial(client.log_artifacts, known.run_id)
-    with destination.store.artifacts(known.artifacts, upload) as folder:
+    upload = functools.partial(client.log_artifacts, logged.run_id)
+    with destination.store.artifacts(logged.artifacts, upload) as folder:
         tags |= stage(run, folder, ended).tags()
-    models.log_dataset(destination.store, known.run_id, record.data)
+    models.log_dataset(destination.store, logged.run_id, record.data)
     tags[SHIPPED_TAG] = content_hash
-    _log(destination, known, description.parameters(run, record), tags, metrics, earlier)
-    known.status, known.shipped = status_of(state[0]), content_hash
-    client.set_terminated(known.run_id, known.status, ended)
-    _mark(destination, run, known)
+    _log(destination, logged, description.parameters(run, record), tags, metrics, earlier)
+    logged.status, logged.shipped = status_of(state[0]), content_hash
+    client.set_terminated(logged.run_id, logged.status, ended)
+    _mark(destination, run, logged)
 
 
 def _find_or_create(
     destination: Destination, study: TrackedStudy, run: TrackedRun, record: RunRecord, status: StatusRecord, state: str
-) -> Known:
-    known = destination.known.get(run.key)
-    if known is None:
+) -> LoggedRun:
+    logged = destination.logged_runs.get(run.run_hash)
+    if logged is None:
         tags = description.tags(study, run, record, status, state, None, destination.parent)
         created = destination.store.client.create_run(
             destination.experiment_id,
@@ -196,38 +193,38 @@ def _find_or_create(
             run_name=description.run_name(run),
             tags=tags | description.creation_tags(),
         )
-        known = _known(created, fresh=True)
-        destination.known[run.key] = known
-    return known
+        logged = _logged_run(created, fresh=True)
+        destination.logged_runs[run.run_hash] = logged
+    return logged
 
 
-def _earlier(destination: Destination, known: Known) -> Run | None:
-    """Return what MLflow holds of a run, or None for one that was created just now, still empty."""
-    if known.fresh:
-        known.fresh = False
+def _earlier(destination: Destination, logged: LoggedRun) -> Run | None:
+    """Return the existing MLflow run, or None if it was just created and is empty."""
+    if logged.fresh:
+        logged.fresh = False
         return None
-    return destination.store.client.get_run(known.run_id)
+    return destination.store.client.get_run(logged.run_id)
 
 
 def _log(
     destination: Destination,
-    known: Known,
+    logged: LoggedRun,
     params: dict[str, str],
     tags: dict[str, str],
     metrics: list[Metric],
     earlier: Run | None,
 ) -> None:
-    """Log everything in one call; a parameter that MLflow already has cannot be changed."""
+    """Log everything in a single call; MLflow does not allow changes of existing parameters."""
     from mlflow.entities import Param, RunTag
 
-    there = earlier.data.params if earlier else {}
-    changed = sorted(name for name in there if params.get(name, there[name]) != there[name])
+    existing = earlier.data.params if earlier else {}
+    changed = sorted(name for name in existing if params.get(name, existing[name]) != existing[name])
     if changed:
         tags = tags | {"h2h.params_changed": ", ".join(changed)}
     destination.store.client.log_batch(
-        known.run_id,
+        logged.run_id,
         metrics=metrics,
-        params=[Param(name, value) for name, value in params.items() if name not in there],
+        params=[Param(name, value) for name, value in params.items() if name not in existing],
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
 
@@ -235,10 +232,10 @@ def _log(
 def _finals(
     run: TrackedRun, histories: dict[str, list[MetricPoint]], ended: int, model: LoggedModel | None, earlier: Run | None
 ) -> dict[str, MetricPoint]:
-    """Return the final values that MLflow does not show yet, or has not linked to the model.
+    """Return the final values that MLflow does not display yet or has not linked to the model.
 
-    Of equal steps MLflow shows the latest value: one that replaces an older final one is logged at
-    the present time.
+    Of equal steps MLflow displays the latest value, so a value that replaces an earlier final value gets the current
+    time.
     """
     results = run.results
     if results is None:
@@ -266,13 +263,13 @@ def _last_moment(run: TrackedRun) -> int | None:
     return max((points[-1].time for points in run.histories().values() if points), default=None)
 
 
-def _mark(destination: Destination, run: TrackedRun, known: Known) -> None:
-    """Note in the run directory which MLflow run it became: a convenience, never trusted."""
+def _mark(destination: Destination, run: TrackedRun, logged: LoggedRun) -> None:
+    """Write the ids of the MLflow run into the run directory, for information only."""
     path = run.path / MARKER
     marks = files.read_json(path) if path.is_file() else {}
     marks[f"{destination.store.uri_digest}/{destination.experiment_id}"] = {
-        "run_id": known.run_id,
+        "run_id": logged.run_id,
         "experiment_id": destination.experiment_id,
-        "shipped": known.shipped,
+        "shipped": logged.shipped,
     }
     files.write_json(path, marks, sync=False)

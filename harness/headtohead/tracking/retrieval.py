@@ -1,7 +1,7 @@
-"""Building a runs folder again from a store that holds the study, for reports made elsewhere.
+"""Reconstruction of a runs folder from an MLflow store, for reports on other machines.
 
-Every MLflow run carries its run directory's files unchanged below ``run/``, and the study's run the
-plan: what is built here is what was shipped, and everything that reads run directories reads it.
+Every MLflow run has the unchanged files of its run directory below ``run/``, and the experiment's summary run has the
+plan.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from urllib.parse import unquote, urlparse
 
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.storage.records import EXPERIMENT
-from headtohead.tracking.description import KEY_TAG
+from headtohead.tracking.description import RUN_HASH_TAG
 from headtohead.tracking.replay import all_runs
 from headtohead.tracking.rundirs import read_study
 from headtohead.tracking.staging import RAW
 from headtohead.tracking.store import Store, database_of, one_line, open_store, readable
 from headtohead.tracking.study import INDEX, STUDY_TAG
 
-# Schemas of MLflow 3.17 whose tables were looked at; any other is read through MLflow's client.
+# Database schemas of MLflow 3.17 that are read directly; others are read with MLflow's client.
 READABLE_SCHEMAS = frozenset({"dc11669786a5"})
 RUNS_OF = """
     SELECT tags.value, runs.run_uuid, runs.artifact_uri FROM tags
@@ -35,100 +35,102 @@ RUNS_OF = """
 
 
 @dataclass(frozen=True)
-class Held:
-    """A run in the store: its id and where its artifacts lie."""
+class StoredRun:
+    """A run in the store: its id and the location of its artifacts."""
 
     run_id: str
     artifacts: str
 
 
 def materialise(uri: str, experiment_name: str, into: Path) -> Path:
-    """Write the study's plan and runs below ``into``, in the layout of a runs folder.
+    """Write an experiment's plan and runs below ``into``, in the layout of a runs folder.
 
-    Weights are left in the store. A run that was planned but never shipped has no directory.
+    Weights are not downloaded. A run that was never logged has no directory.
 
     Returns:
         The experiment's folder.
 
     Raises:
-        HeadToHeadError: If the store cannot be read, or holds no study of that name.
+        HeadToHeadError: If the store cannot be read or has no experiment of that name.
     """
     source = _source(uri)
     studies = source.runs(INDEX, STUDY_TAG)
     if experiment_name not in studies:
-        raise HeadToHeadError(f"no study '{experiment_name}' in {readable(uri)}{nearest(experiment_name, studies)}")
+        raise HeadToHeadError(
+            f"no experiment '{experiment_name}' in {readable(uri)}{nearest(experiment_name, studies)}"
+        )
     folder = into / experiment_name
     if folder.exists():
-        raise HeadToHeadError(f"'{folder}' exists already; name a folder without it")
+        raise HeadToHeadError(f"'{folder}' already exists; choose another folder")
     source.fetch(studies[experiment_name], EXPERIMENT, folder / EXPERIMENT)
     study = read_study(folder)
-    held = source.runs(experiment_name, KEY_TAG)
+    stored_runs = source.runs(experiment_name, RUN_HASH_TAG)
     for run in study.record.runs:
-        if run.key in held:
+        if run.run_hash in stored_runs:
             directory = study.run_path(run)
             if not directory.exists():
-                source.fetch(held[run.key], RAW, directory)
+                source.fetch(stored_runs[run.run_hash], RAW, directory)
     return folder
 
 
 class _Database:
-    """A SQLite store with artifacts on this machine, read without mlflow and without writing."""
+    """A SQLite store with local artifacts, read without mlflow and without writing."""
 
     def __init__(self, database: Path) -> None:
         self.database = database
 
-    def runs(self, experiment: str, tag: str) -> dict[str, Held]:
+    def runs(self, experiment: str, tag: str) -> dict[str, StoredRun]:
         with closing(_read_only(self.database)) as connection:
             rows = connection.execute(RUNS_OF, (tag, experiment)).fetchall()
-        return {value: Held(run_id, location) for value, run_id, location in rows}
+        return {value: StoredRun(run_id, location) for value, run_id, location in rows}
 
-    def fetch(self, held: Held, name: str, into: Path) -> None:
-        _copy(_local(held.artifacts) / name, into, held)
+    def fetch(self, stored: StoredRun, name: str, into: Path) -> None:
+        _copy(_local(stored.artifacts) / name, into, stored)
 
 
 class _Client:
-    """Any other store, read through MLflow's client."""
+    """Any other store, read with MLflow's client."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    def runs(self, experiment: str, tag: str) -> dict[str, Held]:
-        held: dict[str, Held] = {}
+    def runs(self, experiment: str, tag: str) -> dict[str, StoredRun]:
+        stored_runs: dict[str, StoredRun] = {}
         with one_line(self.store.uri):
-            found = self.store.client.get_experiment_by_name(experiment)
-            for run in all_runs(self.store, found.experiment_id) if found else ():
+            mlflow_experiment = self.store.client.get_experiment_by_name(experiment)
+            for run in all_runs(self.store, mlflow_experiment.experiment_id) if mlflow_experiment else ():
                 if tag in run.data.tags:
-                    known = Held(run.info.run_id, run.info.artifact_uri)
-                    held.setdefault(run.data.tags[tag], known)
-        return held
+                    stored = StoredRun(run.info.run_id, run.info.artifact_uri)
+                    stored_runs.setdefault(run.data.tags[tag], stored)
+        return stored_runs
 
-    def fetch(self, held: Held, name: str, into: Path) -> None:
+    def fetch(self, stored: StoredRun, name: str, into: Path) -> None:
         into.parent.mkdir(parents=True, exist_ok=True)
         with one_line(self.store.uri):
-            got = Path(self.store.client.download_artifacts(held.run_id, name, dst_path=str(into.parent)))
-            if got != into:
-                got.replace(into)
+            downloaded = Path(self.store.client.download_artifacts(stored.run_id, name, dst_path=str(into.parent)))
+            if downloaded != into:
+                downloaded.replace(into)
 
 
 def _source(uri: str) -> _Database | _Client:
     database = database_of(uri)
-    if database is not None and database.is_file() and _plain(database):
+    if database is not None and database.is_file() and _is_readable(database):
         return _Database(database)
     return _Client(open_store(uri, create=False))
 
 
-def _plain(database: Path) -> bool:
-    """Say whether the tables are known ones and all artifacts lie on this machine.
+def _is_readable(database: Path) -> bool:
+    """Return whether the database has a known schema and all artifacts are on this machine.
 
-    What cannot be read is left to MLflow's client, which says what is wrong with it.
+    Any other database is left to MLflow's client, which also reports errors.
     """
     try:
         with closing(_read_only(database)) as connection:
             schema = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-            places = connection.execute("SELECT artifact_location FROM experiments").fetchall()
+            locations = connection.execute("SELECT artifact_location FROM experiments").fetchall()
     except sqlite3.Error:
         return False
-    local = all((place or "").startswith(("file:", "/")) for (place,) in places)
+    local = all((location or "").startswith(("file:", "/")) for (location,) in locations)
     return schema is not None and schema[0] in READABLE_SCHEMAS and local
 
 
@@ -141,7 +143,7 @@ def _local(location: str) -> Path:
     return Path(path)
 
 
-def _copy(source: Path, into: Path, held: Held) -> None:
+def _copy(source: Path, into: Path, stored: StoredRun) -> None:
     into.parent.mkdir(parents=True, exist_ok=True)
     try:
         if source.is_dir():
@@ -150,5 +152,5 @@ def _copy(source: Path, into: Path, held: Held) -> None:
             shutil.copyfile(source, into, follow_symlinks=False)
     except FileNotFoundError as error:
         raise HeadToHeadError(
-            f"artifacts of MLflow run {held.run_id} are not at {source}; was the store moved?"
+            f"artifacts of MLflow run {stored.run_id} are not at {source}; restore the folder if it was moved"
         ) from error

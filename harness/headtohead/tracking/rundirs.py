@@ -1,4 +1,4 @@
-"""A study and its runs as tracking reads them: with histories, and a hash of the content to ship."""
+"""An experiment and its runs for tracking: with metric histories and a hash of the content to log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headtohead.storage.leases import observe
 from headtohead.storage.records import HEADS, METRICS, RESULTS, RUN, STATUS, StatusRecord, VariantRecord
 from headtohead.storage.run_directory import RunDirectory
 
-# Raised whenever the same run directory would be shipped differently: everything is shipped anew.
+# Increase this if the same run directory is logged differently; all runs are then logged anew.
 SHIPPING_FORMAT = 1
 UNREADABLE = "UNREADABLE"
 CONTENT = (RUN, STATUS, RESULTS, METRICS, "translations.tsv", "attention/probes.json", "vocabulary.json")
@@ -36,10 +36,10 @@ class TrackedStudy(ExperimentDirectory):
     """An experiment's folder, with its runs for tracking."""
 
     def runs(self) -> list[TrackedRun]:
-        """Return the planned runs in the order of the plan, whether they have begun or not."""
+        """Return all planned runs in the order of the plan."""
         variants = self.record.by_slug
         return [
-            TrackedRun(self.run_path(run), run.key, run.seed, variants[run.variant], run.reused_from)
+            TrackedRun(self.run_path(run), run.run_hash, run.seed, variants[run.variant], run.reused_from)
             for run in self.record.runs
         ]
 
@@ -48,21 +48,21 @@ class TrackedStudy(ExperimentDirectory):
 class TrackedRun(RunDirectory):
     """A run directory, and the fields of the plan that tracking needs."""
 
-    key: str
+    run_hash: str
     seed: int
     variant: VariantRecord
     reused_from: str | None
 
     def begun(self) -> bool:
-        """Return whether there is something to ship."""
+        """Return whether the run has a record and a status, so that it can be logged."""
         return (self.path / RUN).is_file() and (self.path / STATUS).is_file()
 
     def modified(self) -> tuple[int, ...]:
-        """Return when status, metrics and record were last written, in nanoseconds; 0 for a missing file."""
+        """Return the modification times of status, metrics and record in nanoseconds; 0 for a missing file."""
         return tuple(_modified(self.path / name) for name in (STATUS, METRICS, RUN))
 
     def state_or_unreadable(self) -> str:
-        """Return the written state, or UNREADABLE: in an overview a damaged run must not hide the others."""
+        """Return the state, or UNREADABLE if the status is damaged."""
         try:
             return self.state
         except HeadToHeadError:
@@ -71,8 +71,8 @@ class TrackedRun(RunDirectory):
     def observed(self, *, sweep: bool) -> tuple[StatusRecord, str, str | None]:
         """Return the status, the state and the reason.
 
-        With ``sweep``, a run whose process is gone is KILLED. Without it, the run keeps its state:
-        its parent is about to resume it.
+        With ``sweep``, an active run without a live process is KILLED. Without it, the run keeps its state, since its
+        parent will resume it.
         """
         status, state = observe(self.path)
         if state != states.INTERRUPTED:
@@ -82,7 +82,7 @@ class TrackedRun(RunDirectory):
         return status, status.state, status.reason
 
     def content_hash(self) -> str:
-        """Return a hash of the content to ship; large arrays count by their size."""
+        """Return a hash of the content to log; of large arrays, only the file size is hashed."""
         content = hashlib.sha256(f"{SHIPPING_FORMAT} {self.variant.axes}".encode())
         for name in CONTENT:
             path = self.path / name
@@ -97,10 +97,10 @@ class TrackedRun(RunDirectory):
         return content.hexdigest()[:32]
 
     def histories(self) -> dict[str, list[MetricPoint]]:
-        """Return every metric's history by step.
+        """Return the history of every metric, ordered by step.
 
-        A resumed run repeats steps: the last value of a step wins, with the time of the first, so
-        that a history shipped before the interruption and one shipped after it are the same.
+        A resumed run repeats steps. A repeated step has its last value and its first time, so that histories logged
+        before and after an interruption are equal.
         """
         histories: dict[str, dict[int, MetricPoint]] = {}
         for line in read_metrics(self.path / METRICS):
@@ -119,7 +119,7 @@ def read_study(folder: Path) -> TrackedStudy:
     """Read an experiment's plan.
 
     Raises:
-        HeadToHeadError: If the folder holds no plan, a damaged one, or one whose name cannot name a folder.
+        HeadToHeadError: If the plan is missing or damaged, or its name is not a valid folder name.
     """
     return TrackedStudy.read(folder)
 

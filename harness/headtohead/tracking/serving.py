@@ -1,4 +1,4 @@
-"""An MLflow server of our own, on this machine only, and the links into it."""
+"""A local MLflow server, and links to its pages."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ STOP_SECONDS = 10.0
 
 
 def server_of(uri: str, port: int = PORT) -> str:
-    """Return where the page of a store is: the server itself, or the one ``h2h ui`` starts."""
+    """Return the address of a store's server: the store itself, or the server that ``h2h ui`` starts."""
     return uri if uri.startswith("http") else f"http://{HOST}:{port}"
 
 
 def study_links(uri: str, server: str) -> dict[str, str]:
-    """Return the link of each study's view by its name, the newest first.
+    """Return the links of experiments by name, newest first.
 
     Raises:
-        HeadToHeadError: If there is no store yet, or it cannot be used.
+        HeadToHeadError: If the store does not exist or cannot be used.
     """
     store = open_store(uri, create=False)
     with one_line(uri):
@@ -50,7 +50,7 @@ def study_links(uri: str, server: str) -> dict[str, str]:
 
 
 class Server:
-    """A running MLflow server; leaving the block ends it and its workers."""
+    """A context manager that runs an MLflow server and ends it with its workers."""
 
     def __init__(self, uri: str, port: int = PORT) -> None:
         self.uri, self.port = uri, port
@@ -59,7 +59,7 @@ class Server:
 
     def __enter__(self) -> Server:
         _refuse_taken(self.port)
-        # A group of its own: Ctrl-C reaches us alone, and we end the server with its workers.
+        # A separate process group: Ctrl-C interrupts only this process, which ends the server and its workers.
         self.process = subprocess.Popen(
             _command(self.uri, self.port),
             env=_environment(),
@@ -69,7 +69,7 @@ class Server:
             stderr=subprocess.DEVNULL,
         )
         try:
-            self._wait_until_it_answers(self.process)
+            self._wait_until_ready(self.process)
         except BaseException:
             self._end(self.process)
             raise
@@ -83,25 +83,27 @@ class Server:
         return kind is KeyboardInterrupt
 
     def wait(self) -> None:
-        """Return when the server has ended by itself."""
+        """Wait until the server ends."""
         if self.process is not None:
             self.process.wait()
 
-    def _wait_until_it_answers(self, process: subprocess.Popen[bytes]) -> None:
+    def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if process.poll() is not None:
                 raise HeadToHeadError(
                     f"the MLflow server ended with code {process.returncode}; "
-                    f"type this to see why: {' '.join(_command(self.uri, self.port))}"
+                    f"to see the reason, run: {' '.join(_command(self.uri, self.port))}"
                 )
-            if _answers(self.address):
+            if _responds(self.address):
                 return
             time.sleep(0.2)
-        raise HeadToHeadError(f"the MLflow server did not answer within {START_SECONDS:.0f} s")
+        raise HeadToHeadError(
+            f"the MLflow server did not respond within {START_SECONDS:.0f} s; run the same command again"
+        )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
-        """End every process of the server's group; a worker may outlive the server."""
+        """End all processes of the server's group, since a worker may outlive the server."""
         for sign in (signal.SIGTERM, signal.SIGKILL):
             group = _group(process.pid)
             if group:
@@ -112,38 +114,40 @@ class Server:
 
 
 def _group(leader: int) -> list[psutil.Process]:
-    """Return the processes of a group that still run."""
-    found = []
-    for one in psutil.process_iter():
+    """Return the running processes of a process group."""
+    members = []
+    for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
-            if os.getpgid(one.pid) == leader and one.status() != psutil.STATUS_ZOMBIE:
-                found.append(one)
-    return found
+            if os.getpgid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                members.append(process)
+    return members
 
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit inside the block, so that it cleans up.
+    """Raise SystemExit on SIGTERM and SIGHUP inside the block, so that its clean-up runs.
 
-    A signal that this process ignores, as under nohup, stays ignored. Only the first signal counts:
-    another one must not interrupt the cleaning.
+    Signals that this process ignores, as under nohup, stay ignored. After the first signal, further signals are
+    ignored so that they do not interrupt the clean-up.
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
-        for one in before:
-            signal.signal(one, signal.SIG_IGN)
+        for handled in before:
+            signal.signal(handled, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
     before = {
-        one: handler for one in (signal.SIGTERM, signal.SIGHUP) if (handler := signal.getsignal(one)) != signal.SIG_IGN
+        handled: handler
+        for handled in (signal.SIGTERM, signal.SIGHUP)
+        if (handler := signal.getsignal(handled)) != signal.SIG_IGN
     }
-    for one in before:
-        signal.signal(one, leave)
+    for handled in before:
+        signal.signal(handled, leave)
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for handled, handler in before.items():
+            signal.signal(handled, handler)
 
 
 def _command(uri: str, port: int) -> list[str]:
@@ -171,10 +175,10 @@ def _environment() -> dict[str, str]:
     return {**environment.SETTINGS, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", **os.environ}
 
 
-def _answers(address: str) -> bool:
+def _responds(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"{address}/health", timeout=2) as response:
+            return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 

@@ -1,8 +1,8 @@
-"""The process that ships an experiment while it trains: ``python -m headtohead.tracking.shipper``.
+"""The process that logs an experiment to MLflow during training: ``python -m headtohead.tracking.shipper``.
 
-It only looks at run directories, at low priority, and nobody waits for it: a slow or broken store
-never slows a run. It ends when the parent says so (the file ``.shipping-done``) or is gone, after
-one last pass over everything. Exit code 3: not everything is in the store; ``h2h sync`` ships it.
+It polls the run directories at low priority. No other process waits for it, so a slow or unreachable store does not
+slow down training. It ends when the parent creates the file ``.shipping-done`` or has ended, after a final pass over
+all runs. Exit code 3: the store is incomplete, and ``h2h sync`` logs the rest.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ DONE_FILE = ".shipping-done"
 LOG_FILE = "shipper.log"
 POLL_SECONDS = 1.0
 LIVE_SECONDS = 8.0
-# Of one core, for following runs that still train, and for looking whether any has changed: many
-# runs are looked at less often.
+# Maximum fraction of a core for logging active runs, and for polling. With many runs, polls are less frequent.
 LIVE_SHARE = 0.02
-LONGEST_PAUSE = 60.0
+MAX_PAUSE_SECONDS = 60.0
 LAST_ATTEMPTS = 3
 INCOMPLETE = 3
 NICENESS = 10
@@ -55,37 +54,37 @@ class StudyShipper:
     live_seconds: float = LIVE_SECONDS
     pause: float = 0.0
     next_try: float = 0.0
-    look_seconds: float = 0.0
-    """Processor time of the last look, what it shipped left out."""
+    poll_seconds: float = 0.0
+    """Processor time of the last poll, without logging."""
 
-    def look(self) -> None:
-        """Ship what has changed since the last look; after a failure, wait longer each time."""
+    def poll(self) -> None:
+        """Log the changes since the last poll; after failures, pause for increasing times."""
         if time.monotonic() < self.next_try:
             return
         began = time.process_time()
         try:
             study = read_study(self.folder)
             due = [run for run in study.runs() if self._due(run)]
-            self.look_seconds = time.process_time() - began
+            self.poll_seconds = time.process_time() - began
             if due:
                 self._ship(study, due)
         except HeadToHeadError as error:
             self.destination = None
-            self.pause = min(LONGEST_PAUSE, max(5.0, 2 * self.pause))
+            self.pause = min(MAX_PAUSE_SECONDS, max(5.0, 2 * self.pause))
             self.next_try = time.monotonic() + self.pause
-            log.warning("%s; trying again in %.0f s", error, self.pause)
+            log.warning("%s; next attempt in %.0f s", error, self.pause)
         else:
             self.pause = 0.0
 
     def finish(self) -> bool:
-        """Ship all that is missing and the study; say whether everything is in the store."""
+        """Log all missing runs and the experiment's summary run; return whether the store is complete."""
         for attempt in range(1, LAST_ATTEMPTS + 1):
             try:
                 report = ship(self.folder, self.uri)
             except HeadToHeadError as error:
                 log.warning("%s (attempt %d of %d)", error, attempt, LAST_ATTEMPTS)
             else:
-                _tell(report)
+                _log_report(report)
                 if report.complete:
                     log.info("view: %s", report.link(server_of(self.uri)))
                     return True
@@ -93,15 +92,15 @@ class StudyShipper:
         return False
 
     def _due(self, run: TrackedRun) -> bool:
-        if self.seen.get(run.key) == run.modified() or not run.begun():
+        if self.seen.get(run.run_hash) == run.modified() or not run.begun():
             return False
         if run.state_or_unreadable() in states.UNFINISHED:
-            since = self.live_since.setdefault(run.key, time.monotonic())
+            since = self.live_since.setdefault(run.run_hash, time.monotonic())
             return time.monotonic() - since >= self.live_seconds
         return True
 
     def _ship(self, study: TrackedStudy, due: list[TrackedRun]) -> None:
-        modified, began = {run.key: run.modified() for run in due}, time.process_time()
+        modified, began = {run.run_hash: run.modified() for run in due}, time.process_time()
         with opened(self.uri) as store:
             destination = self._destination(store, study, due)
             report = ShipReport(study.name, self.uri, destination.experiment_id)
@@ -109,25 +108,25 @@ class StudyShipper:
         self.seen |= modified
         self.live_since |= dict.fromkeys(modified, time.monotonic())
         self.live_seconds = max(LIVE_SECONDS, (time.process_time() - began) / LIVE_SHARE)
-        _tell(report)
+        _log_report(report)
 
     def _destination(self, store: Store, study: TrackedStudy, due: list[TrackedRun]) -> Destination:
         if self.destination is None:
             self.destination = open_study(store, study)
             describe(self.destination, study)
-        elif any(run.key not in self.destination.known for run in due):
-            self.destination.look()
+        elif any(run.run_hash not in self.destination.logged_runs for run in due):
+            self.destination.refresh()
         return self.destination
 
 
 def follow(shipper: StudyShipper, parent: int) -> bool:
-    """Ship while the parent runs, then everything; say whether all of it is in the store."""
-    done, next_look = shipper.folder / DONE_FILE, 0.0
+    """Log runs while the parent runs, then all missing runs; return whether the store is complete."""
+    done, next_poll = shipper.folder / DONE_FILE, 0.0
     started = process_start(parent)
     while started is not None and process_start(parent) == started and not done.exists():
-        if time.monotonic() >= next_look and (shipper.folder / EXPERIMENT).is_file():
-            shipper.look()
-            next_look = time.monotonic() + shipper.look_seconds / LIVE_SHARE
+        if time.monotonic() >= next_poll and (shipper.folder / EXPERIMENT).is_file():
+            shipper.poll()
+            next_poll = time.monotonic() + shipper.poll_seconds / LIVE_SHARE
         time.sleep(POLL_SECONDS)
     return shipper.finish()
 
@@ -148,14 +147,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         complete = follow(StudyShipper(options.folder, options.uri), options.parent)
     except Exception:
-        log.exception("the shipper failed; runs are safe, type h2h sync")
+        log.exception("the shipper failed; no run is lost, run h2h sync")
         return INCOMPLETE
     if not complete:
-        log.warning("not everything is shipped; type h2h sync")
+        log.warning("the store is incomplete; run h2h sync")
     return 0 if complete else INCOMPLETE
 
 
-def _tell(report: ShipReport) -> None:
+def _log_report(report: ShipReport) -> None:
     log.info(report.line())
     for line in (*report.failures, *report.notes):
         log.warning(line)

@@ -1,4 +1,4 @@
-"""Shipping a whole experiment: each run that changed, then the study."""
+"""Logging of a whole experiment to MLflow: each changed run, then the experiment's summary run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headtohead.tracking.study import close_study, describe, open_study
 from headtohead.tracking.view import TESTED, link, tested
 
 RUNS_PER_ANALYZE = 500
-# What a damaged run directory raises; a store that fails raises other things and ends the pass.
+# Errors caused by damaged run directories. Errors of the store end the pass.
 DAMAGED = (HeadToHeadError, KeyError, TypeError, ValueError, IndexError, FileNotFoundError, SafetensorError)
 REFUSED = frozenset({"INVALID_PARAMETER_VALUE", "BAD_REQUEST"})
 
@@ -28,7 +28,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class ShipReport:
-    """What one pass did: runs sent, already there, not begun, and failed with their reasons."""
+    """The result of a pass: numbers of logged, unchanged and waiting runs, and failures with reasons."""
 
     experiment: str
     uri: str
@@ -41,18 +41,18 @@ class ShipReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that has begun is now in the store."""
+        """Whether all started runs are in the store."""
         return not self.failures
 
     def link(self, server: str) -> str:
-        """Return the address of the study's view on a server."""
+        """Return the link to the experiment's page on a server."""
         return link(self.experiment_id, server)
 
     def line(self) -> str:
-        """Return one line for people: the counts."""
+        """Return the counts as a line of text."""
         counts = f"{self.shipped} shipped, {self.unchanged} unchanged"
         if self.waiting:
-            counts += f", {self.waiting} not begun"
+            counts += f", {self.waiting} not started"
         if self.failures:
             counts += f", {len(self.failures)} failed"
         return f"{self.experiment}: {counts}"
@@ -61,13 +61,12 @@ class ShipReport:
 def ship(
     experiment_dir: Path, uri: str | None = None, *, reports_root: Path | None = None, progress: Progress | None = None
 ) -> ShipReport:
-    """Ship everything of an experiment that the store does not have yet.
+    """Log all runs of an experiment that are missing or outdated in the store.
 
-    May be called at any time and any number of times; what is there already is left alone.
+    The function is idempotent. A run that cannot be logged is listed in the report, and the others are logged.
 
     Raises:
-        HeadToHeadError: If mlflow is absent or the store cannot be used. One run that cannot be
-            shipped is no reason: it is named in the report, and the others are shipped.
+        HeadToHeadError: If mlflow is not installed or the store cannot be used.
     """
     study = read_study(experiment_dir)
     uri = uri or default_uri(experiment_dir.parent)
@@ -92,7 +91,7 @@ def ship_runs(
     sweep: bool,
     progress: Progress | None = None,
 ) -> None:
-    """Replay the runs that have begun, and count what became of them in ``report``."""
+    """Replay the started runs and count the outcomes in ``report``."""
     for number, run in enumerate(runs, start=1):
         if not run.begun():
             report.waiting += 1
@@ -106,7 +105,7 @@ def ship_runs(
 
 @contextmanager
 def opened(uri: str) -> Iterator[Store]:
-    """Open a store and keep it for oneself; whatever it raises meanwhile becomes one line."""
+    """Open a store under its lock; convert its errors into HeadToHeadError."""
     environment.load()
     with locked(uri), one_line(uri):
         yield open_store(uri, create=True)
@@ -117,8 +116,8 @@ def _version_notes() -> list[str]:
     if tested(version):
         return []
     return [
-        f"the saved view was tried with MLflow {', '.join(TESTED)}, not {version}: "
-        "if its link does not open it, the plain page shows the same runs"
+        f"the saved view was tested with MLflow {', '.join(TESTED)}, not {version}; "
+        "if its link fails, the experiment's page shows the same runs"
     ]
 
 

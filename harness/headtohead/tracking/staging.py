@@ -1,8 +1,8 @@
-"""Laying out a run's artifacts in one folder, so that a single call ships them all.
+"""Staging of a run's artifacts in a folder, so that a single call uploads them.
 
-``run/`` holds the run directory's files unchanged: from them the folder can be built again.
-``figures/`` and ``translations.json`` are for readers of the page; ``images/`` is what MLflow's own
-``log_image`` would write (kept behind a test against it, its format has changed before).
+``run/`` holds the unchanged files of the run directory, for its reconstruction. ``figures/`` and ``translations.json``
+are displayed in MLflow. ``images/`` has the files that MLflow's ``log_image`` writes; a test compares the format, which
+has changed before.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _IMAGE_NAMES = uuid.UUID("6f0d2c1e-6a55-4d0e-9b7e-0d2a3a5f4c11")
 
 @dataclass(frozen=True)
 class Staged:
-    """What lies in a staged folder, as far as MLflow's tags must say so."""
+    """Whether a staged folder has images and a table, which MLflow expects as tags."""
 
     images: bool
     table: bool
 
     def tags(self) -> dict[str, str]:
-        """Return the tags by which the page finds images and tables."""
-        found = {}
+        """Return the tags that make MLflow display images and tables."""
+        tags = {}
         if self.images:
-            found["mlflow.loggedImages"] = "True"
+            tags["mlflow.loggedImages"] = "True"
         if self.table:
-            found["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
-        return found
+            tags["mlflow.loggedArtifacts"] = json.dumps([{"path": TABLE, "type": "table"}])
+        return tags
 
 
 def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
-    """Write the artifacts of a run below ``into``; ``moment`` is the images' time in ms."""
+    """Write the artifacts of a run below ``into``; ``moment`` is the images' timestamp in milliseconds."""
     _copy_raw(run.path, into / RAW)
     images = _write_attention(run, into, moment)
     table = _write_table(run.path / "translations.tsv", into / TABLE)
@@ -64,21 +64,21 @@ def stage(run: TrackedRun, into: Path, moment: int) -> Staged:
 
 
 def has_model(run: TrackedRun) -> bool:
-    """Say whether the run left weights."""
+    """Return whether the run has a checkpoint."""
     return (run.path / MODEL_FILES[0]).is_file()
 
 
 def stage_model(run: TrackedRun, into: Path) -> None:
-    """Write the files of the run's model below ``into``."""
+    """Copy the files of the run's model into a folder."""
     for name in MODEL_FILES:
         if (run.path / name).is_file():
             shutil.copyfile(run.path / name, into / name)
 
 
 def write_image(image: Image.Image, folder: Path, key: str, step: int, moment: int, owner: str) -> None:
-    """Write one stepped image in the files that ``MlflowClient.log_image`` writes.
+    """Write an image with a step in the format of ``MlflowClient.log_image``.
 
-    The name is a function of the run, the key and the step: shipping again overwrites.
+    The file name depends only on run, key and step, so a repeated upload overwrites the image.
     """
     folder.mkdir(parents=True, exist_ok=True)
     unique = uuid.uuid5(_IMAGE_NAMES, f"{owner} {key} {step}")
@@ -116,7 +116,7 @@ def _write_role(
 ) -> None:
     signed = probe["weights"][role] == "signed" if "weights" in probe else bool(probe["signed"])
     sheet = contact_sheet(np.asarray(maps), signed=signed)
-    write_image(sheet, into / "images", f"attention/{role}", index, moment, run.key)
+    write_image(sheet, into / "images", f"attention/{role}", index, moment, run.run_hash)
     queries = probe["source_tokens"] if role == "encoder" else probe["target_tokens"]
     keys = probe["target_tokens"] if role == "decoder" else probe["source_tokens"]
     if role == "cross":

@@ -1,8 +1,8 @@
-"""Creating and opening an MLflow store: one place, under a lock, never half a store.
+"""Creating and opening an MLflow store under a lock.
 
-A SQLite store is built under another name and moved into place when it is complete: several
-processes that start at once, a full disk or a kill leave either a whole store or none. It is in WAL
-mode, so that the page reads while a shipper writes.
+A SQLite store is created under a temporary name and renamed when it is complete. After concurrent starts, a full disk
+or a kill there is either a complete store or none. The database uses WAL mode, so that the server can read while a
+shipper writes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOCK_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Store:
-    """An open store; ``database`` is its file where it is a SQLite store."""
+    """An open store; ``database`` is the file of a SQLite store, else None."""
 
     uri: str
     client: MlflowClient
@@ -45,39 +45,39 @@ class Store:
 
     @property
     def uri_digest(self) -> str:
-        """A name for the store that gives away no password."""
+        """A short hash of the URI, which may contain a password."""
         return uri_digest(self.uri)
 
     @property
     def _variable(self) -> str:
-        """What to type before an mlflow command so that it uses this store."""
+        """The prefix that makes an mlflow command use this store."""
         if os.environ.get(URI_VARIABLE) == self.uri:
             return ""
         return f"{URI_VARIABLE}={shlex.quote(readable(self.uri))} "
 
     def experiment(self, name: str) -> str:
-        """Return the id of the MLflow experiment of that name, created where it is missing.
+        """Return the id of the MLflow experiment of that name; create it if it is missing.
 
         Raises:
-            HeadToHeadError: If the experiment was deleted in the page.
+            HeadToHeadError: If the experiment was deleted in MLflow.
         """
-        found = self.client.get_experiment_by_name(name)
-        if found is None:
+        experiment = self.client.get_experiment_by_name(name)
+        if experiment is None:
             return self._create_experiment(name)
-        if found.lifecycle_stage != "active":
+        if experiment.lifecycle_stage != "active":
             raise HeadToHeadError(
                 f"MLflow experiment '{name}' is deleted in {readable(self.uri)}; "
                 f"restore it with: {self._variable}mlflow experiments restore -x "
-                f"{found.experiment_id}"
+                f"{experiment.experiment_id}"
             )
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
     @contextmanager
     def artifacts(self, location: str, upload: Callable[[str], object]) -> Iterator[Path]:
-        """Give a folder to fill with artifacts; what is in it at the end is at ``location``.
+        """Yield a folder for artifacts; at the end of the block its content is stored at ``location``.
 
-        A location on this machine is filled in place, which saves a quarter of a run's cost; for
-        any other, ``upload`` is called once with a temporary folder.
+        A local location is written directly, which saves a quarter of the cost of a run. For any other location,
+        ``upload`` is called once with a temporary folder.
         """
         if location.startswith("file:"):
             folder = Path(unquote(urlparse(location).path))
@@ -102,7 +102,7 @@ class Store:
             return self.experiment(name)
 
     def analyze(self) -> None:
-        """Refresh SQLite's statistics: without them histories and ordering are 50 times slower."""
+        """Update SQLite's query statistics, without which histories and ordering are 50 times slower."""
         if self.database is not None:
             with closing(sqlite3.connect(self.database, timeout=20)) as connection:
                 connection.executescript("PRAGMA analysis_limit=1000; ANALYZE;")
@@ -122,18 +122,18 @@ def uri_digest(uri: str) -> str:
 
 @contextmanager
 def locked(uri: str) -> Iterator[None]:
-    """Hold the store's lock: one shipper at a time writes to a store.
+    """Hold the store's lock, so that only a single shipper writes to it.
 
     Raises:
-        HeadToHeadError: If the lock's folder cannot be written, or another process keeps it.
+        HeadToHeadError: If the folder of the lock cannot be written, or another process holds the lock too long.
     """
     lock = _lock(_lock_path(uri))
     try:
         lock.acquire(timeout=LOCK_SECONDS)
     except Timeout as error:
         raise HeadToHeadError(
-            f"another process has kept the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
-            "type h2h sync when it is done"
+            f"another process has locked the MLflow store {readable(uri)} for {LOCK_SECONDS:.0f} s; "
+            "run h2h sync when it has ended"
         ) from error
     except OSError as error:
         raise _unusable(uri, error) from error
@@ -145,7 +145,7 @@ def locked(uri: str) -> Iterator[None]:
 
 @contextmanager
 def one_line(uri: str) -> Iterator[None]:
-    """Turn whatever a store, its disk or its server raises into one HeadToHeadError."""
+    """Convert errors of a store, its disk or its server into HeadToHeadError."""
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -156,11 +156,11 @@ def one_line(uri: str) -> Iterator[None]:
 
 
 def open_store(uri: str, *, create: bool) -> Store:
-    """Open the store, checked; a missing SQLite store is created if ``create`` is set.
+    """Open a store and check it; with ``create``, create a missing SQLite store.
 
     Raises:
-        HeadToHeadError: If mlflow is absent, or the store is missing, unreachable, unwritable, or
-            of another MLflow version. Nothing is changed then.
+        HeadToHeadError: If mlflow is not installed, or the store is missing, unreachable, not writable, or of another
+            MLflow version. Then nothing is changed.
     """
     environment.load()
     database = database_of(uri)
@@ -177,7 +177,7 @@ def _client(uri: str) -> MlflowClient:
 
     _register_pragmas()
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
-    # The client connects at its first call; make it here, where errors become one line.
+    # The client connects at its first call, which is made here so that the caller converts its errors.
     client.search_experiments(max_results=1)
     return client
 
@@ -185,7 +185,7 @@ def _client(uri: str) -> MlflowClient:
 def _prepare(uri: str, database: Path, create: bool) -> None:
     if not database.exists():
         if not create:
-            raise HeadToHeadError(f"there is no MLflow store at {database}; type h2h sync first")
+            raise HeadToHeadError(f"there is no MLflow store at {database}; run h2h sync first")
         database.parent.mkdir(parents=True, exist_ok=True)
         with locked(uri):
             if not database.exists():
@@ -199,7 +199,7 @@ def _create(database: Path) -> None:
     build: Callable[[str, str], Any] = SqlAlchemyStore
     fresh = database.with_name(f"{database.name}.new-{os.getpid()}")
     try:
-        # Pragmas of the listener do not apply here: this file is not yet anyone's data.
+        # The pragma of `_register_pragmas` is not needed here, since the file has no data yet.
         store = build(f"sqlite:///{fresh}", (database.parent / ARTIFACTS).as_uri())
         store.engine.dispose()
         with closing(sqlite3.connect(fresh)) as connection:
@@ -221,7 +221,7 @@ def _check_schema(database: Path) -> None:
         return
     if revision in known:
         raise HeadToHeadError(
-            f"MLflow store {database} was written by an older MLflow; make a copy, then type: "
+            f"MLflow store {database} was written by an older MLflow; make a copy, then run: "
             f"mlflow db upgrade sqlite:///{database}"
         )
     raise HeadToHeadError(
@@ -262,7 +262,7 @@ def _register_pragmas() -> None:
 
     @event.listens_for(Engine, "connect")
     def fast_and_safe(connection: Any, _record: Any) -> None:
-        # With WAL, NORMAL loses at most the last transactions on a power cut; a sync replays them.
+        # With WAL, NORMAL loses at most the last transactions on a power failure; h2h sync replays them.
         if isinstance(connection, sqlite3.Connection):
             connection.execute("PRAGMA synchronous=NORMAL")
 
@@ -293,7 +293,7 @@ def _unusable(uri: str, error: Exception) -> HeadToHeadError:
     reason = " ".join(str(error).split()) or type(error).__name__
     return HeadToHeadError(
         f"cannot use the MLflow store {readable(uri)}: {_short(reason)}; "
-        "runs are safe in their folders, type h2h sync once it is mended"
+        "no run is lost, run h2h sync when the store is available"
     )
 
 

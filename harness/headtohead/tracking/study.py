@@ -1,7 +1,7 @@
-"""A study in MLflow: one experiment with its runs flat, and the study's own run in an index.
+"""An experiment in MLflow: its runs in an MLflow experiment, and a summary run in an index experiment.
 
-The page shows nested runs of one experiment only as a collapsed parent; so the study's run lives in
-the experiment ``headtohead studies``, and its runs point to it with ``mlflow.parentRunId``.
+MLflow displays nested runs of the same experiment only as a collapsed parent. The summary run is therefore in the
+index experiment ``headtohead studies``, and the runs refer to it with ``mlflow.parentRunId``.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from headtohead.tracking.view import link, views
 INDEX = "headtohead studies"
 STUDY_TAG = "h2h.study"
 NOTE_TAG = "mlflow.note.content"
-# Without it the page takes an experiment for one of generative AI and hides the runs' charts.
+# Without this tag, MLflow treats the experiment as generative AI and hides the charts of runs.
 KIND = {"mlflow.experimentKind": "custom_model_development"}
-INDEX_TAGS = {**KIND, NOTE_TAG: "One run per study, with its plan and its report."}
+INDEX_TAGS = {**KIND, NOTE_TAG: "A run per experiment, with its plan and its report."}
 REPORT_FILES = ("index.html", "report.md", "results.csv")
 
 
 def open_study(store: Store, study: TrackedStudy) -> Destination:
-    """Find or create the study's experiment and its own run."""
+    """Find or create the MLflow experiment and the summary run."""
     experiment_id = store.experiment(study.name)
     index_id = store.experiment(INDEX)
     parent = _study_run(store, index_id, study)
     destination = Destination(store, experiment_id, index_id, parent)
-    destination.look()
+    destination.refresh()
     return destination
 
 
 def describe(destination: Destination, study: TrackedStudy) -> None:
-    """Publish what is known before the first run ends: the question and the views."""
+    """Write the question and the views, which are available before the first run ends."""
     client = destination.store.client
     _mark_plan(destination, study)
     for name, value in _experiment_tags(destination, study).items():
@@ -52,7 +52,7 @@ def describe(destination: Destination, study: TrackedStudy) -> None:
 
 
 def close_study(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:
-    """Bring the study's own run up to date: counts, plan, report, and its final status."""
+    """Update the summary run: counts, plan, report and status."""
     from mlflow.entities import Param, RunTag
 
     counts = Counter(_states(study))
@@ -63,8 +63,8 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
         "h2h.states": ", ".join(f"{count} {state}" for state, count in counts.most_common()),
         "h2h.experiment_id": destination.experiment_id,
     }
-    there = client.get_run(run_id).data.params
-    params = {name: value for name, value in _params(study).items() if name not in there}
+    existing = client.get_run(run_id).data.params
+    params = {name: value for name, value in _params(study).items() if name not in existing}
     client.log_batch(
         run_id,
         params=[Param(name, value) for name, value in params.items()],
@@ -110,27 +110,27 @@ def _experiment_tags(destination: Destination, study: TrackedStudy) -> dict[str,
 
 
 def _mark_plan(destination: Destination, study: TrackedStudy) -> None:
-    """Tell runs of the present plan from those of an earlier one, which stay in the experiment."""
-    keys = {run.key for run in study.runs()}
-    for key, known in destination.known.items():
-        wanted = "yes" if key in keys else "no"
-        if known.in_plan != wanted:
-            destination.store.client.set_tag(known.run_id, IN_PLAN_TAG, wanted)
-            known.in_plan = wanted
+    """Tag runs by whether they are in the current plan; runs of earlier plans stay in the MLflow experiment."""
+    planned = {run.run_hash for run in study.runs()}
+    for run_hash, logged in destination.logged_runs.items():
+        in_plan = "yes" if run_hash in planned else "no"
+        if logged.in_plan != in_plan:
+            destination.store.client.set_tag(logged.run_id, IN_PLAN_TAG, in_plan)
+            logged.in_plan = in_plan
 
 
 def _search(destination: Destination) -> str:
-    left_over = any(known.in_plan == "no" for known in destination.known.values())
-    return f"tags.`{IN_PLAN_TAG}` = 'yes'" if left_over else ""
+    has_old_runs = any(logged.in_plan == "no" for logged in destination.logged_runs.values())
+    return f"tags.`{IN_PLAN_TAG}` = 'yes'" if has_old_runs else ""
 
 
 def _experiment_note(destination: Destination, study: TrackedStudy, answer: str) -> str:
-    """Return the experiment's description; the page shows its first line even when it is folded."""
+    """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
     paragraphs = [
         f"**{study.record.question}** {answer.replace('**', '')}",
         study.record.description or "",
-        "Views (the list above the runs): the study, its variants as means over seeds, one per "
-        f"axis, attention. [Open the study's view]({link(destination.experiment_id, '')}).",
+        "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
+        f"axis, attention. [Open the view of all runs]({link(destination.experiment_id, '')}).",
         *_probes(study.record),
     ]
     return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)
@@ -154,7 +154,7 @@ def _state(run: TrackedRun) -> str:
 
 def _params(study: TrackedStudy) -> dict[str, str]:
     plan = study.record
-    found: dict[str, Any] = {
+    params: dict[str, Any] = {
         "axes": ", ".join(plan.axes),
         "baseline": plan.baseline,
         "match": plan.match,
@@ -162,17 +162,17 @@ def _params(study: TrackedStudy) -> dict[str, str]:
         "dataset": plan.data["dataset"],
         "question": plan.question,
     }
-    return {name: str(value)[:PARAM_LIMIT] for name, value in found.items()}
+    return {name: str(value)[:PARAM_LIMIT] for name, value in params.items()}
 
 
 def _report(reports_root: Path, study: TrackedStudy) -> str:
-    """Return the text of the report without its title and pictures, or nothing before it exists."""
+    """Return the report without title, pictures and captions; empty if there is no report."""
     path = inside(reports_root, study.name, "report.md")
     if not path.is_file():
         return ""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if not line.startswith(("# ", "!["))]
-    return "\n".join(kept).strip()
+    paragraphs = path.read_text(encoding="utf-8").strip().split("\n\n")
+    # A picture and its caption are a single paragraph.
+    return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(("# ", "![")))
 
 
 def _note(destination: Destination, study: TrackedStudy, states_of_runs: Counter[str], report: str) -> str:
@@ -181,25 +181,24 @@ def _note(destination: Destination, study: TrackedStudy, states_of_runs: Counter
     lines = [f"**{plan.question}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
     lines += [
         f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {counts}. "
-        f"[Open the study's view]({link(destination.experiment_id, '')})",
+        f"[Open the view of all runs]({link(destination.experiment_id, '')})",
         *_equal(plan),
         *_excluded(plan),
-        f"Repeat it: `{plan.command}`",
+        f"Command: `{plan.command}`",
     ]
     return "\n\n".join(lines)
 
 
 def _equal(plan: ExperimentRecord) -> list[str]:
     return [
-        f"`{variant.slug}` equals `{variant.equal_to}` by construction "
-        f"({variant.equal_reason}): trained once, one set of runs"
+        f"`{variant.slug}` equals `{variant.equal_to}` by construction ({variant.equal_reason}); they share their runs"
         for variant in plan.variants
         if variant.equal_to
     ]
 
 
 def _excluded(plan: ExperimentRecord) -> list[str]:
-    return [f"Left out: `{entry.slug}` ({entry.reason})" for entry in plan.excluded]
+    return [f"Excluded: `{entry.slug}` ({entry.reason})" for entry in plan.excluded]
 
 
 def _ship_files(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:

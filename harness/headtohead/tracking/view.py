@@ -1,8 +1,7 @@
-"""The saved view that a study's MLflow page opens on.
+"""Saved views of an experiment's MLflow page.
 
-MLflow keeps a view as an experiment tag: a JSON envelope with the page's state, deflated. The
-format is MLflow's own and undocumented; ``TESTED`` names the versions whose page was looked at. On
-another version the view may be ignored: the plain page with its columns and charts still stands.
+MLflow stores a view as an experiment tag: JSON with the deflated state of the page. The format is undocumented, and
+``TESTED`` lists the tested versions. Another version may ignore the view and show its default page.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ FAIRNESS = ("system/step_ms", "system/tokens_per_second", "system/peak_memory_mb
 
 
 def views(study: TrackedStudy, search: str = "") -> dict[str, str]:
-    """Return the experiment tags that publish the study's views: the first is the one to open.
+    """Return the experiment tags of the views; the first view is the default.
 
-    ``search`` is a filter that all of them start with.
+    ``search`` is a filter that is part of every view.
     """
     created = milliseconds(study.record.created)
     return {f"{TAG}{key}": _envelope(name, created, state) for key, name, state in _states(study, search)}
 
 
 def link(experiment_id: str, server: str, key: str = "study") -> str:
-    """Return the address that opens a view, in the machine-learning mode and on its charts."""
+    """Return the link that opens the charts of a view."""
     return (
         f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs"
         f"?workflowType=machine_learning&viewStateShareKey={key}&compareRunsMode=CHART"
@@ -42,7 +41,7 @@ def link(experiment_id: str, server: str, key: str = "study") -> str:
 
 
 def tested(version: str) -> bool:
-    """Say whether the views were looked at in this version of MLflow."""
+    """Return whether the views were tested with this version of MLflow."""
     return version.rpartition(".")[0] in TESTED
 
 
@@ -69,7 +68,7 @@ def _states(study: TrackedStudy, search: str) -> list[tuple[str, str, dict[str, 
 
 
 def _averaged(plan: ExperimentRecord) -> list[str]:
-    """Return the axes that can be averaged over: not those of a path, whose points are no grid."""
+    """Return the axes that can be averaged over; a Shapley path has none, since its variants are not a grid."""
     return [] if plan.path else list(plan.axes)
 
 
@@ -129,7 +128,7 @@ def _group(param: str | None) -> dict[str, Any] | None:
 
 
 def _folded(plan: ExperimentRecord, param: str | None) -> dict[str, bool]:
-    """Fold the groups: their list, a coloured line each, is the legend of the charts."""
+    """Collapse all groups: their list of coloured lines is the legend of the charts."""
     if param is None:
         return {}
     values = {variant.slug if param == "variant" else variant.axes.get(param) for variant in plan.variants}
@@ -217,7 +216,7 @@ def _curve(metric: str) -> dict[str, Any]:
 
 
 def _images() -> list[dict[str, Any]]:
-    # The step of an attention image is the number of its probe; the views open on the first.
+    # The step of an attention image is the index of its probe sentence; views start with the first.
     return [
         {"type": "IMAGE", "imageKeys": [key], "step": 0, "showRunParams": False, "displayName": key}
         for key in (f"attention/{role}" for role in ROLES)

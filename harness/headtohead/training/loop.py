@@ -63,7 +63,7 @@ class Member:
     """
 
     seed: int
-    key: str
+    run_hash: str
     ended: str | None = None
     best: float | None = None
     best_step: int | None = None
@@ -122,7 +122,7 @@ class StackTraining:
         configs: Sequence[RunConfig] | None = None,
         on_fall_back: Callable[[str], None] = lambda why: None,
         unverified: Callable[[str], str] = not_tested,
-        keys: Sequence[str] | None = None,
+        run_hashes: Sequence[str] | None = None,
         saving: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.config = config
@@ -161,7 +161,7 @@ class StackTraining:
         captured = isinstance(self.backend, Graphs)
         self.optimizer = StackOptimizer(trains, self.model, self.steps, captured)
         self.evaluate_every = evaluation_interval(self.train, self.steps)
-        names = keys or [str(number) for number in range(len(seeds))]
+        names = run_hashes or [str(number) for number in range(len(seeds))]
         self.progress = Progress(members=list(map(Member, seeds, names)))
         # Sums stay on the device until an evaluation, so steps do not synchronise with the host.
         self.loss_sums = torch.zeros(len(seeds), dtype=torch.float64, device=device)
@@ -479,9 +479,9 @@ class StackTraining:
         state = dict(point)
         saved = [Member(**member) for member in state.pop("members")]
         owners = state.pop("owners")
-        index_of_key = {member.key: index for index, member in enumerate(saved)}
+        index_of_key = {member.run_hash: index for index, member in enumerate(saved)}
         try:
-            indices = [index_of_key[member.key] for member in self.progress.members]
+            indices = [index_of_key[member.run_hash] for member in self.progress.members]
         except KeyError as error:
             raise HeadToHeadError(
                 f"checkpoint '{self.resume_path}' belongs to other runs; delete it and run the same command again"

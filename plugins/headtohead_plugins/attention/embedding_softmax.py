@@ -33,13 +33,13 @@ class EmbeddingSoftmax(Attention):
     cost = Cost(flops="2*d**3")
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
-    # Those from hears-source on are violated under pre-norm, where -1e9 stays in the residual stream.
+    # Those from source-reaches-logits on are violated under pre-norm, where -1e9 stays in the residual stream.
     known_violations = frozenset(
         {
-            "hears-target",
+            "target-reaches-logits",
             "gradients",
             "causality",
-            "hears-source",
+            "source-reaches-logits",
             "source-order",
             "source-mirror",
             "pad-content",

@@ -1,8 +1,8 @@
-"""addition: two numbers of n digits, digit by digit; the target is their sum.
+"""addition: the source is two numbers of n digits, digit by digit; the target is their sum.
 
-Source: Lee et al. 2023, Teaching Arithmetic to Small Transformers, arXiv:2307.03381, section 3:
-``reverse`` is its reversed form, in which a digit of the sum depends on what has been written and
-not on what follows.
+Paper: Lee et al. 2023, Teaching Arithmetic to Small Transformers, arXiv:2307.03381, section 3.
+``reverse`` is the paper's reversed format, in which each digit of the sum depends on earlier
+digits only.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from pydantic import Field
 
 from headtohead import Corpus, Dataset, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import LengthOptions, Question, Task, drawn_corpus
+from headtohead.data import Example, LengthOptions, Task, generate_corpus
 
 
 class Options(LengthOptions):
-    """A length counts the digits of each number; a source of n has 2n + 1 tokens."""
+    """The length is the number of digits of each number; a source of length n has 2n + 1 tokens."""
 
     longest: int = Field(4, ge=1, le=17, description="digits of the longest numbers, L")
-    reverse: bool = Field(False, description="the sum from its units on, instead of to them")
+    reverse: bool = Field(False, description="write the sum with the units digit first")
 
 
 class Addition(Dataset):
-    """Seeded pairs of numbers of equally many digits, and their sum."""
+    """Generated pairs of numbers with equally many digits, and their sums."""
 
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
@@ -34,18 +34,18 @@ class Addition(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw numbers; ``a + b`` and ``b + a`` are one question, asked once."""
+        """Generate pairs of numbers; ``a + b`` and ``b + a`` are the same example."""
         assert isinstance(options, Options)
         task = Task(
             name="addition",
             languages=("two numbers", "the sum, reversed" if options.reverse else "the sum"),
             citation="Lee et al. 2023, Teaching Arithmetic to Small Transformers",
-            draw=lambda random, length: _question(random, length, options.reverse),
+            draw=lambda random, length: _example(random, length, options.reverse),
             capacity=lambda length: _numbers(length) * (_numbers(length) + 1) // 2,
             targets_join=False,
             unit="digits",
         )
-        return drawn_corpus(task, options, split)
+        return generate_corpus(task, options, split)
 
 
 @hookimpl
@@ -55,16 +55,16 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 
 def _numbers(length: int) -> int:
-    """Return how many numbers have so many digits; 0 has one."""
+    """Return how many numbers have ``length`` digits; 0 has one digit."""
     return 10 if length == 1 else 9 * 10 ** (length - 1)
 
 
-def _question(random: np.random.RandomState, length: int, reverse: bool) -> Question:
-    one, two = (_number(random, length) for _ in range(2))
-    total = str(one + two)
-    source = f"{' '.join(str(one))} + {' '.join(str(two))}"
+def _example(random: np.random.RandomState, length: int, reverse: bool) -> Example:
+    a, b = (_number(random, length) for _ in range(2))
+    total = str(a + b)
+    source = f"{' '.join(str(a))} + {' '.join(str(b))}"
     target = " ".join(reversed(total) if reverse else total)
-    return Question(key=f"{min(one, two)} + {max(one, two)}", pairs=((source, target),))
+    return Example(key=f"{min(a, b)} + {max(a, b)}", pairs=((source, target),))
 
 
 def _number(random: np.random.RandomState, length: int) -> int:

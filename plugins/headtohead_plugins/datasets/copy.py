@@ -1,7 +1,7 @@
-"""copy: the target is the source, symbol by symbol.
+"""copy: the target is the source.
 
-Source: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.1, which trains on
-lengths up to 20 and tests beyond them.
+Paper: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.1, which trains on
+lengths up to 20 and tests on longer ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CITATION = "Graves et al. 2014, Neural Turing Machines, section 4.1"
 
 
 class Copy(Dataset):
-    """Seeded sequences of symbols, to be repeated."""
+    """Generated sequences of symbols that the model must repeat."""
 
     Options: ClassVar[type[BaseOptions]] = SymbolOptions
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
@@ -25,7 +25,7 @@ class Copy(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw sequences; the answer is the sequence itself."""
+        """Generate sequences; the target is the sequence."""
         assert isinstance(options, SymbolOptions)
         return symbol_corpus("copy", options, split, list, citation=CITATION)
 

@@ -1,9 +1,9 @@
-"""lookup: keys with their values, then a question mark and a key; the target is its value.
+"""lookup: the source is keys with values, a question mark and a key; the target is the key's value.
 
-Source: Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, arXiv:1610.06258, section
-4.1 (associative retrieval: ``c9k8j3f1??c`` asks for 9), after the associative recall of Graves et
-al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.3. With ``queries`` above 1 several
-keys are asked for, as in the multi-query form of Arora et al. 2023, Zoology, arXiv:2312.04927.
+Paper: Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, arXiv:1610.06258, section 4.1
+(associative retrieval: the target of ``c9k8j3f1??c`` is 9), after the associative recall of Graves et
+al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.3. ``queries`` above 1 is the multi-query
+form of Arora et al. 2023, Zoology, arXiv:2312.04927.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pydantic import Field
 
 from headtohead import Corpus, Dataset, HeadToHeadError, hookimpl
 from headtohead import Options as BaseOptions
-from headtohead.data import LengthOptions, Question, Task, drawn_corpus
+from headtohead.data import Example, LengthOptions, Task, generate_corpus
 
 
 class Options(LengthOptions):
-    """A length counts pairs of key and value; a source of n has 2n + 1 + queries tokens."""
+    """The length is the number of key-value pairs; a source of length n has 2n + 1 + queries tokens."""
 
-    longest: int = Field(5, ge=1, le=100, description="pairs of key and value in the longest, L")
-    keys: int = Field(20, ge=1, le=1000, description="number of keys; each once in a source")
+    longest: int = Field(5, ge=1, le=100, description="key-value pairs of the longest source, L")
+    keys: int = Field(20, ge=1, le=1000, description="number of keys; a key occurs once in a source")
     values: int = Field(20, ge=2, le=1000, description="number of values")
-    queries: int = Field(1, ge=1, description="keys that are asked for, each once")
+    queries: int = Field(1, ge=1, description="number of distinct keys queried")
 
 
 class Lookup(Dataset):
-    """Seeded lists of keys and values, and which value is wanted."""
+    """Generated lists of key-value pairs with queries for some of the keys."""
 
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
@@ -38,30 +38,31 @@ class Lookup(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw lists; the same pairs in another order, with the same queries, are one question."""
+        """Generate lists; the same pairs in another order with the same queries are the same example."""
         assert isinstance(options, Options)
-        most = options.longest * (2 if split == "length" else 1)
-        if options.keys < most:
+        longest = options.longest * (2 if split == "length" else 1)
+        if options.keys < longest:
             raise HeadToHeadError(
-                f"lookup: a source of {most} pairs needs {most} keys, got {options.keys}; raise keys or lower longest"
+                f"lookup: a source of {longest} pairs requires {longest} keys, got {options.keys}; "
+                "raise keys or lower longest"
             )
         if options.queries > options.shortest:
             raise HeadToHeadError(
-                f"lookup: {options.queries} queries need {options.queries} pairs, and the shortest "
-                f"source has {options.shortest}; raise shortest"
+                f"lookup: {options.queries} queries require {options.queries} pairs, but the shortest "
+                f"source has {options.shortest}; raise shortest or lower queries"
             )
         task = Task(
             name="lookup",
             languages=("keys, values and queries", "values"),
             citation="Ba et al. 2016, Using Fast Weights to Attend to the Recent Past, section 4.1",
-            draw=lambda random, length: _question(random, length, options),
+            draw=lambda random, length: _example(random, length, options),
             capacity=lambda length: (
                 math.comb(options.keys, length) * options.values**length * math.perm(length, options.queries)
             ),
             targets_join=False,
-            unit="pairs of key and value",
+            unit="key-value pairs",
         )
-        return drawn_corpus(task, options, split)
+        return generate_corpus(task, options, split)
 
 
 @hookimpl
@@ -70,13 +71,13 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"lookup": Lookup}
 
 
-def _question(random: np.random.RandomState, length: int, options: Options) -> Question:
-    keys = [f"k{one}" for one in random.permutation(options.keys)[:length]]
-    values = [f"v{one}" for one in random.randint(options.values, size=length)]
-    asked = [int(one) for one in random.permutation(length)[: options.queries]]
-    listed = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
-    queries = " ".join(keys[place] for place in asked)
-    return Question(
-        key=f"{' '.join(sorted(listed))} ? {queries}",
-        pairs=((f"{' '.join(listed)} ? {queries}", " ".join(values[place] for place in asked)),),
+def _example(random: np.random.RandomState, length: int, options: Options) -> Example:
+    keys = [f"k{number}" for number in random.permutation(options.keys)[:length]]
+    values = [f"v{number}" for number in random.randint(options.values, size=length)]
+    queried = [int(index) for index in random.permutation(length)[: options.queries]]
+    entries = [f"{key} {value}" for key, value in zip(keys, values, strict=True)]
+    queries = " ".join(keys[index] for index in queried)
+    return Example(
+        key=f"{' '.join(sorted(entries))} ? {queries}",
+        pairs=((f"{' '.join(entries)} ? {queries}", " ".join(values[index] for index in queried)),),
     )

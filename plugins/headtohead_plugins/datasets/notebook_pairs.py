@@ -1,8 +1,7 @@
-"""notebook-en-fr, -en-de, -slides and -by-hand: the sentence pairs that four notebooks bring along.
+"""notebook-en-fr, -en-de, -slides and -by-hand: the sentence pairs of four notebooks.
 
-They are given as their notebooks print them, faults included ("bon nuit", "nous va"; "is" has no id
-in scratch-en-fr), and are far too few to generalise from: they are for repeating what the notebooks
-did.
+The pairs are printed in the notebooks and contain their mistakes ("bon nuit", "nous va"; "is" has no
+id in scratch-en-fr). They reproduce the notebooks and are far too few to generalise from.
 """
 
 from __future__ import annotations
@@ -90,91 +89,16 @@ EN_DE = (
     ("good night", "gute Nacht"),
 )
 
-EN_FR_SOURCE_WORDS = (
-    "<pad>",
-    "I",
-    "love",
-    "you",
-    "hello",
-    "world",
-    "good",
-    "morning",
-    "night",
-    "cat",
-    "dog",
-    "he",
-    "she",
-    "we",
-    "they",
-    "go",
-    "eat",
-    "run",
-    "walk",
-    "happy",
-    "sad",
-    "big",
-    "small",
-    "fast",
-    "slow",
-    "boy",
-    "girl",
-    "play",
-    "read",
-    "write",
-    "car",
-    "house",
-    "plays",
-    "reads",
-    "writes",
-    "walks",
-    "runs",
-    "are",
-    "<sos>",
-    "<eos>",
-)
-EN_FR_TARGET_WORDS = (
-    "<pad>",
-    "Je",
-    "t’aime",
-    "bonjour",
-    "monde",
-    "bon",
-    "matin",
-    "nuit",
-    "chat",
-    "chien",
-    "il",
-    "elle",
-    "nous",
-    "ils",
-    "va",
-    "mange",
-    "court",
-    "marche",
-    "heureux",
-    "triste",
-    "grand",
-    "petit",
-    "rapide",
-    "lent",
-    "garçon",
-    "fille",
-    "joue",
-    "lit",
-    "écrit",
-    "voiture",
-    "maison",
-    "jouent",
-    "lisent",
-    "écrivent",
-    "marchent",
-    "courent",
-    "est",
-    "sont",
-    "<sos>",
-    "<eos>",
-)
-"""The printed tables, in the order of their ids."""
+EN_FR_SOURCE_WORDS = """
+<pad> I love you hello world good morning night cat dog he she we they go eat run walk happy sad big small fast slow
+boy girl play read write car house plays reads writes walks runs are <sos> <eos>
+"""
+EN_FR_TARGET_WORDS = """
+<pad> Je t’aime bonjour monde bon matin nuit chat chien il elle nous ils va mange court marche heureux triste grand
+petit rapide lent garçon fille joue lit écrit voiture maison jouent lisent écrivent marchent courent est sont <sos>
+<eos>
+"""
+"""The tables that the notebook prints, in the order of their ids."""
 
 SLIDES = ("I love AI .", "J' adore l'IA .")
 BY_HAND = ("this is a fat cat", "c'est un chat gros")
@@ -187,9 +111,9 @@ class NotebookEnFr(Dataset):
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pairs; each is a group of its own."""
+        """Return the pairs; each pair is a separate group."""
         title = "Understanding and Implementing Transformers from Scratch"
-        words = (EN_FR_SOURCE_WORDS, EN_FR_TARGET_WORDS)
+        words = (EN_FR_SOURCE_WORDS.split(), EN_FR_TARGET_WORDS.split())
         return _corpus(EN_FR, title, ("English", "French"), words)
 
 
@@ -200,33 +124,33 @@ class NotebookEnDe(Dataset):
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pairs; each is a group of its own."""
+        """Return the pairs; each pair is a separate group."""
         return _corpus(EN_DE, "Transformer Architecture", ("English", "German"))
 
 
 class NotebookSlides(Dataset):
-    """The one English-French pair of the slides-en-fr notebook."""
+    """The only English-French pair of the slides-en-fr notebook."""
 
     splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
     normalise: ClassVar[str] = "none"
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pair, with the tables that number its words from 1."""
+        """Return the pair with its tables of word to id, in which words start at 1."""
         words = [("<pad>", *text.split()) for text in SLIDES]
         title = "Neural Machine Translation Using Transformer"
         return _corpus([SLIDES], title, ("English", "French"), words)
 
 
 class NotebookByHand(Dataset):
-    """The one English-French pair of the by-hand-en-fr notebook."""
+    """The only English-French pair of the by-hand-en-fr notebook."""
 
     splits: ClassVar[tuple[str, ...]] = ("nothing-held-out",)
     normalise: ClassVar[str] = "none"
 
     @classmethod
     def load(cls, options: Options, split: str, cache: Path) -> Corpus:
-        """Return the pair; its ids are places in the sentence."""
+        """Return the pair; the ids of its words are their positions."""
         return _corpus([BY_HAND], "by-hand-en-fr", ("English", "French"))
 
 
@@ -247,7 +171,7 @@ def _corpus(
     languages: tuple[str, str],
     words: Sequence[Sequence[str]] | None = None,
 ) -> Corpus:
-    """Return a corpus, with the tables that number ``words`` of either side from 0 if there are."""
+    """Return a corpus; ``words`` are the words of source and target by id, if the notebook prints them."""
     tables = [{word: index for index, word in enumerate(side)} for side in words or ()]
     pairs = [Pair(source, target, source) for source, target in texts]
     return Corpus(

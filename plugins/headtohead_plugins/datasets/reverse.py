@@ -1,9 +1,8 @@
-"""reverse: the target is the source from its end to its beginning.
+"""reverse: the target is the source in reverse order.
 
-Source: Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:1506.02516,
-section 4 (sequence reversal). With ``distinct`` and ``all_orders`` an encoder that is told nothing
-of order cannot pass 1/n! exact match on n symbols: all n! orders of a set are one bag to it, and it
-has one answer for them.
+Paper: Grefenstette et al. 2015, Learning to Transduce with Unbounded Memory, arXiv:1506.02516,
+section 4 (sequence reversal). With ``distinct`` and ``all_orders`` an order-invariant encoder reaches
+at most 1/n! exact match on n symbols: it has the same output for all n! orders of a set.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ CITATION = "Grefenstette et al. 2015, Learning to Transduce with Unbounded Memor
 
 
 class Reverse(Dataset):
-    """Seeded sequences of symbols, to be reversed."""
+    """Generated sequences of symbols that the model must reverse."""
 
     Options: ClassVar[type[BaseOptions]] = SymbolOptions
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
@@ -27,7 +26,7 @@ class Reverse(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw sequences; the answer is read from behind."""
+        """Generate sequences; the target is the reversed sequence."""
         assert isinstance(options, SymbolOptions)
         return symbol_corpus("reverse", options, split, lambda symbols: symbols[::-1], citation=CITATION)
 

@@ -1,9 +1,8 @@
-"""sort: the target holds the symbols of the source in ascending order.
+"""sort: the target is the symbols of the source in ascending order.
 
-Source: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.5, without its
-priorities: symbols are numbers and sorted by value. The answer is the same for every order of the
-source, so that it needs no positions in the encoder, and no bag of symbols is on two sides of a
-split.
+Paper: Graves et al. 2014, Neural Turing Machines, arXiv:1410.5401, section 4.5, without its
+priorities: symbols are numbers sorted by value. The target does not depend on the order of the
+source, so the encoder needs no positions. All orders of a multiset are the same example.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ CITATION = "Graves et al. 2014, Neural Turing Machines, section 4.5"
 
 
 class Sort(Dataset):
-    """Seeded sequences of numbers, to be sorted."""
+    """Generated sequences of numbers that the model must sort."""
 
     Options: ClassVar[type[BaseOptions]] = SymbolOptions
     splits: ClassVar[tuple[str, ...]] = ("iid", "length")
@@ -27,7 +26,7 @@ class Sort(Dataset):
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw bags of symbols in a random order; the answer is the bag in ascending order."""
+        """Generate multisets of symbols in random order; the target is the sorted multiset."""
         assert isinstance(options, SymbolOptions)
         return symbol_corpus("sort", options, split, sorted, citation=CITATION, ordered=False)
 

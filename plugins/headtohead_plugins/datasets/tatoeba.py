@@ -1,8 +1,8 @@
-"""tatoeba: real sentence pairs, from a file in any of Tatoeba's forms or by download.
+"""tatoeba: sentence pairs of Tatoeba, from a file or by download.
 
-Read are the "Sentence pairs" export (id, text, id, text), the two and three columns of
-manythings.org/anki, and the weekly per-language sentences with their links. Nothing is unquoted:
-the files know no quoting, and reading them as CSV alters rows.
+Supported files: the "Sentence pairs" export (id, text, id, text), the two or three columns of
+manythings.org/anki, and the weekly per-language sentences with their links. Quotation marks are
+ordinary characters: the files do not quote, and a CSV reader would alter rows.
 """
 
 from __future__ import annotations
@@ -53,69 +53,69 @@ LANGUAGES = {
 
 
 class Options(BaseOptions):
-    """Which languages, and where the files are; without a file they are downloaded."""
+    """Languages and files; without files the weekly exports are downloaded."""
 
-    pair: str = Field("eng-spa", description="source and target, Tatoeba's language codes")
+    pair: str = Field("eng-spa", description="language codes of Tatoeba, source first")
     file: Annotated[str | None, FilePath()] = Field(
-        None, description="sentence pairs in two, three or four columns; packed or plain"
+        None, description="sentence pairs in two, three or four columns; compressed or plain"
     )
     swap: bool = Field(False, description="the file has the target language first")
     sentences: Annotated[tuple[str, ...], FilePath()] = Field(
-        (), description="weekly per-language sentences, one file or several; needs links"
+        (), description="weekly per-language sentences, one file or several; requires links"
     )
     links: Annotated[str | None, FilePath()] = Field(None, description="weekly links of the pair")
     url: Annotated[str | None, NotHashed()] = Field(
         None,
-        description="a mirror of the weekly exports, or the address of one file of pairs; beside `file`, where "
-        "that file can be downloaded",
+        description="URL of a mirror of the weekly exports, or of one file of pairs; together with `file`: the URL "
+        "from which that file can be downloaded",
     )
     sha256: Annotated[str | dict[str, str] | None, NotHashed()] = Field(
-        None, description="sum that the file must have; for several, by file name"
+        None, description="expected sha256 of the file; for several files a mapping by file name"
     )
 
     @field_validator("sentences", mode="before")
     @classmethod
-    def _one_is_a_list(cls, given: object) -> object:
-        return (given,) if isinstance(given, str) else given
+    def _wrap_single_file(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("pair")
     @classmethod
-    def _two_codes(cls, given: str) -> str:
-        if not re.fullmatch("[a-z]{3,4}-[a-z]{3,4}", given):
+    def _check_pair(cls, value: str) -> str:
+        if not re.fullmatch("[a-z]{3,4}-[a-z]{3,4}", value):
             raise ValueError("expected two language codes such as eng-spa")
-        return given
+        return value
 
     @model_validator(mode="after")
-    def _one_origin(self) -> Options:
+    def _check_files(self) -> Options:
         if bool(self.sentences) != bool(self.links):
-            raise ValueError("sentences and links belong together; give both, or file")
+            raise ValueError("sentences requires links and links requires sentences; set both, or file")
         if self.file and self.links:
-            raise ValueError("give file, or sentences and links, not both")
+            raise ValueError("file excludes sentences and links; leave out either")
         return self
 
 
 class Tatoeba(Dataset):
-    """Sentence pairs of tatoeba.org, by file or by download."""
+    """Sentence pairs of tatoeba.org, from a file or by download."""
 
     Options: ClassVar[type[BaseOptions]] = Options
 
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str | None:
-        """Return a sum over the files' own sums, or None while one is not here yet."""
+        """Return a hash of the sha256 of all files, or None if a file is not downloaded yet."""
         assert isinstance(options, Options)
-        sums = [
-            fetched_sha256(place, cache) if _is_address(place) else file_sha256(_path(place, options))
-            for place in _places(options)
+        hashes = [
+            fetched_sha256(location, cache) if _is_url(location) else file_sha256(_path(location, options))
+            for location in _locations(options)
         ]
-        if None in sums:
+        if None in hashes:
             return None
-        return hashlib.sha256(" ".join(map(str, sums)).encode()).hexdigest()
+        return hashlib.sha256(" ".join(map(str, hashes)).encode()).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Return the pairs in the order of the file; rows without a side have an empty text."""
+        """Return the pairs in the order of the file; a missing side is an empty text."""
         assert isinstance(options, Options)
-        files = [_local(place, options, cache) for place in _places(options)]
+        files = [_local(location, options, cache) for location in _locations(options)]
         notes: list[str] = []
         if len(files) == 1:
             texts = list(_read_pairs(files[0], options.swap))
@@ -123,7 +123,7 @@ class Tatoeba(Dataset):
             *sentences, links = files
             texts = _linked(_read_sentences(sentences, options.pair), links, options.pair, notes)
         if not texts:
-            raise HeadToHeadError(f"'{files[-1]}' links no sentences of {options.pair}")
+            raise HeadToHeadError(f"'{files[-1]}' links no sentences of {options.pair}; check data.pair")
         pairs = [Pair(source, target, source) for source, target in texts]
         source, target = options.pair.split("-")
         return Corpus(
@@ -131,7 +131,7 @@ class Tatoeba(Dataset):
             data_hash=hash_pairs(pairs),
             licence="CC BY 2.0 FR (a part of Tatoeba is CC0)",
             citation="Tatoeba, https://tatoeba.org, CC BY 2.0 FR; files of two or three columns "
-            "by way of https://www.manythings.org/anki",
+            "from https://www.manythings.org/anki",
             languages=(LANGUAGES.get(source, source), LANGUAGES.get(target, target)),
             notes=tuple(notes),
         )
@@ -143,8 +143,8 @@ def register_datasets() -> dict[str, type[Dataset]]:
     return {"tatoeba": Tatoeba}
 
 
-def _places(options: Options) -> list[str]:
-    """Return files or addresses: one with pairs, or sentences first and links last."""
+def _locations(options: Options) -> list[str]:
+    """Return paths or URLs: a file of pairs, or sentences followed by links."""
     if options.file:
         return [options.file]
     if options.links:
@@ -157,30 +157,34 @@ def _places(options: Options) -> list[str]:
     return [*sentences, f"{base}/{source}/{source}-{target}_links.tsv.bz2"]
 
 
-def _is_address(place: str) -> bool:
-    return place.startswith(("http://", "https://"))
+def _is_url(location: str) -> bool:
+    return location.startswith(("http://", "https://"))
 
 
-def _path(place: str, options: Options) -> Path:
-    path = Path(place).expanduser()
+def _path(location: str, options: Options) -> Path:
+    path = Path(location).expanduser()
     if options.url and not path.exists():
-        raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and give its path as file")
+        raise HeadToHeadError(f"file '{path}' does not exist; download {options.url} and set data.file to its path")
     return path
 
 
-def _local(place: str, options: Options, cache: Path) -> Path:
-    name, sums = place.rpartition("/")[2], options.sha256
-    expected = sums if isinstance(sums, str | None) else sums.get(name)
-    if _is_address(place):
-        return fetch(place, cache, sha256=expected)
-    path = _path(place, options)
-    if expected and (found := file_sha256(path)) != expected.lower():
-        raise HeadToHeadError(f"file '{path}' has sha256 {found}, expected {expected.lower()}")
+def _local(location: str, options: Options, cache: Path) -> Path:
+    """Return the path of a file, downloaded if necessary; its sha256 is checked if one is expected."""
+    name, hashes = location.rpartition("/")[2], options.sha256
+    expected = hashes if isinstance(hashes, str | None) else hashes.get(name)
+    if _is_url(location):
+        return fetch(location, cache, sha256=expected)
+    path = _path(location, options)
+    if expected and (actual := file_sha256(path)) != expected.lower():
+        raise HeadToHeadError(
+            f"file '{path}' has sha256 {actual}, expected {expected.lower()}; "
+            "use the expected file, or correct data.sha256"
+        )
     return path
 
 
 def _read_pairs(path: Path, swap: bool) -> Iterator[tuple[str, str]]:
-    """Yield the two texts of each row; an empty row, or a lacking side, is an empty text."""
+    """Yield source and target of each row; an empty row or a missing side is an empty text."""
     lines = read_lines(path)
     columns = _columns(path, lines)
     first, second = (3, 1) if columns == 4 else (1, 0)
@@ -199,7 +203,7 @@ def _read_pairs(path: Path, swap: bool) -> Iterator[tuple[str, str]]:
 
 
 def _columns(path: Path, lines: Sequence[str]) -> int:
-    """Return the number of columns, told from the first line that has a tab."""
+    """Return the number of columns of the first line that contains a tab."""
     number, fields = next(
         ((number, line.split("\t")) for number, line in enumerate(lines, 1) if "\t" in line), (1, [""])
     )
@@ -207,18 +211,17 @@ def _columns(path: Path, lines: Sequence[str]) -> int:
     if len(fields) == 4 and numeric[0] and numeric[2]:
         return 4
     if numeric == [True, True] or (numeric[0] and len(fields) in (3, 6)):
-        raise HeadToHeadError(f"file '{path}' is a weekly export; name it with sentences: or links:, not file:")
+        raise HeadToHeadError(f"file '{path}' is a weekly export; use data.sentences or data.links, not data.file")
     if len(fields) in (2, 3):
         return len(fields)
     raise HeadToHeadError(
-        f"file '{path}': line {number} has {len(fields)} columns; expected text and text, "
-        "with an attribution as third column if there is one, or id, text, id, text, with tabs "
-        "between"
+        f"file '{path}': line {number} has {len(fields)} columns; expected text, text and an optional "
+        "attribution, or id, text, id, text, separated by tabs"
     )
 
 
 def _read_sentences(paths: Sequence[Path], pair: str) -> dict[str, dict[str, str]]:
-    """Return the texts of each language of the pair by id."""
+    """Return the texts of each language of the pair by sentence id."""
     texts: dict[str, dict[str, str]] = {code: {} for code in pair.split("-")}
     for path in paths:
         for number, line in enumerate(read_lines(path), start=1):
@@ -226,35 +229,35 @@ def _read_sentences(paths: Sequence[Path], pair: str) -> dict[str, dict[str, str
             if len(fields) not in (3, 6) or not fields[0].isdigit():
                 raise HeadToHeadError(
                     f"file '{path}': line {number} has {len(fields)} columns; expected id, "
-                    "language, text, in the detailed form with user and two dates behind"
+                    "language, text, and in the detailed form also user and two dates"
                 )
             if fields[1] in texts and fields[2] != NULL:
                 texts[fields[1]][fields[0]] = fields[2].strip()
-    for code, found in texts.items():
-        if not found:
-            named = ", ".join(f"'{path}'" for path in paths)
-            raise HeadToHeadError(f"{named} hold no sentence in '{code}'; check pair: {pair}")
+    for code, sentences in texts.items():
+        if not sentences:
+            names = ", ".join(f"'{path}'" for path in paths)
+            raise HeadToHeadError(f"{names} contain no sentence in '{code}'; check data.pair: {pair}")
     return texts
 
 
 def _linked(texts: Mapping[str, Mapping[str, str]], path: Path, pair: str, notes: list[str]) -> list[tuple[str, str]]:
-    """Return the pairs that the links name, each once, whichever way round it is written."""
+    """Return the linked pairs without duplicates; links can be written in either direction."""
     source, target = (texts[code] for code in pair.split("-"))
-    found: dict[tuple[str, str], None] = {}
-    lost = 0
+    links: dict[tuple[str, str], None] = {}
+    unresolved = 0
     for number, line in enumerate(read_lines(path), start=1):
         fields = line.split("\t")
         if len(fields) != 2:
             raise HeadToHeadError(
                 f"file '{path}': line {number} has {len(fields)} columns, expected id and translation id"
             )
-        one, other = fields
-        if one in source and other in target:
-            found[one, other] = None
-        elif other in source and one in target:
-            found[other, one] = None
+        first, second = fields
+        if first in source and second in target:
+            links[first, second] = None
+        elif second in source and first in target:
+            links[second, first] = None
         else:
-            lost += 1
-    if lost:
-        notes.append(f"{lost} links name a sentence that the files do not hold")
-    return [(source[one], target[other]) for one, other in found]
+            unresolved += 1
+    if unresolved:
+        notes.append(f"{unresolved} links name a sentence that the files do not contain")
+    return [(source[source_id], target[target_id]) for source_id, target_id in links]

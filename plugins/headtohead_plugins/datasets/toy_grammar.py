@@ -1,9 +1,9 @@
-"""toy-grammar: seeded English-French sentences, one right translation each, for quick truth.
+"""toy-grammar: generated English-French sentences with exactly one correct translation each.
 
-Nouns, articles and adjectives agree in gender and number, verbs in person; most adjectives follow
-the noun, object pronouns precede the verb, negation stands around it. Many sentences are
-permutations of others with another translation: they share a group, so that they fall on the same
-side of a split and a bag-of-words encoder has a ceiling.
+Nouns, articles and adjectives agree in gender and number, verbs in person. In French most adjectives
+follow the noun, object pronouns precede the verb, and negation surrounds it. Many sentences are
+permutations of other sentences with other translations. Permutations share a group: they are in the
+same part of a split, and the score of a bag-of-words encoder has an upper bound below 1.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from headtohead import Options as BaseOptions
 from headtohead.data import hash_pairs
 from headtohead_plugins.datasets.toy import grammar, lexicon, sampling
 
-PATIENCE = 1000
+MAX_IDLE_FAMILIES = 1000
+"""Consecutive families without a new pair after which the generator gives up."""
 
 
 class Options(BaseOptions):
-    """How many pairs are drawn, and where the split ``length`` cuts."""
+    """Number of pairs, and the longest training sentence of split ``length``."""
 
     size: int = Field(6000, ge=50, le=100_000, description="distinct pairs")
-    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is that of the split")
+    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is the seed of the split")
     longest_train: int = Field(
         8, ge=4, le=12, description="split length: source words of the longest training sentence"
     )
 
 
 class ToyGrammar(Dataset):
-    """Seeded toy English-French sentences with exactly one right translation each."""
+    """Generated English-French sentences with exactly one correct translation each."""
 
     Options: ClassVar[type[BaseOptions]] = Options
     splits: ClassVar[tuple[str, ...]] = ("iid", "length", "compositional", "row")
@@ -42,13 +43,13 @@ class ToyGrammar(Dataset):
 
     @classmethod
     def cache_key(cls, options: BaseOptions, split: str, cache: Path) -> str:
-        """Return a mark of the words and rules, so that prepared data need no generating."""
+        """Return a hash of lexicon and grammar, so that cached data need not be generated again."""
         files = [Path(str(module.__file__)) for module in (lexicon, grammar, sampling)]
         return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
     @classmethod
     def load(cls, options: BaseOptions, split: str, cache: Path) -> Corpus:
-        """Draw the pairs; the bag of source words is the group."""
+        """Generate the pairs; the group is the bag of source words."""
         assert isinstance(options, Options)
         texts = _texts(options.seed, options.size)
         part = _parts(split, options)
@@ -74,19 +75,19 @@ def register_datasets() -> dict[str, type[Dataset]]:
 
 
 def _texts(seed: int, size: int) -> list[tuple[str, str]]:
-    """Return ``size`` distinct pairs; a family that would exceed it is left out."""
-    found: dict[str, str] = {}
+    """Return ``size`` distinct pairs; a family that would exceed ``size`` is skipped."""
+    pairs: dict[str, str] = {}
     idle = 0
     for family in sampling.families(seed):
-        new = {one.english(): one.french() for one in family if one.english() not in found}
-        if new and len(found) + len(new) <= size:
-            found.update(new)
+        new = {sentence.english(): sentence.french() for sentence in family if sentence.english() not in pairs}
+        if new and len(pairs) + len(new) <= size:
+            pairs.update(new)
             idle = 0
-        if len(found) == size:
-            return list(found.items())
+        if len(pairs) == size:
+            return list(pairs.items())
         idle += 1
-        if idle > PATIENCE:
-            raise HeadToHeadError(f"toy-grammar cannot draw {size} distinct pairs; lower size")
+        if idle > MAX_IDLE_FAMILIES:
+            raise HeadToHeadError(f"toy-grammar cannot generate {size} distinct pairs; lower size")
     raise AssertionError("families never ends")
 
 
@@ -102,15 +103,15 @@ def _notes(split: str, options: Options) -> tuple[str, ...]:
     if split == "length":
         return (f"split length: test sentences have more than {options.longest_train} words",)
     if split == "compositional":
-        return ("split compositional: test pairs an adjective with a noun as train never does",)
+        return ("split compositional: every test sentence combines an adjective and a noun that train never combines",)
     return ()
 
 
 def _held_out(source: str) -> bool:
-    """Whether a sentence has an adjective and a noun that never meet in training."""
-    said = set(source.split())
+    """Return whether a sentence has an adjective and a noun that no training sentence combines."""
+    words = set(source.split())
     return any(
-        adjective.english in said and not said.isdisjoint(noun.english)
+        adjective.english in words and not words.isdisjoint(noun.english)
         for index, adjective in enumerate(lexicon.ADJECTIVES)
         for noun in (lexicon.NOUNS[index], lexicon.NOUNS[-1 - index])
     )

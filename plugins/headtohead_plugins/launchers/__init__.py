@@ -1,1 +1,1 @@
-"""Built-in entries of the family launchers: one file each."""
+"""Built-in launchers, a file per launcher."""

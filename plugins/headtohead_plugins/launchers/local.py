@@ -1,4 +1,4 @@
-"""Processes on this machine, one per stack, from a forkserver that has torch loaded."""
+"""Trains each stack in a process on this machine, forked from a server that has imported torch."""
 
 from headtohead import Launcher, LocalLauncher, hookimpl
 

@@ -1,8 +1,7 @@
-"""Slurm, by submitit: each stack is one job, submitted in arrays; the runs folder is shared.
+"""Trains stacks as Slurm jobs, submitted as arrays by submitit. The runs folder must be shared.
 
-``h2h run`` waits for its jobs and cancels them when it is interrupted. Jobs of an ``h2h run`` that
-was killed go on: the same command finds them by the number that each stack's folder keeps, and
-waits for them instead of submitting anew.
+``h2h run`` waits for its jobs and cancels them if it is interrupted. If ``h2h run`` is killed, its jobs continue. The
+same command finds them by the job id in each stack's folder and waits for them.
 """
 
 from __future__ import annotations
@@ -22,36 +21,38 @@ from pydantic import Field
 from headtohead import Exit, HeadToHeadError, Job, Launcher, Message, Options, RemoteJob, Transfer, hookimpl
 
 POLL_SECONDS = 0.5
-ASK_SECONDS = 10.0
-"""How often Slurm is asked which jobs it still knows."""
+QUEUE_SECONDS = 10.0
+"""Time between queries of Slurm's queue."""
 
-ARRAY = 1000
-"""Jobs of one array: Slurm's usual limit is 1001."""
+MAX_ARRAY = 1000
+"""Maximum number of jobs per array; Slurm's default limit is 1001."""
 
-NUMBER = "slurm-job"
-"""The file of a stack's folder that keeps the number of its job."""
+JOB_ID_FILE = "slurm-job"
+"""File in a stack's folder with the id of its job."""
 
 
 class SlurmOptions(Options):
-    """What each job asks for."""
+    """Resources of a job, and options of sbatch."""
 
     executor: Literal["slurm", "local"] = Field(
-        default="slurm", description="local: submitit's processes on this machine, to try it out"
+        default="slurm", description="local: processes on this machine, for tests"
     )
-    partition: str | None = Field(default=None, description="where jobs run")
-    account: str | None = Field(default=None, description="whom they are charged to")
+    partition: str | None = Field(default=None, description="partition of the jobs")
+    account: str | None = Field(default=None, description="account that is charged")
     qos: str | None = Field(default=None, description="quality of service")
-    constraint: str | None = Field(default=None, description="features a node must have")
-    minutes: int = Field(default=1440, ge=1, description="time limit of a job")
-    cpus: int = Field(default=1, ge=1, description="cores of a job, one CPU thread each")
-    gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job: 1 trains on the GPU")
-    memory_gb: float | None = Field(default=None, gt=0, description="memory of a job, in GB")
-    setup: list[str] = Field(default_factory=list, description="shell lines before the job, such as module load cuda")
-    extra: dict[str, str] = Field(default_factory=dict, description="any further option of sbatch, by its long name")
+    constraint: str | None = Field(default=None, description="required features of a node")
+    minutes: int = Field(default=1440, ge=1, description="time limit of a job in minutes")
+    cpus: int = Field(default=1, ge=1, description="CPU cores of a job, with a thread each")
+    gpus: int = Field(default=0, ge=0, le=1, description="GPUs of a job; 1 trains on the GPU")
+    memory_gb: float | None = Field(default=None, gt=0, description="memory of a job in GB")
+    setup: list[str] = Field(
+        default_factory=list, description="shell commands before the job, such as module load cuda"
+    )
+    extra: dict[str, str] = Field(default_factory=dict, description="further options of sbatch by long name")
 
 
 class SlurmLauncher(Launcher):
-    """Runs stacks as Slurm jobs; ``workers`` limits how many are submitted at a time."""
+    """Trains stacks as Slurm jobs; at most ``workers`` are submitted at a time."""
 
     Options = SlurmOptions
 
@@ -60,112 +61,112 @@ class SlurmLauncher(Launcher):
         return self._options.gpus
 
     def share(self, device: str, stacks: int, workers: int | None, threads: int | None) -> tuple[int, int]:
-        """Submit all at once, for Slurm to queue; submitit's own processes share this machine."""
+        """Submit all stacks at once, since Slurm queues them; local processes share this machine."""
         if self._options.executor == "local":
             return super().share(device, stacks, workers, threads)
         return workers or stacks, threads or self._options.cpus
 
     def memory(self, device: str, workers: int) -> int:
-        """Return what each job has for itself: its own GPU, or the memory it asks for."""
+        """Return the memory of a job in bytes: its GPU's, or the option ``memory_gb``."""
         if device == "cpu" and self._options.memory_gb:
             return int(self._options.memory_gb * 2**30)
-        # Else a node is taken for a machine like this one, whose cores share its memory.
+        # Otherwise assume a node like this machine, whose cores share its memory.
         return super().memory(device, 1 if device == "cuda" else os.cpu_count() or 1)
 
     def launch(self, jobs: Sequence[Job], workers: int) -> Iterator[Exit | None]:
         """Run every job through Slurm."""
         waiting, running = deque(jobs), list[_Submitted]()
-        known = _Queue(self._options.executor)
-        asked = 0.0
+        queue = _Queue(self._options.executor)
+        last_query = 0.0
         try:
             while waiting or running:
-                room = min(workers - len(running), ARRAY, len(waiting))
+                room = min(workers - len(running), MAX_ARRAY, len(waiting))
                 if room > 0:
-                    running += self._submit([waiting.popleft() for _ in range(room)], known)
-                if time.monotonic() - asked >= ASK_SECONDS:
-                    asked = time.monotonic()
-                    known.ask()
-                ended = [(one, end) for one in running if (end := one.end(known)) is not None]
-                for one, end in ended:
-                    running.remove(one)
-                    one.close()
+                    running += self._submit([waiting.popleft() for _ in range(room)], queue)
+                if time.monotonic() - last_query >= QUEUE_SECONDS:
+                    last_query = time.monotonic()
+                    queue.refresh()
+                ended = [(submitted, end) for submitted in running if (end := submitted.end(queue)) is not None]
+                for submitted, end in ended:
+                    running.remove(submitted)
+                    submitted.close()
                     yield end
                 if not ended:
                     yield None
                     time.sleep(POLL_SECONDS)
         finally:
-            for one in running:
-                one.cancel()
+            for submitted in running:
+                submitted.cancel()
 
     @property
     def _options(self) -> SlurmOptions:
         assert isinstance(self.options, SlurmOptions)
         return self.options
 
-    def _submit(self, jobs: Sequence[Job], known: _Queue) -> list[_Submitted]:
-        """Take up jobs that Slurm has already, and submit the others in one array each."""
+    def _submit(self, jobs: Sequence[Job], queue: _Queue) -> list[_Submitted]:
+        """Find jobs that Slurm already has, and submit an array of the others for each number of threads."""
         submitit = _submitit()
         folder = Transfer.exchange_folder(jobs[0])
-        found: list[_Submitted] = []
+        submitted: list[_Submitted] = []
         new: dict[int, list[Job]] = {}
         for job in jobs:
-            number = _read_number(job.stack)
-            if number is not None and known.has(number):
-                handle = submitit.SlurmJob(folder=folder, job_id=number)
-                found.append(_Submitted(Transfer(job, job.device, fresh=False), handle))
+            job_id = _read_job_id(job.stack)
+            if job_id is not None and queue.has(job_id):
+                handle = submitit.SlurmJob(folder=folder, job_id=job_id)
+                submitted.append(_Submitted(Transfer(job, job.device, fresh=False), handle))
             else:
                 new.setdefault(job.threads, []).append(job)
         for threads, group in new.items():
             executor = self._executor(submitit, folder, threads, len(group))
-            sent = [Transfer(job, job.device) for job in group]
+            transfers = [Transfer(job, job.device) for job in group]
             try:
-                # What sbatch says stands in the error too.
+                # The error contains the output of sbatch too.
                 with redirect_stderr(StringIO()), executor.batch():
-                    handles = [executor.submit(_train, one.remote) for one in sent]
+                    handles = [executor.submit(_train, transfer.remote) for transfer in transfers]
             except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError) as error:
                 reason = str(error).strip().splitlines()[-1]
-                raise HeadToHeadError(f"Slurm takes no job: {reason}") from error
-            found += map(_Submitted, sent, handles)
-        return found
+                raise HeadToHeadError(f"Slurm rejected the job: {reason}") from error
+            submitted += map(_Submitted, transfers, handles)
+        return submitted
 
     def _executor(self, submitit: Any, folder: Path, threads: int, jobs: int) -> Any:
-        asked = self._options
+        options = self._options
         try:
-            executor = submitit.AutoExecutor(folder=folder, cluster=asked.executor)
+            executor = submitit.AutoExecutor(folder=folder, cluster=options.executor)
         except RuntimeError as error:
             raise HeadToHeadError(
-                "launcher 'slurm' finds no srun here; start h2h where Slurm's commands are, or "
-                "type --launcher-option executor=local"
+                "launcher 'slurm' cannot find srun; start h2h on a machine with Slurm's commands, or "
+                "use --launcher-option executor=local"
             ) from error
-        more = {
+        selection = {
             name: value
             for name in ("partition", "account", "qos", "constraint")
-            if (value := getattr(asked, name)) is not None
+            if (value := getattr(options, name)) is not None
         }
         executor.update_parameters(
             name="h2h",
-            timeout_min=asked.minutes,
+            timeout_min=options.minutes,
             cpus_per_task=threads,
-            gpus_per_node=asked.gpus,
-            **({"mem_gb": asked.memory_gb} if asked.memory_gb else {}),
+            gpus_per_node=options.gpus,
+            **({"mem_gb": options.memory_gb} if options.memory_gb else {}),
             slurm_array_parallelism=jobs,
-            slurm_setup=asked.setup,
-            slurm_additional_parameters=asked.extra,
-            **{f"slurm_{name}": value for name, value in more.items()},
+            slurm_setup=options.setup,
+            slurm_additional_parameters=options.extra,
+            **{f"slurm_{name}": value for name, value in selection.items()},
         )
         return executor
 
 
 class _Queue:
-    """What Slurm still knows: a job that is in it lives; one that was and is not has ended."""
+    """The user's jobs in Slurm's queue. A job that has left the queue has ended."""
 
     def __init__(self, executor: str) -> None:
         self.slurm = executor == "slurm"
         self.names: set[str] | None = None
-        self.looks = 0
+        self.queries = 0
 
-    def ask(self) -> None:
-        """Look once; where Slurm does not answer, nothing is known."""
+    def refresh(self) -> None:
+        """Query the queue; after an error, ``names`` is None."""
         if not self.slurm:
             return
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
@@ -175,70 +176,70 @@ class _Queue:
             self.names = None
             return
         self.names = set(done.stdout.split())
-        self.looks += 1
+        self.queries += 1
 
-    def has(self, number: str) -> bool:
-        """Whether Slurm has the job; unknown is no."""
+    def has(self, job_id: str) -> bool:
+        """Return whether the job is in the queue; False if the queue is unknown."""
         if self.names is None:
-            self.ask()
-        return self.names is not None and number in self.names
+            self.refresh()
+        return self.names is not None and job_id in self.names
 
 
 class _Submitted:
-    """One stack whose job is submitted."""
+    """A stack with its submitted job."""
 
-    def __init__(self, sending: Transfer, handle: Any) -> None:
-        self.sending, self.handle = sending, handle
-        self.number = str(handle.job_id)
+    def __init__(self, transfer: Transfer, handle: Any) -> None:
+        self.transfer, self.handle = transfer, handle
+        self.job_id = str(handle.job_id)
         self.missing_since: int | None = None
-        (sending.job.stack / NUMBER).write_text(self.number)
+        (transfer.job.stack / JOB_ID_FILE).write_text(self.job_id)
 
     def end(self, queue: _Queue) -> Exit | None:
-        """Return how the job ended, or None while it has not."""
+        """Return the exit of the job; None while it runs."""
         if self.handle.paths.result_pickle.exists():
             return self._result()
         if self._gone(queue):
-            return self.sending.lost(f"job {self.number} ended without a result; see {self._log}")
+            return self.transfer.lost(f"job {self.job_id} ended without a result; see {self._log}")
         return None
 
     def _result(self) -> Exit:
         error = self.handle.exception()
         if error is not None:
             trace = [line for line in str(error).splitlines() if line.strip()]
-            return self.sending.failed(f"job {self.number} failed: {trace[0]}; see {self._log}")
+            return self.transfer.failed(f"job {self.job_id} failed: {trace[0]}; see {self._log}")
         message: Message = self.handle.result()
         if message.kind == "exit":
-            for path in self.handle.paths.folder.glob(f"{self.number}_*"):
+            for path in self.handle.paths.folder.glob(f"{self.job_id}_*"):
                 path.unlink(missing_ok=True)
-            return self.sending.ended(message.code)
+            return self.transfer.ended(message.code)
         if message.kind == "refused":
             raise HeadToHeadError(f"node {message.text}")
-        raise HeadToHeadError(f"a node does not see '{self.sending.job.stack}'; name a shared folder with --runs")
+        raise HeadToHeadError(f"a node cannot access '{self.transfer.job.stack}'; choose a shared folder with --runs")
 
     def _gone(self, queue: _Queue) -> bool:
-        """Whether two looks in a row have not found the job: a result may take time to be seen."""
+        """Return whether two consecutive queries did not find the job, since a result file may appear late."""
         if not queue.slurm:
             return bool(self.handle.done()) and not self.handle.paths.result_pickle.exists()
-        if queue.names is None or self.number in queue.names:
+        if queue.names is None or self.job_id in queue.names:
             self.missing_since = None
             return False
         if self.missing_since is None:
-            self.missing_since = queue.looks
-        return queue.looks >= self.missing_since + 2
+            self.missing_since = queue.queries
+        return queue.queries >= self.missing_since + 2
 
     @property
     def _log(self) -> Path:
         return Path(self.handle.paths.stderr)
 
     def cancel(self) -> None:
-        """End the job, running or not."""
+        """Cancel the job."""
         self.handle.cancel(check=False)
         self.close()
 
     def close(self) -> None:
-        """Forget the job."""
-        self.sending.close()
-        (self.sending.job.stack / NUMBER).unlink(missing_ok=True)
+        """Close the transfer and remove the job id."""
+        self.transfer.close()
+        (self.transfer.job.stack / JOB_ID_FILE).unlink(missing_ok=True)
 
 
 def _train(job: RemoteJob) -> Message:
@@ -247,8 +248,8 @@ def _train(job: RemoteJob) -> Message:
     return last[-1]
 
 
-def _read_number(stack: Path) -> str | None:
-    path = stack / NUMBER
+def _read_job_id(stack: Path) -> str | None:
+    path = stack / JOB_ID_FILE
     return path.read_text().strip() if path.exists() else None
 
 
@@ -256,7 +257,7 @@ def _submitit() -> Any:
     try:
         import submitit
     except ModuleNotFoundError as error:
-        raise HeadToHeadError("launcher 'slurm' needs submitit; type pip install 'headtohead[slurm]'") from error
+        raise HeadToHeadError("launcher 'slurm' requires submitit; run pip install 'headtohead[slurm]'") from error
     return submitit
 
 

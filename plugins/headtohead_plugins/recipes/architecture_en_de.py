@@ -1,32 +1,44 @@
 """architecture-en-de: the notebook "Transformer Architecture".
 
-50 English-German pairs without boundary tokens, padded to 100 tokens, in a model of the paper's
-base size. It has no decoding: without <sos> and <eos> generation has no start and no stop. Its two
-positional encodings are two forms of checkpoint.
+50 English-German pairs without boundary tokens, padded to 100 tokens, in a model of the base size of
+Vaswani et al. 2017. The notebook does not decode: without <sos> and <eos> generation has no start and
+no end. Its two positional encodings are two forms of checkpoint.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, Tensors, hookimpl
+from headtohead import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
-PROJECTIONS = {"query": "W_q", "key": "W_k", "value": "W_v", "output": "W_o"}
-MAPS = ("linear1", "linear2")
 TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
-AROUND = (
-    Tensors("encoder_embedding", "source_embedding", "embedding", "source_words d_model"),
-    Tensors("decoder_embedding", "target_embedding", "embedding", "target_words d_model"),
-    *Tensors.attention(f"{ENCODER}.self_attention", "encoder.{layer}.attention", PROJECTIONS),
-    *Tensors.feed_forward(f"{ENCODER}.feed_forward", "encoder.{layer}.feed_forward", *MAPS),
-    *Tensors.norms(ENCODER, "encoder.{layer}", {"attention": "norm1", "feed_forward": "norm2"}),
-    *Tensors.attention(f"{DECODER}.self_attention", "decoder.{layer}.attention", PROJECTIONS),
-    *Tensors.attention(f"{DECODER}.cross_attention", "decoder.{layer}.cross", PROJECTIONS),
-    *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", *MAPS),
-    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("final_layer", "lm_head", "linear", "target_words d_model"),
-)
+MODULES = {
+    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attention.W_{part}" for part in "qkv"),
+    "encoder.{layer}.attention.output": f"{ENCODER}.self_attention.W_o",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.linear1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.linear2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attention.W_{part}" for part in "qkv"),
+    "decoder.{layer}.attention.output": f"{DECODER}.self_attention.W_o",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.queries": f"{DECODER}.cross_attention.W_q",
+    "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attention.W_{part}" for part in "kv"),
+    "decoder.{layer}.cross.output": f"{DECODER}.cross_attention.W_o",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.linear1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "words": "final_layer",
+}
+EMBEDDINGS = {
+    "source_embedding.weight": "encoder_embedding.weight",
+    "target_embedding.weight": "decoder_embedding.weight",
+}
+TABLE = "positional_encoding.positional_embedding"
+LEARNED = {"positionals.encoder.table": TABLE, "positionals.decoder.table": TABLE}
+"""The notebook's one table becomes the table of each stack."""
 
 
 class ArchitectureEnDe(Recipe):
@@ -75,16 +87,15 @@ class ArchitectureEnDe(Recipe):
 
     checkpoints = (
         Checkpoint(
-            "sinusoidal positions",
-            (*AROUND, Tensors("positional_encoding.pe", "positions", "fixed", "1 positions d_model")),
-            tables=TABLES,
+            "sinusoidal positions", MODULES, EMBEDDINGS, positions="positional_encoding.pe", positions_computed=TABLES
         ),
-        # One table serves both sides; each of ours gets a copy.
         Checkpoint(
             "learned positions",
-            (*AROUND, Tensors("positional_encoding.positional_embedding", "positions", "table", "positions d_model")),
+            MODULES,
+            {**EMBEDDINGS, **LEARNED},
             {"positional": {"name": "learned", "std": 1.0}},
-            {"positional.max_length": "positions"},
+            positions=TABLE,
+            positions_field="positional.max_length",
         ),
     )
 

@@ -1,8 +1,9 @@
-"""by-hand-en-fr: a notebook without title that takes one English-French pair through by hand.
+"""by-hand-en-fr: a notebook without title that computes one English-French pair step by step.
 
-The decoder's self-attention has no projections: the mask is added to the embeddings themselves,
-whose softmax weighs them, so a target must have as many tokens as d_model. One feed-forward and one
-LayerNorm serve every place; each target token predicts itself; one step trains some of the parts.
+The decoder's self-attention has no projections: the mask is added to the embeddings, and their
+softmax weighs them, so a target must have as many tokens as d_model. All layers share one
+feed-forward network and one LayerNorm. Each target token predicts itself. One step trains some of
+the modules.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,7 @@ class ByHandEnFr(Recipe):
         "evaluate": {"decode": "teacher-forced"},
     }
 
-    no_checkpoint = "its notebook has no model class, so no state dict of it can be saved"
+    no_checkpoint = "its notebook has no model class, so it cannot save a state dict"
 
 
 @hookimpl

@@ -1,50 +1,42 @@
 """scratch-en-fr: the notebook "Understanding and Implementing Transformers from Scratch".
 
-Its full source code: 20 English-French pairs with given ids, one layer, one head, d_model 10,
-trained for one epoch. Its two attention styles are two forms of checkpoint: split heads, as its
-full code has them, and the independent heads that it describes beside them.
+The recipe is the notebook's complete source code: 20 English-French pairs with given ids, one layer,
+one head, d_model 10, trained for one epoch. Its two attention styles are two forms of checkpoint: the
+split heads of the source code, and the independent heads that the text describes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, Tensors, hookimpl
+from headtohead import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
-PLACES = (
-    (f"{ENCODER}.self_attn", "encoder.{layer}.attention"),
-    (f"{DECODER}.self_attn", "decoder.{layer}.attention"),
-    (f"{DECODER}.cross_attn", "decoder.{layer}.cross"),
-)
-PROJECTIONS = {"query": "W_q", "key": "W_k", "value": "W_v"}
-TABLES = {"positional.arithmetic": ("single", "exact", "single-log")}
 
-AROUND = (
-    Tensors("encoder_embedding", "source_embedding", "embedding", "source_words d_model"),
-    Tensors("decoder_embedding", "target_embedding", "embedding", "target_words d_model"),
-    Tensors("positional_encoding.pe", "positions", "fixed", "1 positions d_model"),
-    *Tensors.feed_forward(f"{ENCODER}.feed_forward", "encoder.{layer}.feed_forward", "fc1", "fc2"),
-    *Tensors.norms(ENCODER, "encoder.{layer}", {"attention": "norm1", "feed_forward": "norm2"}),
-    *Tensors.feed_forward(f"{DECODER}.feed_forward", "decoder.{layer}.feed_forward", "fc1", "fc2"),
-    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("fc", "lm_head", "linear", "target_words d_model"),
-)
+MODULES = {
+    "encoder.{layer}.attention.output": f"{ENCODER}.self_attn.W_o",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feed_forward.fc1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feed_forward.fc2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.output": f"{DECODER}.self_attn.W_o",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.output": f"{DECODER}.cross_attn.W_o",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.fc1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.fc2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "words": "fc",
+}
 
-SPLIT = tuple(
-    one for theirs, ours in PLACES for one in Tensors.attention(theirs, ours, {**PROJECTIONS, "output": "W_o"})
-)
 
-INDEPENDENT = tuple(
-    one
-    for theirs, ours in PLACES
-    for one in (
-        *(
-            Tensors(f"{theirs}.{name}.{{head}}", f"{ours}.{part}.{{head}}", "linear", "d_model d_model")
-            for part, name in PROJECTIONS.items()
-        ),
-        Tensors(f"{theirs}.W_o", f"{ours}.output", "linear", "d_model heads*d_model"),
-    )
-)
+def projections(head: str = "") -> dict[str, Sequence[str]]:
+    """Return the names of queries, keys and values; independent heads have numbered modules."""
+    return {
+        "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.self_attn.W_{p}{head}" for p in "qkv"),
+        "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.self_attn.W_{p}{head}" for p in "qkv"),
+        "decoder.{layer}.cross.queries": f"{DECODER}.cross_attn.W_q{head}",
+        "decoder.{layer}.cross.keys_values": tuple(f"{DECODER}.cross_attn.W_{p}{head}" for p in "kv"),
+    }
 
 
 class ScratchEnFr(Recipe):
@@ -92,13 +84,23 @@ class ScratchEnFr(Recipe):
         "evaluate": {"decode": "greedy", "max_length": 5},
     }
 
-    # The table has as many rows as the longest sentence of its data has tokens, and a translation
-    # at most as many words.
+    # The table has one position per token of the longest sentence; the notebook decodes as many tokens.
     checkpoints = tuple(
-        Checkpoint(name, (*AROUND, *tensors), sets, {"evaluate.max_length": "positions"}, TABLES)
-        for name, tensors, sets in (
-            ("split heads", SPLIT, {"attention": "split-heads"}),
-            ("independent heads", INDEPENDENT, {"attention": "independent-heads"}),
+        Checkpoint(
+            name,
+            {**MODULES, **projections(head)},
+            {
+                "source_embedding.weight": "encoder_embedding.weight",
+                "target_embedding.weight": "decoder_embedding.weight",
+            },
+            {"attention": attention},
+            positions="positional_encoding.pe",
+            positions_field="evaluate.max_length",
+            positions_computed={"positional.arithmetic": ("single", "exact", "single-log")},
+        )
+        for name, head, attention in (
+            ("split heads", "", "split-heads"),
+            ("independent heads", ".{head}", "independent-heads"),
         )
     )
 

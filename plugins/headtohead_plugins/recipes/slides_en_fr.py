@@ -1,33 +1,40 @@
 """slides-en-fr: the slides "Neural Machine Translation Using Transformer".
 
-One English-French pair, never trained. The second attention of its decoder reads the decoder
-itself, so the output does not depend on the source; one vocabulary size serves both sides; and the
-translation is one pass over zeros.
+One English-French pair; the model is never trained. The second attention of the decoder attends to
+the decoder, so the output does not depend on the source. Both vocabularies have the same size. The
+translation is a single forward pass on a target of zeros.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from headtohead import Checkpoint, Recipe, Tensors, hookimpl
+from headtohead import Checkpoint, Recipe, hookimpl
 
 ENCODER, DECODER = "encoder_layers.{layer}", "decoder_layers.{layer}"
-PROJECTIONS = {"query": "query", "key": "key", "value": "value", "output": "fc"}
+PROJECTIONS = ("query", "key", "value")
 
-TENSORS = (
-    Tensors("embedding", "embedding", "embedding", "words d_model"),
-    *Tensors.attention(f"{ENCODER}.multihead_attn", "encoder.{layer}.attention", PROJECTIONS),
-    *Tensors.feed_forward(f"{ENCODER}.feedforward", "encoder.{layer}.feed_forward", "fc1", "fc2"),
-    *Tensors.norms(ENCODER, "encoder.{layer}", {"attention": "norm1", "feed_forward": "norm2"}),
-    *Tensors.attention(f"{DECODER}.multihead_attn1", "decoder.{layer}.attention", PROJECTIONS),
-    *Tensors.attention(f"{DECODER}.multihead_attn2", "decoder.{layer}.cross", PROJECTIONS),
-    *Tensors.feed_forward(f"{DECODER}.feedforward", "decoder.{layer}.feed_forward", "fc1", "fc2"),
-    *Tensors.norms(DECODER, "decoder.{layer}", {"attention": "norm1", "cross": "norm2", "feed_forward": "norm3"}),
-    Tensors("fc_out", "lm_head", "linear", "words d_model"),
-)
+MODULES = {
+    "encoder.{layer}.attention.queries_keys_values": tuple(f"{ENCODER}.multihead_attn.{part}" for part in PROJECTIONS),
+    "encoder.{layer}.attention.output": f"{ENCODER}.multihead_attn.fc",
+    "encoder.{layer}.attention_branch.norm": f"{ENCODER}.norm1",
+    "encoder.{layer}.feed_forward.inner": f"{ENCODER}.feedforward.fc1",
+    "encoder.{layer}.feed_forward.outer": f"{ENCODER}.feedforward.fc2",
+    "encoder.{layer}.feed_forward_branch.norm": f"{ENCODER}.norm2",
+    "decoder.{layer}.attention.queries_keys_values": tuple(f"{DECODER}.multihead_attn1.{part}" for part in PROJECTIONS),
+    "decoder.{layer}.attention.output": f"{DECODER}.multihead_attn1.fc",
+    "decoder.{layer}.attention_branch.norm": f"{DECODER}.norm1",
+    "decoder.{layer}.cross.queries_keys_values": tuple(f"{DECODER}.multihead_attn2.{part}" for part in PROJECTIONS),
+    "decoder.{layer}.cross.output": f"{DECODER}.multihead_attn2.fc",
+    "decoder.{layer}.cross_branch.norm": f"{DECODER}.norm2",
+    "decoder.{layer}.feed_forward.inner": f"{DECODER}.feedforward.fc1",
+    "decoder.{layer}.feed_forward.outer": f"{DECODER}.feedforward.fc2",
+    "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
+    "words": "fc_out",
+}
 
 
 class SlidesEnFr(Recipe):
-    """Notebook 4: one English-French pair, a decoder that reads only itself, never trained."""
+    """Notebook 4: one English-French pair, a decoder that attends to itself only, no training."""
 
     config: ClassVar[Mapping[str, Any]] = {
         "data": {
@@ -61,8 +68,15 @@ class SlidesEnFr(Recipe):
         "evaluate": {"decode": "non-autoregressive"},
     }
 
-    # The table is no part of the state dict: it is computed again, as the slides compute it.
-    checkpoints = (Checkpoint("its model", TENSORS, {"positional.arithmetic": "single-log"}),)
+    # The state dict does not contain the sinusoidal table; headtohead computes it as the slides do.
+    checkpoints = (
+        Checkpoint(
+            "model of the slides",
+            MODULES,
+            {"target_embedding.weight": "embedding.weight"},
+            {"positional.arithmetic": "single-log"},
+        ),
+    )
 
 
 @hookimpl

@@ -1,4 +1,4 @@
-"""Attention styles with one fault each. The docstring names it; ``caught_by`` who must see it."""
+"""Attention styles with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
 import re
 from typing import ClassVar
@@ -14,7 +14,7 @@ from headtohead_plugins.attention.uniform import Uniform
 
 
 class LeakingMembers(SplitHeads):
-    """member of a stack leaking into its neighbour"""
+    """queries of a member include those of the adjacent member"""
 
     caught_by = ("members", "stacking")
 
@@ -23,7 +23,7 @@ class LeakingMembers(SplitHeads):
 
 
 class LeakingSentences(SplitHeads):
-    """batch-dependent output: a sentence hears its neighbour"""
+    """batch-dependent output: queries include those of the adjacent sentence"""
 
     caught_by = ("batch-of-one",)
 
@@ -35,7 +35,7 @@ class BatchNormalised(SplitHeads):
     """queries normalised over the batch"""
 
     caught_by = ("batch-of-one",)
-    beside: ClassVar = {"masking": "none"}
+    config: ClassVar = {"masking": "none"}
 
     def transform(self, q, k):
         return q - q.mean(1, keepdim=True), k
@@ -60,7 +60,7 @@ class OverHeads(SplitHeads):
 
 
 class NegativeWeights(SplitHeads):
-    """negative weights that are not announced"""
+    """negative weights that the style does not declare"""
 
     caught_by = ("rows-sum-to-one",)
 
@@ -69,10 +69,10 @@ class NegativeWeights(SplitHeads):
         return 2 * weights - weights.roll(1, dims=-1)
 
 
-class Selfish(SplitHeads):
-    """every token reads itself alone"""
+class SelfOnly(SplitHeads):
+    """every token attends to itself only"""
 
-    caught_by = ("shown-is-read", "hears-target")
+    caught_by = ("mask-obeyed", "target-reaches-logits")
 
     def normalise(self, scores, mask):
         weights = super().normalise(scores, mask)
@@ -82,7 +82,7 @@ class Selfish(SplitHeads):
 
 
 class Unscaled(SplitHeads):
-    """scale missing, on both paths alike"""
+    """scale missing on both paths"""
 
     caught_by = ("temperature",)
 
@@ -104,9 +104,9 @@ class DoublyScaled(SplitHeads):
 
 
 class ScaledByModel(SplitHeads):
-    """scale of the model's width in place of the head's"""
+    """scale by the model's width instead of the head's"""
 
-    seen = "hand-written attentions that divide by sqrt(d_model)"
+    found_in = "hand-written attentions that divide by sqrt(d_model)"
     caught_by = ("temperature",)
 
     @classmethod
@@ -116,7 +116,7 @@ class ScaledByModel(SplitHeads):
 
 
 class UnscaledScores(SplitHeads):
-    """scores of its own that forget the scale"""
+    """custom scores without the scale"""
 
     caught_by = ("temperature",)
 
@@ -125,7 +125,7 @@ class UnscaledScores(SplitHeads):
 
 
 class MaskedToZero(SplitHeads):
-    """masked scores set to 0 in place of -inf"""
+    """masked scores set to 0 instead of -inf"""
 
     caught_by = ("masked-keys", "causality", "pad-content")
 
@@ -134,7 +134,7 @@ class MaskedToZero(SplitHeads):
 
 
 class MaskedAfterwards(SplitHeads):
-    """weights masked after the softmax, and not normalised again"""
+    """weights masked after the softmax and not normalised again"""
 
     caught_by = ("rows-sum-to-one",)
 
@@ -144,9 +144,9 @@ class MaskedAfterwards(SplitHeads):
 
 
 class NotANumber(SplitHeads):
-    """softmax of a row that keeps no key: not a number"""
+    """softmax of a fully masked row: NaN"""
 
-    seen = "explicit softmax over -inf"
+    found_in = "explicit softmax over -inf"
     caught_by = ("masked-rows",)
 
     def normalise(self, scores, mask):
@@ -172,8 +172,8 @@ class AlwaysDropping(SplitHeads):
         return functional.dropout(weights, 0.1, training=True)
 
 
-class DroppingOnItsOwn(SplitHeads):
-    """dropout of its own, from torch's stream"""
+class GlobalDropout(SplitHeads):
+    """dropout from torch's global generator"""
 
     caught_by = ("stacking",)
 
@@ -182,7 +182,7 @@ class DroppingOnItsOwn(SplitHeads):
 
 
 class DetachedWeights(SplitHeads):
-    """no gradient reaches queries and keys"""
+    """queries and keys have no gradient"""
 
     caught_by = ("gradients",)
 
@@ -191,7 +191,7 @@ class DetachedWeights(SplitHeads):
 
 
 class HalfDetached(SplitHeads):
-    """part of the gradient cut off: that of the softmax's denominator"""
+    """gradient of the softmax's denominator missing"""
 
     caught_by = ("derivative",)
 
@@ -201,7 +201,7 @@ class HalfDetached(SplitHeads):
 
 
 class SinkInPlace(SplitHeads):
-    """in-place change of inputs: the mask"""
+    """in-place change of the mask"""
 
     caught_by = ("stateless",)
 
@@ -212,7 +212,7 @@ class SinkInPlace(SplitHeads):
 
 
 class NormOverTime(SplitHeads):
-    """what heads read normalised over time"""
+    """outputs of heads normalised over time"""
 
     caught_by = ("causality", "pad-columns")
 
@@ -221,7 +221,7 @@ class NormOverTime(SplitHeads):
 
 
 class QueriesLate(SplitHeads):
-    """queries off by one place"""
+    """queries off by one position"""
 
     caught_by = ("causality", "cached-decoding")
 
@@ -230,16 +230,16 @@ class QueriesLate(SplitHeads):
 
 
 class KeysLate(SplitHeads):
-    """keys off by one place against their values"""
+    """keys off by one position relative to their values"""
 
-    caught_by = ("shown-is-read", "cached-decoding")
+    caught_by = ("mask-obeyed", "cached-decoding")
 
     def transform(self, q, k):
         return q, k.roll(1, dims=-2)
 
 
 class Gain(SplitHeads):
-    """a gain for each head, sound"""
+    """a gain for each head, without a fault"""
 
     def build(self):
         self.gain = self.parameter(self.context.geometry.heads, std=0.1, mean=1.0)
@@ -253,7 +253,7 @@ class Gain(SplitHeads):
 
 
 class MiscountedGain(Gain):
-    """wrong parameter count: members counted too"""
+    """wrong parameter count: members are counted"""
 
     caught_by = ("parameter-count",)
 
@@ -272,7 +272,7 @@ class IdleGain(Gain):
 
 
 class FirstHeadsGain(Gain):
-    """a gain for each head, and every head has the first"""
+    """a gain for each head, but every head uses the first"""
 
     caught_by = ("gradients",)
 
@@ -290,7 +290,7 @@ class AverageGain(Gain):
 
 
 class UnseededGain(Gain):
-    """drawn from torch's own stream"""
+    """initialised from torch's global generator"""
 
     caught_by = ("determinism", "stateless")
 
@@ -310,9 +310,9 @@ class SingleConstant(SplitHeads):
 
 
 class SingleScores(SplitHeads):
-    """scores taken to float32 and back"""
+    """scores converted to float32 and back"""
 
-    seen = "softmax in float32 whatever the model's precision"
+    found_in = "softmax in float32 whatever the model's precision"
     caught_by = ("precision",)
 
     def mix_scores(self, scores):
@@ -338,8 +338,8 @@ class LeftBehind(SplitHeads):
         return scores * torch.linspace(0.9, 1.1, heads).to(scores.dtype)[:, None, None]
 
 
-class WrongShortcut(SplitHeads):
-    """a path without weights that forgets the mask"""
+class WrongFastPath(SplitHeads):
+    """a fast path that ignores the mask"""
 
     caught_by = ("parity",)
 
@@ -354,23 +354,23 @@ class WrongShortcut(SplitHeads):
         return read * self.context.geometry.scale / k.shape[-2]
 
 
-class UnannouncedSigmoid(Sigmoid):
-    """claims that its weights are a distribution"""
+class UndeclaredSigmoid(Sigmoid):
+    """declares that its weights are a distribution"""
 
     caught_by = ("rows-sum-to-one",)
     weights = "distribution"
 
 
-class UnannouncedPlaces(Random):
-    """hears places and does not say so"""
+class UndeclaredPositions(Random):
+    """scores depend on positions, undeclared"""
 
-    caught_by = ("places-act", "source-order")
-    beside: ClassVar = {"positional": "none"}
+    caught_by = ("positions-act", "source-order")
+    config: ClassVar = {"positional": "none"}
     position_dependent = False
 
 
 class ClampedRandom(Random):
-    """table clamped instead of refused"""
+    """positions clamped to the table instead of an error"""
 
     caught_by = ("limit",)
 
@@ -381,17 +381,17 @@ class ClampedRandom(Random):
 
 
 class DropsBias(Uniform):
-    """an encoding's bias silently dropped"""
+    """an encoding's bias ignored"""
 
-    caught_by = ("places-act",)
-    beside: ClassVar = {"positional": "alibi"}
+    caught_by = ("positions-act",)
+    config: ClassVar = {"positional": "alibi"}
 
     def normalise(self, scores, mask):
         return super().normalise(torch.where(scores.isinf(), scores, 0.0), mask)
 
 
 class RunningMean(SplitHeads):
-    """statistics that go on running in evaluation"""
+    """running statistics updated in evaluation"""
 
     caught_by = ("stateless",)
 
@@ -407,7 +407,7 @@ class RunningMean(SplitHeads):
 
 
 class FirstKeys(SplitHeads):
-    """state that leaks between calls: the first sentence's keys"""
+    """state kept between calls: the first sentence's keys"""
 
     caught_by = ("stateless",)
 
@@ -428,9 +428,9 @@ class SoftmaxTwice(SplitHeads):
 
 
 class Relu(SplitHeads):
-    """weights that leave a shown key unread"""
+    """weights that are zero at a visible key"""
 
-    caught_by = ("shown-is-read",)
+    caught_by = ("mask-obeyed",)
 
     def normalise(self, scores, mask):
         weights = super().normalise(scores, mask)
@@ -438,7 +438,7 @@ class Relu(SplitHeads):
         return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-class WrongFinish(SplitHeads):
+class NormalisedAcrossMembers(SplitHeads):
     """heads normalised across members"""
 
     caught_by = ("members",)
@@ -450,7 +450,7 @@ class WrongFinish(SplitHeads):
 @hookimpl
 def register_attentions():
     return {
-        re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(): one
-        for one in list(globals().values())
-        if isinstance(one, type) and issubclass(one, Attention) and "caught_by" in vars(one)
+        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
+        for entry in list(globals().values())
+        if isinstance(entry, type) and issubclass(entry, Attention) and "caught_by" in vars(entry)
     }

@@ -1,4 +1,4 @@
-"""Faults of the core itself: one function replaced by a wrong one while a check runs."""
+"""Faults of the core: while a check runs, one of its functions is replaced by a wrong function."""
 
 from contextlib import contextmanager
 from typing import ClassVar
@@ -16,62 +16,62 @@ from headtohead.training.loop import StackTraining
 
 
 class Fault:
-    """One wrong function: ``wrong`` is given the right one and returns what stands in its place."""
+    """A wrong function of the core: `wrong` returns the replacement of the original function."""
 
-    beside: ClassVar = {}
+    config: ClassVar = {}
     caught_by = ()
-    seen = ""
+    found_in = ""
 
     @classmethod
     @contextmanager
     def planted(cls):
-        right = vars(cls.where)[cls.name] if isinstance(cls.where, type) else getattr(cls.where, cls.name)
-        plain = right.__func__ if isinstance(right, staticmethod) else right
-        setattr(cls.where, cls.name, cls.wrong(plain))
+        original = vars(cls.where)[cls.name] if isinstance(cls.where, type) else getattr(cls.where, cls.name)
+        function = original.__func__ if isinstance(original, staticmethod) else original
+        setattr(cls.where, cls.name, cls.wrong(function))
         try:
             yield
         finally:
-            setattr(cls.where, cls.name, right)
+            setattr(cls.where, cls.name, original)
 
 
 class ValuesRotated(Fault):
-    """values rotated too"""
+    """values rotated, too"""
 
-    seen = "x-transformers, two years (#182)"
+    found_in = "x-transformers, two years (#182)"
     where, name = MultiHeadAttention, "_project"
     caught_by = ("joint-shift",)
-    beside: ClassVar = {"positional": "rotary"}
+    config: ClassVar = {"positional": "rotary"}
 
     @staticmethod
-    def wrong(right):
-        def project(self, x, memory, view, cache, record=None):
-            q, k, v = right(self, x, memory, view, cache, record)
-            return q, k, self._rotate(v, view.key_positions, view) if self._rotates else v
+    def wrong(original):
+        def project(self, x, memory, context, cache, record=None):
+            q, k, v = original(self, x, memory, context, cache, record)
+            return q, k, self._rotate(v, context.key_positions, context) if self._rotates else v
 
         return project
 
 
 class DoubledOnOnePath(Fault):
-    """scale doubled on the explicit path alone"""
+    """scale doubled on the explicit path only"""
 
     where, name = MultiHeadAttention, "_explicit"
-    caught_by = ("parity", "weights-act")
+    caught_by = ("parity", "weights-times-values")
 
     @staticmethod
-    def wrong(right):
-        return lambda self, q, k, v, view, record: right(self, 2 * q, k, v, view, record)
+    def wrong(original):
+        return lambda self, q, k, v, context, record: original(self, 2 * q, k, v, context, record)
 
 
 class TiledHeads(Fault):
-    """key/value heads mapped wrongly: tiled in place of repeated"""
+    """key/value heads tiled instead of repeated"""
 
-    seen = "repeat for repeat_interleave in ports of grouped-query attention"
+    found_in = "repeat for repeat_interleave in ports of grouped-query attention"
     where, name = MultiHeadAttention, "_repeat"
-    caught_by = ("weights-act",)
-    beside: ClassVar = {"attention": "grouped-query"}
+    caught_by = ("weights-times-values",)
+    config: ClassVar = {"attention": "grouped-query"}
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def tiled(self, x):
             geometry = self.context.geometry
             return x.repeat(1, 1, geometry.heads // geometry.kv_heads, 1, 1)
@@ -80,31 +80,31 @@ class TiledHeads(Fault):
 
 
 class LostGradient(Fault):
-    """no gradient reaches a member"""
+    """a member has no gradient"""
 
     where, name = MultiHeadAttention, "attend"
     caught_by = ("gradients",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def attend(self, *arguments, **named):
-            out = right(self, *arguments, **named)
+            out = original(self, *arguments, **named)
             cut = self.context.role == "cross"
             return torch.cat([out[:1], out[1:].detach()]) if cut else out
 
         return attend
 
 
-class DeafDecoder(Fault):
-    """the decoder does not hear the source"""
+class SourceIgnored(Fault):
+    """the decoder ignores the source"""
 
     where, name = MultiHeadAttention, "attend"
-    caught_by = ("hears-source",)
+    caught_by = ("source-reaches-logits",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def attend(self, x, memory, *rest):
-            return right(self, x, None if memory is None else torch.ones_like(memory), *rest)
+            return original(self, x, None if memory is None else torch.ones_like(memory), *rest)
 
         return attend
 
@@ -112,104 +112,104 @@ class DeafDecoder(Fault):
 class SwappedInputs(Fault):
     """encoder and decoder exchange their inputs"""
 
-    seen = "Keras' English-Spanish example (keras-io #1964)"
+    found_in = "Keras' English-Spanish example (keras-io #1964)"
     where, name = Transformer, "hidden"
     caught_by = ("causality",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def hidden(self, source, source_lengths, target, target_lengths):
-            least = min(source.shape[-1], target.shape[-1])
-            words = self.vocab_sizes.target
-            out = right(self, target.clone(), target_lengths, source % words, source_lengths)
-            return torch.nn.functional.pad(out[:, :, :least], (0, 0, 0, target.shape[-1] - least))
+            time = min(source.shape[-1], target.shape[-1])
+            vocab_size = self.vocab_sizes.target
+            out = original(self, target.clone(), target_lengths, source % vocab_size, source_lengths)
+            return torch.nn.functional.pad(out[:, :, :time], (0, 0, 0, target.shape[-1] - time))
 
         return hidden
 
 
 class RestartedCache(Fault):
-    """positions restarted in the cache"""
+    """positions restart in the cache"""
 
     where, name = Transformer, "_embed"
     caught_by = ("cached-decoding",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def embed(self, ids, embedding, role, start, *more, **named):
-            return right(self, ids, embedding, role, 0, *more, **named)
+            return original(self, ids, embedding, role, 0, *more, **named)
 
         return embed
 
 
 class CausalCross(Fault):
-    """cross role given the decoder's causal mask"""
+    """cross-attention with the decoder's causal mask"""
 
     where, name = Transformer, "_cross_context"
     caught_by = ("mask-used",)
 
     @staticmethod
-    def wrong(right):
-        def view(self, queries, written, lengths, memory, memory_lengths):
-            places = (0, memory.shape[2])
-            return self._attention_context("decoder", queries, places, memory_lengths)
+    def wrong(original):
+        def context(self, queries, written, lengths, memory, memory_lengths):
+            positions = (0, memory.shape[2])
+            return self._attention_context("decoder", queries, positions, memory_lengths)
 
-        return view
+        return context
 
 
-class DropsWhileEvaluating(Fault):
+class DropoutInEvaluation(Fault):
     """dropout in evaluation"""
 
     where, name = Dropout, "is_active"
     caught_by = ("evaluation",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         return property(lambda self: bool(self.rate))
 
 
-class DropsAsOne(Fault):
-    """dropout drawn for a stack as a whole"""
+class SharedDropout(Fault):
+    """dropout masks that depend on the stack"""
 
     where, name = DropoutRNG, "__init__"
     caught_by = ("stacking",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def init(self, keys, device):
-            right(self, [key + len(keys) for key in keys], device)
+            original(self, [key + len(keys) for key in keys], device)
 
         return init
 
 
-class PlacesThatAct(Fault):
-    """only the places whose rate is not zero counted"""
+class CountsActiveSites(Fault):
+    """only dropout sites with a non-zero rate are counted"""
 
     where, name = Builder, "dropout"
     caught_by = ("stacking",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def dropout(self, where):
-            place = right(self, where)
-            self._sites -= not place.rate
-            return place
+            site = original(self, where)
+            self._sites -= not site.rate
+            return site
 
         return dropout
 
 
-class ForgottenBias(Fault):
-    """bias forgotten on the fused path"""
+class MissingBias(Fault):
+    """bias missing on the fused path"""
 
     where, name = MultiHeadAttention, "_fused"
     caught_by = ("parity",)
-    beside: ClassVar = {"positional": "alibi"}
+    config: ClassVar = {"positional": "alibi"}
 
     @staticmethod
-    def wrong(right):
-        def fused(self, q, k, v, view):
+    def wrong(original):
+        def fused(self, q, k, v, context):
             self._has_bias = False
             try:
-                return right(self, q, k, v, view)
+                return original(self, q, k, v, context)
             finally:
                 self._has_bias = True
 
@@ -217,70 +217,70 @@ class ForgottenBias(Fault):
 
 
 class SharedTable(Fault):
-    """every member reads the first one's words"""
+    """every member uses the first member's embeddings"""
 
     where, name = StackedEmbedding, "forward"
     caught_by = ("members",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         return lambda self, ids: torch.embedding(self.weight.flatten(0, 1), ids)
 
 
 class LateCache(Fault):
-    """the cache is read before the new key is written"""
+    """the new key is missing from the cache"""
 
     where, name = attention.Cache, "append"
     caught_by = ("cached-decoding",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def append(self, keys, values):
-            right(self, keys, values)
-            kept = self.keys.clone()
-            kept[:, :, :, self.filled - 1 : self.filled] = 0
-            return kept[:, :, :, : self.filled], self.values[:, :, :, : self.filled]
+            original(self, keys, values)
+            keys = self.keys.clone()
+            keys[:, :, :, self.filled - 1 : self.filled] = 0
+            return keys[:, :, :, : self.filled], self.values[:, :, :, : self.filled]
 
         return append
 
 
-class UncachedPeek(Fault):
-    """a cache where the future is seen"""
+class CacheWithoutCausality(Fault):
+    """a cache although the mask shows the future"""
 
     where, name = decoding_state, "is_causal"
     caught_by = ("greedy-decoding",)
-    beside: ClassVar = {"masking": "padding"}
+    config: ClassVar = {"masking": "padding"}
 
     @classmethod
     @contextmanager
     def planted(cls):
-        from headtohead.testing.invariants import decoding as asked
+        from headtohead.testing.invariants import decoding as invariant
 
-        before = decoding_state.is_causal, asked.is_causal
-        decoding_state.is_causal = asked.is_causal = lambda model: True
+        before = decoding_state.is_causal, invariant.is_causal
+        decoding_state.is_causal = invariant.is_causal = lambda model: True
         try:
             yield
         finally:
-            decoding_state.is_causal, asked.is_causal = before
+            decoding_state.is_causal, invariant.is_causal = before
 
 
-class ForgottenMoments(Fault):
-    """a resumed training that begins its optimizer anew"""
+class RestartedOptimizer(Fault):
+    """a resumed training with a new optimizer state"""
 
     where, name = StackTraining, "_resume"
     caught_by = ("resume",)
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def resume(self):
-            right(self)
+            original(self)
             self.optimizer.optimizer.state.clear()
 
         return resume
 
 
-class SummedLoss(Fault):
-    """label smoothing forgotten in the loss"""
+class UnsmoothedLoss(Fault):
+    """label smoothing missing from the loss"""
 
     where, name = None, "token_losses"
     caught_by = ("loss",)
@@ -290,31 +290,29 @@ class SummedLoss(Fault):
     def planted(cls):
         from headtohead.testing.invariants import loss
 
-        right = loss.token_losses
-        loss.token_losses = lambda logits, labels, smoothing: right(logits, labels, 0.0)
+        original = loss.token_losses
+        loss.token_losses = lambda logits, labels, smoothing: original(logits, labels, 0.0)
         try:
             yield
         finally:
-            loss.token_losses = right
+            loss.token_losses = original
 
 
-class SkippedCrossLayer(Fault):
-    """the second decoder layer forgets its mask"""
+class UnmaskedLayer(Fault):
+    """the second decoder layer ignores its mask"""
 
     where, name = DecoderLayer, "forward"
     caught_by = ("mask-used", "causality")
 
     @staticmethod
-    def wrong(right):
+    def wrong(original):
         def forward(self, x, memory, views, *rest, **named):
             own, cross = views
             if self.attention.context.layer:
                 own = attention.AttentionContext(own.query_positions, own.key_positions, None, own.sampled_positions)
-            return right(self, x, memory, (own, cross), *rest, **named)
+            return original(self, x, memory, (own, cross), *rest, **named)
 
         return forward
 
 
-FAULTS = [
-    one for one in list(globals().values()) if isinstance(one, type) and issubclass(one, Fault) and one is not Fault
-]
+FAULTS = Fault.__subclasses__()

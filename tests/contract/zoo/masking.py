@@ -1,4 +1,4 @@
-"""Maskings with one fault each. The docstring names it; ``caught_by`` who must see it."""
+"""Masking schemes with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
 import re
 from typing import ClassVar
@@ -16,71 +16,71 @@ CAUSAL = {"hides-future", "hides-padding", "shows-the-rest"}
 
 
 class PeeksByOne(PaddingCausal):
-    """sees one token too many"""
+    """attends to one token too many"""
 
-    seen = "a leaking mask: 98 % validation accuracy (attention-is-all-you-need-pytorch #19)"
-    caught_by = ("mask-promise", "causality", "cached-decoding")
+    found_in = "a leaking mask: 98 % validation accuracy (attention-is-all-you-need-pytorch #19)"
+    caught_by = ("mask-properties", "causality", "cached-decoding")
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions + 1, key_positions, lengths)
 
 
-class ReadsOnePad(PaddingCausal):
-    """pads attended: one beyond the length"""
+class AttendsToOnePad(PaddingCausal):
+    """one position of padding attended"""
 
-    caught_by = ("mask-promise", "pad-content", "batch-of-one")
-    role_defaults: ClassVar = {"encoder": "reads-one-pad", "cross": "reads-one-pad"}
+    caught_by = ("mask-properties", "pad-content", "batch-of-one")
+    role_defaults: ClassVar = {"encoder": "attends-to-one-pad", "cross": "attends-to-one-pad"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return PaddingMask.mask(self, role, query_positions, key_positions, lengths + 1)
 
 
-class ReadsAllPads(PaddingMask):
-    """pads attended: the mask is lost"""
+class AttendsToAllPads(PaddingMask):
+    """all padding attended: the mask is lost"""
 
-    seen = "Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)"
-    caught_by = ("mask-promise", "pad-content", "pad-columns", "batch-of-one")
+    found_in = "Keras' English-Spanish example, four times (keras-io #1046, #1254, #1964, #1997)"
+    caught_by = ("mask-properties", "pad-content", "pad-columns", "batch-of-one")
 
     def mask(self, role, query_positions, key_positions, lengths):
         return None
 
 
-class HidesLastWord(PaddingCausal):
-    """the last word is hidden with the padding"""
+class HidesLastToken(PaddingCausal):
+    """the last token is hidden with the padding"""
 
-    caught_by = ("mask-promise",)
-    role_defaults: ClassVar = {"encoder": "hides-last-word", "cross": "hides-last-word"}
+    caught_by = ("mask-properties",)
+    role_defaults: ClassVar = {"encoder": "hides-last-token", "cross": "hides-last-token"}
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions, key_positions, (lengths - 1).clamp(min=1))
 
 
 class MaskedQueries(Masking):
-    """mask on the wrong axis: padded queries hidden, padded keys not"""
+    """mask on the wrong axis: padding queries hidden instead of padding keys"""
 
-    caught_by = ("mask-promise", "pad-content", "pad-columns")
+    caught_by = ("mask-properties", "pad-content", "pad-columns")
     properties = frozenset({"hides-padding", "shows-the-rest"})
 
     def mask(self, role, query_positions, key_positions, lengths):
-        live = query_positions[None, :, None] < lengths[:, None, None]
-        return live.expand(-1, -1, len(key_positions))
+        nonpad = query_positions[None, :, None] < lengths[:, None, None]
+        return nonpad.expand(-1, -1, len(key_positions))
 
 
 class TurnedCausal(PaddingCausal):
     """mask on the wrong axis: the past is hidden"""
 
-    caught_by = ("mask-promise", "causality")
+    caught_by = ("mask-properties", "causality")
 
     def mask(self, role, query_positions, key_positions, lengths):
         later = key_positions[None, :] >= query_positions[:, None]
-        live = key_positions[None, None, :] < lengths[:, None, None]
-        return later.unsqueeze(0) & live
+        nonpad = key_positions[None, None, :] < lengths[:, None, None]
+        return later.unsqueeze(0) & nonpad
 
 
-class StepBlind(PaddingCausal):
+class CausalByRow(PaddingCausal):
     """causal by row number: top-left alignment, wrong in cached decoding"""
 
-    seen = "scaled_dot_product_attention's is_causal, if used with a cache"
+    found_in = "scaled_dot_product_attention's is_causal, if used with a cache"
     caught_by = ("mask-steps", "cached-decoding")
 
     def mask(self, role, query_positions, key_positions, lengths):
@@ -89,9 +89,9 @@ class StepBlind(PaddingCausal):
 
 
 class StrictlyCausal(PaddingCausal):
-    """a token does not see itself, the first sees nothing"""
+    """a token does not attend to itself, the first to none"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions - 1, key_positions, lengths)
@@ -146,27 +146,27 @@ class CausalCross(PaddingCausal):
 class CausalInEveryRole(PaddingMask):
     """a padding mask that is causal in cross-attention too"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
-        kept = super().mask(role, query_positions, key_positions, lengths)
-        return kept & (key_positions <= query_positions[:, None]) if role == "cross" else kept
+        mask = super().mask(role, query_positions, key_positions, lengths)
+        return mask & (key_positions <= query_positions[:, None]) if role == "cross" else mask
 
 
 class FloatMask(PaddingCausal):
-    """zeros and -inf in place of booleans"""
+    """zeros and -inf instead of booleans"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
-        kept = super().mask(role, query_positions, key_positions, lengths)
-        return torch.where(kept, 0.0, -torch.inf)
+        mask = super().mask(role, query_positions, key_positions, lengths)
+        return torch.where(mask, 0.0, -torch.inf)
 
 
 class IntegerMask(PaddingCausal):
-    """ones and zeros in place of booleans"""
+    """ones and zeros instead of booleans"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions, key_positions, lengths).long()
@@ -175,17 +175,17 @@ class IntegerMask(PaddingCausal):
 class InvertedMask(PaddingCausal):
     """True where a key is hidden, as torch.nn.MultiheadAttention has it"""
 
-    seen = "key_padding_mask of torch.nn against attn_mask of SDPA: opposite meanings"
-    caught_by = ("mask-promise",)
+    found_in = "key_padding_mask of torch.nn against attn_mask of SDPA: opposite meanings"
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
         return ~super().mask(role, query_positions, key_positions, lengths)
 
 
 class KeysFirst(PaddingCausal):
-    """[batch, key, query] in place of [batch, query, key]"""
+    """[batch, key, query] instead of [batch, query, key]"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions, key_positions, lengths).transpose(1, 2)
@@ -194,7 +194,7 @@ class KeysFirst(PaddingCausal):
 class NoBatchAxis(NoMask):
     """a mask without an axis for the batch"""
 
-    caught_by = ("mask-promise",)
+    caught_by = ("mask-properties",)
     role_defaults: ClassVar = {"encoder": "none", "cross": "none"}
 
     def mask(self, role, query_positions, key_positions, lengths):
@@ -202,9 +202,9 @@ class NoBatchAxis(NoMask):
 
 
 class LongestLength(PaddingCausal):
-    """the longest sentence's length for all"""
+    """the longest sentence's length for all sentences"""
 
-    caught_by = ("mask-promise", "mask-steps")
+    caught_by = ("mask-properties", "mask-steps")
     role_defaults: ClassVar = {"encoder": "longest-length", "cross": "longest-length"}
 
     def mask(self, role, query_positions, key_positions, lengths):
@@ -212,27 +212,27 @@ class LongestLength(PaddingCausal):
 
 
 class FirstLength(PaddingMask):
-    """the first sentence's length for all"""
+    """the first sentence's length for all sentences"""
 
-    caught_by = ("mask-promise", "pad-content")
+    caught_by = ("mask-properties", "pad-content")
 
     def mask(self, role, query_positions, key_positions, lengths):
         return super().mask(role, query_positions, key_positions, lengths[:1].expand_as(lengths))
 
 
 class LeftPadding(PaddingMask):
-    """takes padding to stand on the left"""
+    """assumes padding on the left"""
 
-    caught_by = ("mask-promise", "pad-content")
+    caught_by = ("mask-properties", "pad-content")
 
     def mask(self, role, query_positions, key_positions, lengths):
         pads = len(key_positions) - lengths
-        live = key_positions[None, None, :] >= pads[:, None, None]
-        return live.expand(-1, len(query_positions), -1)
+        nonpad = key_positions[None, None, :] >= pads[:, None, None]
+        return nonpad.expand(-1, len(query_positions), -1)
 
 
-class Remembered(PaddingMask):
-    """mask remembered by shape, whatever the lengths are"""
+class CachedByShape(PaddingMask):
+    """mask cached by shape, whatever the lengths"""
 
     caught_by = ("stateless", "batch-of-one")
 
@@ -244,37 +244,37 @@ class Remembered(PaddingMask):
         return known[key]
 
 
-class EmptyPromise(PaddingMask):
-    """promise claimed and not kept: hides the future"""
+class FalseProperty(PaddingMask):
+    """declares hides-future and shows the future"""
 
-    caught_by = ("mask-promise", "causality")
+    caught_by = ("mask-properties", "causality")
     properties = frozenset(CAUSAL)
 
 
 class RandomMask(PaddingMask):
-    """keys hidden at random, in evaluation too"""
+    """keys hidden at random, also in evaluation"""
 
-    caught_by = ("determinism", "mask-promise")
+    caught_by = ("determinism", "mask-properties")
 
     def mask(self, role, query_positions, key_positions, lengths):
-        kept = super().mask(role, query_positions, key_positions, lengths)
-        lucky = torch.rand(kept.shape, device=kept.device) < 0.9
-        return kept & (lucky | (key_positions == 0))
+        mask = super().mask(role, query_positions, key_positions, lengths)
+        lucky = torch.rand(mask.shape, device=mask.device) < 0.9
+        return mask & (lucky | (key_positions == 0))
 
 
 class LeftBehind(PaddingCausal):
-    """mask made on the CPU whatever the device"""
+    """mask created on the CPU, whatever the device"""
 
     caught_by = ("any-device",)
 
     def mask(self, role, query_positions, key_positions, lengths):
-        kept = super().mask(role, query_positions, key_positions, lengths)
-        places = torch.arange(len(key_positions))
-        return kept & (places >= 0)
+        mask = super().mask(role, query_positions, key_positions, lengths)
+        positions = torch.arange(len(key_positions))
+        return mask & (positions >= 0)
 
 
-class NoDefinition(PaddingMask):
-    """a definition of single pairs that says something else"""
+class OtherDefinition(PaddingMask):
+    """may_attend differs from the mask"""
 
     caught_by = ("mask-definition",)
 
@@ -285,7 +285,7 @@ class NoDefinition(PaddingMask):
 @hookimpl
 def register_maskings():
     return {
-        re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(): one
-        for one in list(globals().values())
-        if isinstance(one, type) and "caught_by" in vars(one)
+        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
+        for entry in list(globals().values())
+        if isinstance(entry, type) and "caught_by" in vars(entry)
     }

@@ -1,4 +1,4 @@
-"""Encodings with one fault each. The docstring names it; ``caught_by`` who must see it."""
+"""Positional encodings with a single fault each: the docstring names it, `caught_by` the invariants that detect it."""
 
 import re
 from typing import ClassVar
@@ -19,9 +19,9 @@ from headtohead_plugins.positional.t5_relative import T5Relative, find_buckets
 
 
 class FlippedAlibi(Alibi):
-    """sign flipped: what is far away weighs more"""
+    """sign flipped: weights rise with distance"""
 
-    seen = "PyTorch's FlexAttention tutorial"
+    found_in = "PyTorch's FlexAttention tutorial"
     caught_by = ("falls-with-distance",)
 
     def bias(self, query_positions, key_positions, role, layer):
@@ -29,7 +29,7 @@ class FlippedAlibi(Alibi):
 
 
 class OneSidedAlibi(Alibi):
-    """penalty on one side only: the encoder's future costs nothing"""
+    """penalty on the left only: no penalty on later keys in the encoder"""
 
     caught_by = ("source-mirror", "falls-with-distance")
 
@@ -39,9 +39,9 @@ class OneSidedAlibi(Alibi):
 
 
 class KeyOnlyAlibi(Alibi):
-    """penalty by the key's place alone, right in a causal decoder and wrong in an encoder"""
+    """penalty by the key's position only, correct in a causal decoder and wrong in an encoder"""
 
-    seen = "BLOOM's build_alibi_tensor, if used in an encoder"
+    found_in = "BLOOM's build_alibi_tensor, if used in an encoder"
     caught_by = ("falls-with-distance",)
 
     def bias(self, query_positions, key_positions, role, layer):
@@ -49,8 +49,8 @@ class KeyOnlyAlibi(Alibi):
         return super().bias(last, key_positions, role, layer)
 
 
-class ForgetfulAlibi(Alibi):
-    """bias forgotten in cached decoding"""
+class UncachedAlibi(Alibi):
+    """bias missing in cached decoding"""
 
     caught_by = ("cached-decoding",)
 
@@ -60,10 +60,10 @@ class ForgetfulAlibi(Alibi):
         return super().bias(query_positions, key_positions, role, layer)
 
 
-class DeafDecoder(Alibi):
-    """bias forgotten in the decoder"""
+class NoDecoderBias(Alibi):
+    """bias missing in the decoder"""
 
-    caught_by = ("places-act",)
+    caught_by = ("positions-act",)
 
     def bias(self, query_positions, key_positions, role, layer):
         return None if role == "decoder" else super().bias(query_positions, key_positions, role, layer)
@@ -84,7 +84,7 @@ class HalfBias(Positional):
 class HalfSplitKeys(Rotary):
     """pairs (2i, 2i+1) in queries and (i, i + d/2) in keys"""
 
-    seen = "checkpoints of GPT-J and of GPT-NeoX confused"
+    found_in = "checkpoints of GPT-J and of GPT-NeoX confused"
     caught_by = ("joint-shift",)
 
     def rotate(self, x, positions, role):
@@ -96,8 +96,8 @@ class HalfSplitKeys(Rotary):
         return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
 
 
-class QueriesAlone(Rotary):
-    """queries turned, keys not"""
+class UnrotatedKeys(Rotary):
+    """queries rotated, keys not"""
 
     caught_by = ("joint-shift",)
 
@@ -109,7 +109,7 @@ class QueriesAlone(Rotary):
 class SingleRotary(Rotary):
     """angles in single precision"""
 
-    seen = "rotary caches computed under autocast"
+    found_in = "rotary caches computed under autocast"
     caught_by = ("precision",)
 
     def rotate(self, x, positions, role):
@@ -121,7 +121,7 @@ class SingleRotary(Rotary):
 class SingleSinusoids(Sinusoidal):
     """float32 constant in a float64 model"""
 
-    seen = "notebooks 1 to 4"
+    found_in = "notebooks 1 to 4"
     caught_by = ("precision",)
 
     def embed(self, positions, role):
@@ -131,7 +131,7 @@ class SingleSinusoids(Sinusoidal):
 
 
 class CountedPositions(Positional):
-    """positions restarted in the cache: every step stands at the start"""
+    """positions restarted in the cache: every step is at position 0"""
 
     caught_by = ("cached-decoding",)
 
@@ -149,8 +149,8 @@ class LateStep(Sinusoidal):
         return super().embed(positions + late, role)
 
 
-class ByShape(Sinusoidal):
-    """table remembered by shape, whatever the positions are"""
+class CachedByShape(Sinusoidal):
+    """table cached by shape, whatever the positions"""
 
     caught_by = ("cached-decoding",)
 
@@ -164,17 +164,17 @@ class ByShape(Sinusoidal):
         return self.tables[key]
 
 
-class TellingNone(NoPositional):
-    """an encoding that says it tells no places, and tells them"""
+class UndeclaredPositions(NoPositional):
+    """declares order-invariant and encodes positions"""
 
-    caught_by = ("source-order", "places-act")
+    caught_by = ("source-order", "positions-act")
 
     def embed(self, positions, role):
         return 1e-3 * sinusoids(positions, self.context.d_model).unsqueeze(0)
 
 
 class ClampedLearned(Learned):
-    """table clamped instead of refused"""
+    """positions clamped to the table instead of an error"""
 
     caught_by = ("limit",)
 
@@ -183,7 +183,7 @@ class ClampedLearned(Learned):
 
 
 class ShortSinusoids(Sinusoidal):
-    """a table of 512 rows, its last one for all places beyond, and no limit declared"""
+    """a table of 512 rows, its last row for all later positions, and no declared limit"""
 
     caught_by = ("limit",)
 
@@ -220,7 +220,7 @@ class IdleLearned(Learned):
 
 
 class HalfDetached(Learned):
-    """part of the gradient cut off"""
+    """half of the gradient missing"""
 
     caught_by = ("derivative",)
 
@@ -229,8 +229,8 @@ class HalfDetached(Learned):
         return 0.5 * table + 0.5 * table.detach()
 
 
-class RememberedLearned(Learned):
-    """a trained table remembered across steps"""
+class CachedLearned(Learned):
+    """a trained table cached across steps"""
 
     caught_by = ("derivative",)
 
@@ -242,7 +242,7 @@ class RememberedLearned(Learned):
 
 
 class UnseededLearned(Learned):
-    """drawn from torch's own stream instead of the member's generator"""
+    """initialised from torch's global generator instead of the member's generator"""
 
     caught_by = ("determinism", "stateless")
 
@@ -253,7 +253,7 @@ class UnseededLearned(Learned):
 
 
 class FirstGenerator(Learned):
-    """wrong member's generator: all members drawn from the first one's"""
+    """all members initialised from the first member's generator"""
 
     caught_by = ("determinism",)
 
@@ -264,7 +264,7 @@ class FirstGenerator(Learned):
 
 
 class AverageLearned(Learned):
-    """member of a stack leaking into its neighbour"""
+    """table averaged over members"""
 
     caught_by = ("members", "stacking")
 
@@ -274,7 +274,7 @@ class AverageLearned(Learned):
 
 
 class FirstLayerOnly(KerpleLog):
-    """a set for each layer, and every layer reads the first"""
+    """parameters for each layer, but every layer uses those of the first"""
 
     caught_by = ("gradients",)
     options: ClassVar = {"layers": "own"}
@@ -284,7 +284,7 @@ class FirstLayerOnly(KerpleLog):
 
 
 class FirstHeadOnly(Positional):
-    """a slope for each head, and every head reads the first"""
+    """a slope for each head, but every head uses the first"""
 
     caught_by = ("gradients",)
     properties = KerpleLog.properties
@@ -302,86 +302,86 @@ class FirstHeadOnly(Positional):
         return -(rate * distance).unsqueeze(2)
 
 
-class TurnedT5(T5Relative):
-    """direction flipped: in the decoder every key that is seen falls into the first bucket"""
+class FlippedT5(T5Relative):
+    """direction flipped: in the decoder every visible key is in the first bucket"""
 
-    caught_by = ("places-act",)
+    caught_by = ("positions-act",)
 
     def bias(self, query_positions, key_positions, role, layer):
-        found = find_buckets(key_positions, query_positions, 32, 128, role != "decoder")
+        buckets = find_buckets(key_positions, query_positions, 32, 128, role != "decoder")
         if role == "decoder":
-            found = torch.where(found > 0, 0 * found, found)
-        return self.table[:, :, found].transpose(1, 2)
+            buckets = torch.where(buckets > 0, 0 * buckets, buckets)
+        return self.table[:, :, buckets].transpose(1, 2)
 
 
-class RelativeClaim(Sinusoidal):
-    """promise claimed and not kept: relative"""
+class FalseRelative(Sinusoidal):
+    """declares relative and is not"""
 
     caught_by = ("joint-shift",)
     properties = frozenset({"relative"})
 
 
-class FallsClaim(T5Relative):
-    """promise claimed and not kept: falls with distance"""
+class FalseFallsWithDistance(T5Relative):
+    """declares falls-with-distance and does not fall"""
 
     caught_by = ("falls-with-distance",)
     properties = frozenset({"relative", "falls-with-distance"})
 
 
-class MirrorClaim(Rotary):
-    """promise claimed and not kept: mirror-invariant"""
+class FalseMirrorInvariant(Rotary):
+    """declares mirror-invariant and is not"""
 
     caught_by = ("source-mirror",)
     properties = frozenset({"relative", "mirror-invariant"})
 
 
-class OrderClaim(Sinusoidal):
-    """promise claimed and not kept: order-invariant"""
+class FalseOrderInvariant(Sinusoidal):
+    """declares order-invariant and is not"""
 
-    caught_by = ("source-order", "places-act")
+    caught_by = ("source-order", "positions-act")
     properties = frozenset({"order-invariant"})
 
 
-class UnclaimedRelative(Rotary):
-    """promise kept and not made"""
+class UndeclaredRelative(Rotary):
+    """is relative and does not declare it"""
 
     caught_by = ("joint-shift",)
     properties = frozenset()
 
 
-class DrawnFromTorch(Shape):
-    """training positions drawn from torch's own stream"""
+class GlobalGenerator(Shape):
+    """training positions sampled from torch's global generator"""
 
-    caught_by = ("drawn-positions", "stacking")
+    caught_by = ("sampled-positions", "stacking")
 
     def draw(self, batch, time):
         offsets = torch.randint(500, (self.context.members, batch, 1))
         return offsets + torch.arange(time)
 
 
-class OneDrawForAll(Shape):
-    """all members draw the positions of the first"""
+class SharedSample(Shape):
+    """all members use the sampled positions of the first"""
 
-    caught_by = ("drawn-positions",)
+    caught_by = ("sampled-positions",)
 
     def draw(self, batch, time):
         drawn = super().draw(batch, time)
         return drawn[:1].expand_as(drawn)
 
 
-class UnsortedDraw(Randomised):
+class UnsortedSample(Randomised):
     """random positions that are not sorted"""
 
-    caught_by = ("drawn-positions",)
+    caught_by = ("sampled-positions",)
 
     def draw(self, batch, time):
-        return self.draws(lambda own: sorted_subset(2048, time, batch, own).flip(-1))
+        return self.rng(lambda generator: sorted_subset(2048, time, batch, generator).flip(-1))
 
 
-class ForgottenDraws(Shape):
-    """draws begin anew after a resume"""
+class RestartedSamples(Shape):
+    """the random stream restarts after a resume"""
 
-    caught_by = ("drawn-positions", "resume")
+    caught_by = ("sampled-positions", "resume")
 
     def build(self):
         super().build()
@@ -390,28 +390,28 @@ class ForgottenDraws(Shape):
     def draw(self, batch, time):
         self.count += 1
         shifts = []
-        for state in self.draws.get_buffer("state").tolist():
-            own = torch.Generator().manual_seed(state[0] + self.count)
-            shifts.append(torch.randint(500, (batch, 1), generator=own))
+        for state in self.rng.get_buffer("state").tolist():
+            generator = torch.Generator().manual_seed(state[0] + self.count)
+            shifts.append(torch.randint(500, (batch, 1), generator=generator))
         return torch.stack(shifts) + torch.arange(time)
 
 
-class DrawsWhileEvaluating(Sinusoidal):
-    """offset drawn in evaluation too"""
+class SamplesInEvaluation(Sinusoidal):
+    """offset sampled in evaluation, too"""
 
     caught_by = ("determinism",)
 
     def build(self):
-        self.draws = PerMemberRNG(self.context)
+        self.rng = PerMemberRNG(self.context)
 
     def embed(self, positions, role):
-        offsets = self.draws(lambda own: torch.randint(5, (1,), generator=own))
+        offsets = self.rng(lambda generator: torch.randint(5, (1,), generator=generator))
         width = self.context.d_model
-        return torch.stack([sinusoids(positions + one, width) for one in offsets])
+        return torch.stack([sinusoids(positions + offset, width) for offset in offsets])
 
 
 class LeftBehind(Positional):
-    """table that is not moved with the model's device"""
+    """table that does not move to the model's device"""
 
     caught_by = ("any-device",)
 
@@ -423,7 +423,7 @@ class LeftBehind(Positional):
 
 
 class PositionsMoved(Sinusoidal):
-    """in-place change of inputs: positions"""
+    """in-place change of the positions"""
 
     caught_by = ("stateless",)
 
@@ -433,7 +433,7 @@ class PositionsMoved(Sinusoidal):
 
 
 class BufferWithoutMembers(Sinusoidal):
-    """saved table without a member axis: it cannot be given to one member"""
+    """saved table without a member axis"""
 
     caught_by = ("checkpoint",)
 
@@ -441,8 +441,8 @@ class BufferWithoutMembers(Sinusoidal):
         self.register_buffer("table", sinusoids(torch.arange(100), self.context.d_model))
 
 
-class UnsavedDraw(Positional):
-    """random frequencies that are drawn and not saved"""
+class UnsavedRandomBuffer(Positional):
+    """random frequencies that are not saved"""
 
     caught_by = ("checkpoint",)
 
@@ -465,7 +465,7 @@ class SharedOfLength(Sinusoidal):
 
 
 class DividesByLast(Sinusoidal):
-    """division by length minus one: nothing is left of a single token"""
+    """division by length minus one, which is zero for a single token"""
 
     caught_by = ("finite",)
 
@@ -475,7 +475,7 @@ class DividesByLast(Sinusoidal):
 
 
 class LateAlibi(Alibi):
-    """distance off by one: the token itself is a step away, its neighbour behind is at zero"""
+    """distance off by one: distance 1 to the token itself, 0 to the previous token"""
 
     caught_by = ("falls-with-distance",)
 
@@ -484,7 +484,7 @@ class LateAlibi(Alibi):
 
 
 class TooFewSlopes(Alibi):
-    """slopes made for another number of heads"""
+    """slopes for another number of heads"""
 
     caught_by = ("causality",)
 
@@ -497,7 +497,7 @@ class TooFewSlopes(Alibi):
 @hookimpl
 def register_positionals():
     return {
-        re.sub("(?<!^)(?=[A-Z])", "-", one.__name__).lower(): one
-        for one in list(globals().values())
-        if isinstance(one, type) and "caught_by" in vars(one)
+        re.sub("(?<!^)(?=[A-Z])", "-", entry.__name__).lower(): entry
+        for entry in list(globals().values())
+        if isinstance(entry, type) and "caught_by" in vars(entry)
     }

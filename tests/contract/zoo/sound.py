@@ -1,4 +1,4 @@
-"""Unusual entries without any fault: no invariant may raise an alarm over them."""
+"""Unusual entries without a fault: no invariant may report a violation."""
 
 from typing import ClassVar
 
@@ -45,8 +45,8 @@ class Gaussian(SplitHeads):
     """scores by distance of query and key"""
 
     def scores(self, q, k, query_positions, key_positions):
-        apart = q.unsqueeze(-2) - k.unsqueeze(-3)
-        return -apart.square().sum(-1) * self.context.geometry.scale
+        distance = q.unsqueeze(-2) - k.unsqueeze(-3)
+        return -distance.square().sum(-1) * self.context.geometry.scale
 
 
 class AdditiveScores(SplitHeads):
@@ -65,7 +65,7 @@ class AdditiveScores(SplitHeads):
 
 
 class OffByOneSoftmax(SplitHeads):
-    """exp over one plus the sum: a row may be quiet"""
+    """exp over one plus the sum: a row may sum to less than one"""
 
     weights = "positive"
 
@@ -76,7 +76,7 @@ class OffByOneSoftmax(SplitHeads):
 
 
 class Unscaled(SplitHeads):
-    """T5's: no scale, said so"""
+    """T5's: no scale, as declared"""
 
     temperature = None
 
@@ -88,7 +88,7 @@ class Unscaled(SplitHeads):
 
 
 class Gated(SplitHeads):
-    """a gate on what each head reads"""
+    """a gate on the output of each head"""
 
     def build(self):
         self.gate = self.parameter(self.context.geometry.heads)
@@ -127,7 +127,7 @@ class LearnedSlopes(Positional):
 
 
 class TrainedTable(Positional):
-    """a table of 16 places without incompatible_with"""
+    """a table of 16 positions without incompatible_with"""
 
     def build(self):
         self.table = self.parameter(16, self.context.d_model, std=0.5)
@@ -145,7 +145,7 @@ class TrainedTable(Positional):
 
 
 class ScaledSinusoids(Sinusoidal):
-    """sinusoids times a trained number"""
+    """sinusoids times a trained scalar"""
 
     def build(self):
         self.size = self.parameter(1, std=0.1, mean=1.0)
@@ -172,13 +172,13 @@ class DirectionAware(Positional):
         return int(2 * context.geometry.heads)
 
     def bias(self, query_positions, key_positions, role, layer):
-        apart = key_positions[:, None, :] - query_positions[:, :, None]
+        distance = key_positions[:, None, :] - query_positions[:, :, None]
         ahead, behind = self.rates[:, :, None, :, None, None].unbind(1)
-        return ahead * apart.clamp(min=0)[:, None] + behind * apart.clamp(max=0)[:, None]
+        return ahead * distance.clamp(min=0)[:, None] + behind * distance.clamp(max=0)[:, None]
 
 
 class WellStarted(Learned):
-    """a learned table that starts at the sinusoids"""
+    """a learned table initialised with sinusoids"""
 
     def build(self):
         super().build()
@@ -195,15 +195,15 @@ class Dilated(Masking):
         return frozenset({"hides-padding"} | ({"hides-future"} if role == "decoder" else set()))
 
     def mask(self, role, query_positions, key_positions, lengths):
-        apart = query_positions[:, None] - key_positions[None, :]
-        kept = apart % 2 == 0
+        distance = query_positions[:, None] - key_positions[None, :]
+        mask = distance % 2 == 0
         if role == "decoder":
-            kept = kept & (apart >= 0)
-        return kept.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
+            mask = mask & (distance >= 0)
+        return mask.unsqueeze(0) & (key_positions[None, None, :] < lengths[:, None, None])
 
 
 class Blocks(Masking):
-    """blocks of four, and promises nothing"""
+    """blocks of four, without declared properties"""
 
     role_defaults: ClassVar = {"cross": "padding", "decoder": "padding-causal"}
 
@@ -221,17 +221,17 @@ SOUND = {
 
 @hookimpl
 def register_attentions():
-    return {f"sound-{one.__name__.lower()}": one for one in SOUND["attention"]}
+    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["attention"]}
 
 
 @hookimpl
 def register_positionals():
-    return {f"sound-{one.__name__.lower()}": one for one in SOUND["positional"]}
+    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["positional"]}
 
 
 @hookimpl
 def register_maskings():
-    return {f"sound-{one.__name__.lower()}": one for one in SOUND["masking"]}
+    return {f"sound-{entry.__name__.lower()}": entry for entry in SOUND["masking"]}
 
 
 assert issubclass(Cosine, Attention)

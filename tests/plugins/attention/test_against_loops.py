@@ -13,7 +13,7 @@ import torch
 
 from headtohead.model.attention_context import AttentionContext
 from headtohead.testing.covering import covering
-from headtohead.testing.subject import Subject, filled
+from headtohead.testing.subject import Subject, with_mask_value
 from headtohead.testing.tiny import tiny_config
 
 HEADS, WIDTH = 4, 16
@@ -70,9 +70,9 @@ def test_style_is_its_formula_in_loops(style, name, mask_value):
         subject, attention = subject_of(style, role, mask_value)
         mask = mask_of(name, role, subject)
         x, memory = subject.activations(role)
-        view = subject.view(role, mask=mask)
+        view = subject.attention_context(role, mask=mask)
         seen = {}
-        with filled(subject.model, mask_value), torch.no_grad():
+        with with_mask_value(subject.model, mask_value), torch.no_grad():
             found = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):

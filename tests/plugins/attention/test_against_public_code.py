@@ -26,7 +26,7 @@ def ours(style):
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
     with torch.no_grad():
-        found = attention(x, None, subject.view("encoder", mask=mask))
+        found = attention(x, None, subject.attention_context("encoder", mask=mask))
     return attention, mask, x, found
 
 
@@ -85,7 +85,7 @@ def test_qk_norm_is_theirs_where_the_learned_scale_is_their_fixed_one():
     x, _ = subject.activations("encoder")
     with torch.no_grad():
         attention.style.gain.fill_(10.0)
-        found = attention(x, None, subject.view("encoder", mask=mask))
+        found = attention(x, None, subject.attention_context("encoder", mask=mask))
         for member in range(2):
             module = theirs(attention, member, qk_norm=True, qk_norm_scale=10)
             assert apart(module, x[member], mask[member][:, 0], found[member]) < DOUBLE
@@ -155,7 +155,7 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
     places = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
     with torch.no_grad():
         attention.style.gain.fill_(1.0)
-        found = attention(x, None, subject.view("decoder", mask=mask))
+        found = attention(x, None, subject.attention_context("decoder", mask=mask))
     weights = attention.state_dict()
     for member in range(2):
         config = DiffLlamaConfig(

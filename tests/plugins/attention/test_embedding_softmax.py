@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headtohead import HeadToHeadError
-from headtohead.planning.compatibility import undefined_reason, uneven
+from headtohead.planning.compatibility import find_incompatibility, find_unequal_lengths
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -43,7 +43,9 @@ def test_printed_weights_and_output_come_from_the_printed_embeddings():
     attention = subject.attention("decoder")
     x = torch.tensor(EMBEDDINGS, dtype=torch.float64).expand(2, 3, 6, 6)
     seen = {}
-    found = attention(x, None, subject.view("decoder", mask=subject.mask("decoder")), None, seen.__setitem__)
+    found = attention(
+        x, None, subject.attention_context("decoder", mask=subject.mask("decoder")), None, seen.__setitem__
+    )
     weights, printed = seen["weights"][0, 0, 0], torch.tensor(WEIGHTS, dtype=torch.float64)
     torch.testing.assert_close(weights, printed, rtol=0, atol=1e-4)
     expected = torch.tensor(OUTPUT, dtype=torch.float64)
@@ -64,7 +66,7 @@ def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **cho
     )
     evaluate = config.evaluate.model_copy(update={"decode": decode})
     config = config.model_copy(update={"evaluate": evaluate})
-    return undefined_reason(config, longest or {}, current())
+    return find_incompatibility(config, longest or {}, current())
 
 
 LENGTH = "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
@@ -117,11 +119,11 @@ def test_sentence_of_another_length_is_refused_in_one_line():
 
 def test_targets_of_several_lengths_are_refused_before_training():
     def said(*tokens, quirks=None, **train):
-        return uneven(tiny_config(attention="embedding-softmax", train=train, quirks=quirks), tokens)
+        return find_unequal_lengths(tiny_config(attention="embedding-softmax", train=train, quirks=quirks), tokens)
 
     assert said(17, 17) is None
     assert said(17, 12) == (
-        "embedding-softmax reads exactly 16 tokens, and targets have 12 to 17; take targets of one length"
+        "embedding-softmax requires exactly 16 tokens, but targets have 12 to 17; use targets of equal length"
     )
     assert said(17, 12, batch_size=2, quirks={"pad_to": 17}) is None
-    assert uneven(tiny_config(), (17, 12)) is None
+    assert find_unequal_lengths(tiny_config(), (17, 12)) is None

@@ -13,7 +13,7 @@ from headtohead.model.attention_context import AttentionContext
 from headtohead.model.counting import count
 from headtohead.model.decoding import greedy
 from headtohead.model.transformer import Transformer
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.equality import same_function
 from headtohead.testing.invariants import INVARIANTS
@@ -96,7 +96,7 @@ def test_weights_of_a_differential_head_sum_to_one_less_its_share():
     subject = Subject(tiny_config("none", "differential"))
     attention, seen = subject.attention("encoder"), {}
     x, _ = subject.activations("encoder")
-    attention(x, None, subject.view("encoder"), None, seen.__setitem__)
+    attention(x, None, subject.attention_context("encoder"), None, seen.__setitem__)
     expected = (1 - attention.style.lambda_())[:, None, None, None].expand(2, 3, 2, 6)
     torch.testing.assert_close(seen["weights"].sum(-1), expected, rtol=0, atol=1e-12)
     assert seen["weights"].shape == (2, 3, 2, 6, 6)
@@ -120,7 +120,7 @@ def test_uniform_without_an_encoding_is_a_mean_and_with_one_is_the_encodings():
     ):
         subject, seen = Subject(tiny_config(positional, "uniform")), {}
         x, _ = subject.activations("encoder")
-        subject.attention("encoder")(x, None, subject.view("encoder"), None, seen.__setitem__)
+        subject.attention("encoder")(x, None, subject.attention_context("encoder"), None, seen.__setitem__)
         torch.testing.assert_close(seen["weights"][1, 2, 0, 0], expected, rtol=0, atol=1e-12)
 
 
@@ -138,7 +138,7 @@ REFUSED = {
 @pytest.mark.parametrize(("positional", "attention"), REFUSED)
 def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, attention):
     config = tiny_config(positional, attention)
-    reason = undefined_reason(config, {}, REGISTRY)
+    reason = find_incompatibility(config, {}, REGISTRY)
     assert reason is not None
     assert REFUSED[positional, attention] in reason
     assert reason.startswith(positional)
@@ -148,14 +148,14 @@ def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, att
     ("positional", "attention"), list(itertools.product(["none", "sinusoidal", "learned", "rotary", "alibi"], NEW))
 )
 def test_everything_else_is_defined(positional, attention):
-    refused = undefined_reason(tiny_config(positional, attention), {}, REGISTRY)
+    refused = find_incompatibility(tiny_config(positional, attention), {}, REGISTRY)
     assert (refused is not None) is ((positional, attention) in REFUSED)
 
 
 def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
     config = tiny_config("none", {"name": "random", "max_length": 7})
-    assert undefined_reason(config, {"source": 7, "target": 7}, REGISTRY) is None
-    assert undefined_reason(config, {"source": 8, "target": 7}, REGISTRY) == (
+    assert find_incompatibility(config, {"source": 7, "target": 7}, REGISTRY) is None
+    assert find_incompatibility(config, {"source": 8, "target": 7}, REGISTRY) == (
         "a source of 8 tokens is longer than the 7 positions of random; set attention.encoder.max_length to at least 8"
     )
     model = Subject(config).model

@@ -1,4 +1,4 @@
-"""Reading corpora by name, and the real files that some tests need."""
+"""Fixtures: corpora by name, and the Tatoeba files that some tests need."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def module_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def prepared(module_cache: Path) -> Prepare:
-    """Prepare by dataset name, data fields as keywords and the dataset's options in ``options``."""
+    """Prepare a dataset; keywords are fields of ``data``, ``options`` the dataset's options."""
 
     def run(dataset: str, **fields: Any) -> PreparedData:
         return prepare(data_config(dataset=dataset, **fields), module_cache)
@@ -37,7 +37,7 @@ def prepared(module_cache: Path) -> Prepare:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
-    """Read a raw corpus by dataset name and options."""
+    """Load the corpus of a dataset with options."""
 
     def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
         config = data_config(dataset=dataset, split=split, options=options)
@@ -48,13 +48,13 @@ def read(tmp_path: Path) -> Read:
 
 @pytest.fixture(scope="session")
 def real() -> Callable[[str], Path]:
-    """Return a real Tatoeba file, or skip."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("H2H_TEST_DATA", beside))
+    """Return the path of a Tatoeba file, or skip the test."""
+    default = Path(__file__).resolve().parents[4] / "shared" / "data"
+    folder = Path(os.environ.get("H2H_TEST_DATA", default))
 
     def find(name: str) -> Path:
         if not (folder / name).is_file():
-            pytest.skip(f"needs {name}: set H2H_TEST_DATA to the folder that holds it")
+            pytest.skip(f"requires {name}: set H2H_TEST_DATA to its folder")
         return folder / name
 
     return find
@@ -62,12 +62,12 @@ def real() -> Callable[[str], Path]:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """A folder served on the loopback interface, and its address."""
+    """A folder served on the loopback interface, and its URL."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     folder = tmp_path / "site"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""copy, reverse, sort, lookup and addition: every answer worked out again, every part apart."""
+"""copy, reverse, sort, lookup and addition: targets computed independently, disjoint parts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from headtohead.data import PreparedData, bag_of_words_ceiling
+from headtohead.data import PreparedData, bag_of_words_upper_bound
 from headtohead.errors import HeadToHeadError
 from headtohead.plugins.dataset import Corpus
 
 Prepare = Callable[..., PreparedData]
 Read = Callable[..., Corpus]
-Question = Callable[[str], object]
+Key = Callable[[str], object]
 
 
 def repeated(source: str) -> str:
@@ -23,34 +23,30 @@ def repeated(source: str) -> str:
 
 
 def read_backwards(source: str) -> str:
-    said = source.split()
-    return " ".join(said[place] for place in range(len(said) - 1, -1, -1))
+    words = source.split()
+    return " ".join(words[index] for index in range(len(words) - 1, -1, -1))
 
 
 def counted_out(source: str) -> str:
-    """Sort by counting, smallest first."""
-    times = Counter(int(number) for number in source.split())
-    return " ".join(" ".join([str(number)] * times[number]) for number in range(1000) if times[number])
+    """Counting sort, ascending."""
+    counts = Counter(int(word) for word in source.split())
+    return " ".join(" ".join([str(number)] * counts[number]) for number in range(1000) if counts[number])
 
 
 def looked_up(source: str) -> str:
-    listed, queries = source.split(" ? ")
-    found = []
-    for query in queries.split():
-        after = listed.split(f"{query} ", 1)[1]
-        found.append(after.split()[0])
-    return " ".join(found)
+    entries, queries = source.split(" ? ")
+    return " ".join(entries.split(f"{query} ", 1)[1].split()[0] for query in queries.split())
 
 
 def carried(source: str) -> str:
-    """Add column by column, as on paper."""
-    one, two = ([int(digit) for digit in number.split()] for number in source.split(" + "))
-    assert len(one) == len(two)
-    written, carry = [], 0
-    for a, b in zip(reversed(one), reversed(two), strict=True):
+    """Column addition with carry."""
+    first, second = ([int(digit) for digit in number.split()] for number in source.split(" + "))
+    assert len(first) == len(second)
+    digits, carry = [], 0
+    for a, b in zip(reversed(first), reversed(second), strict=True):
         carry, digit = divmod(a + b + carry, 10)
-        written.insert(0, digit)
-    return " ".join(map(str, [1, *written] if carry else written))
+        digits.insert(0, digit)
+    return " ".join(map(str, [1, *digits] if carry else digits))
 
 
 def length_of(name: str, source: str) -> int:
@@ -68,7 +64,7 @@ TRUTH: dict[str, Callable[[str], str]] = {
     "addition": carried,
 }
 LONGEST = {"copy": 10, "reverse": 10, "sort": 10, "lookup": 5, "addition": 4}
-SAME: dict[str, Question] = {
+SAME: dict[str, Key] = {
     "copy": str,
     "reverse": str,
     "sort": lambda source: tuple(sorted(source.split())),
@@ -78,19 +74,19 @@ SAME: dict[str, Question] = {
     ),
     "addition": lambda source: frozenset(source.split(" + ")),
 }
-"""What two sources have in common that ask the same."""
+"""Key that is equal for sources of the same example."""
 
 
 @pytest.fixture(params=[1500, pytest.param(6000, marks=pytest.mark.slow)])
 def size(request: pytest.FixtureRequest) -> int:
-    """The number of pairs; the slow tier adds the one that is the default of the option."""
+    """Number of pairs; the slow tier adds the default of the option."""
     number: int = request.param
     return number
 
 
 @pytest.mark.parametrize("split", ["iid", "length"])
 @pytest.mark.parametrize("name", TRUTH)
-def test_every_answer_is_the_right_one(name: str, split: str, size: int, read: Read) -> None:
+def test_every_target_is_correct(name: str, split: str, size: int, read: Read) -> None:
     corpus = read(name, split, size=size)
     assert len(corpus.pairs) >= size
     for pair in corpus.pairs:
@@ -112,20 +108,20 @@ def test_several_queries_are_answered_in_their_order(read: Read) -> None:
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_no_question_is_drawn_twice_nor_stands_on_two_sides(name: str, size: int, prepared: Prepare) -> None:
+def test_examples_are_distinct_and_parts_disjoint(name: str, size: int, prepared: Prepare) -> None:
     for split in ("iid", "length"):
         data = prepared(name, split=split, options={"size": size})
-        asked = {part: [SAME[name](source) for source in one.source_text] for part, one in data.splits.items()}
-        for part, questions in asked.items():
-            assert len(set(questions)) == len(questions), (split, part)
-        assert not set(asked["train"]) & (set(asked["test"]) | set(asked["valid"]))
-        assert not set(asked["valid"]) & set(asked["test"])
+        keys = {part: [SAME[name](source) for source in pairs.source_text] for part, pairs in data.splits.items()}
+        for part, examples in keys.items():
+            assert len(set(examples)) == len(examples), (split, part)
+        assert not set(keys["train"]) & (set(keys["test"]) | set(keys["valid"]))
+        assert not set(keys["valid"]) & set(keys["test"])
         assert data.record["leak"] == 0.0
         assert not data.record["leaky"]
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_split_iid_divides_as_data_valid_and_test_ask(name: str, size: int, prepared: Prepare) -> None:
+def test_split_iid_has_the_configured_sizes(name: str, size: int, prepared: Prepare) -> None:
     counts = prepared(name, valid=0.1, test=300, options={"size": size}).record["counts"]
     assert counts == {"train": size - size // 10 - 300, "valid": size // 10, "test": 300}
 
@@ -135,7 +131,7 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, size: in
     longest = LONGEST[name]
     data = prepared(name, split="length", options={"test_each": 40, "size": size})
     splits = data.splits
-    lengths = {part: Counter(length_of(name, source) for source in one.source_text) for part, one in splits.items()}
+    lengths = {part: Counter(length_of(name, source) for source in pairs.source_text) for part, pairs in splits.items()}
     assert set(lengths["train"]) == set(range(1, longest + 1))
     tokens = max(len(source.split()) for source in splits["train"].source_text)
     assert data.record["longest_in_train"] == tokens
@@ -148,20 +144,20 @@ def test_split_length_trains_up_to_l_and_tests_up_to_twice_l(name: str, size: in
 
 
 @pytest.mark.parametrize("name", ["copy", "reverse", "sort"])
-def test_a_length_of_which_there_are_few_keeps_most_of_them_in_training(name: str, prepared: Prepare) -> None:
-    """Of the ten sources of one symbol, two are tested: the rest would not be learnt."""
+def test_most_examples_of_a_rare_length_are_in_train(name: str, prepared: Prepare) -> None:
+    """Only two of the ten sources with one symbol are in test, or the model could not learn the length."""
     splits = prepared(name, split="length").splits
-    single = {part: sum(len(source.split()) == 1 for source in one.source_text) for part, one in splits.items()}
+    single = {part: sum(len(source.split()) == 1 for source in pairs.source_text) for part, pairs in splits.items()}
     assert single["test"] == 2
     assert single["train"] + single["valid"] == 8
 
 
 @pytest.mark.parametrize("name", TRUTH)
-def test_the_same_seed_draws_the_same_and_another_does_not(name: str, size: int, read: Read) -> None:
-    one, same, other = (read(name, size=size, seed=seed) for seed in (1, 1, 2))
-    assert one.data_hash == same.data_hash
-    assert list(one.pairs) == list(same.pairs)
-    assert one.data_hash != other.data_hash
+def test_a_seed_determines_the_corpus(name: str, size: int, read: Read) -> None:
+    first, same, other = (read(name, size=size, seed=seed) for seed in (1, 1, 2))
+    assert first.data_hash == same.data_hash
+    assert list(first.pairs) == list(same.pairs)
+    assert first.data_hash != other.data_hash
 
 
 FROZEN = {
@@ -171,15 +167,15 @@ FROZEN = {
     "lookup": "5b158f00f3bae4b0",
     "addition": "e78a71a54cbe5782",
 }
-"""Beginnings of fingerprints: a change of the draw would be other data under the same options."""
+"""Beginnings of data hashes: another hash would be other data with the same options."""
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_the_draw_stays_what_it_is(name: str, read: Read) -> None:
+def test_generated_corpora_do_not_change_between_versions(name: str, read: Read) -> None:
     assert read(name, "length").data_hash[:16] == FROZEN[name]
 
 
-def test_lengths_hold_equally_many_pairs_as_far_as_there_are(read: Read) -> None:
+def test_lengths_have_equally_many_pairs_as_far_as_possible(read: Read) -> None:
     counts = Counter(len(pair.source.split()) for pair in read("copy").pairs)
     assert counts[1] == 10
     assert counts[2] == 100
@@ -188,21 +184,21 @@ def test_lengths_hold_equally_many_pairs_as_far_as_there_are(read: Read) -> None
     assert max(rest) - min(rest) <= 1
 
 
-def test_distinct_symbols_never_stand_twice(read: Read) -> None:
+def test_distinct_symbols_occur_once(read: Read) -> None:
     corpus = read("reverse", distinct=True, alphabet=12)
     for pair in corpus.pairs:
         assert len(set(pair.source.split())) == len(pair.source.split())
 
 
 def orders_of(corpus: Corpus) -> dict[tuple[str, ...], set[str]]:
-    found: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    orders: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for pair in corpus.pairs:
-        found[tuple(sorted(pair.source.split()))].add(pair.source)
-    return found
+        orders[tuple(sorted(pair.source.split()))].add(pair.source)
+    return orders
 
 
 @pytest.mark.parametrize("length", [3, 4])
-def test_with_all_orders_no_bag_of_symbols_passes_one_in_n_factorial(
+def test_with_all_orders_the_bag_of_words_bound_is_one_in_n_factorial(
     length: int, prepared: Prepare, read: Read
 ) -> None:
     options: dict[str, Any] = {
@@ -214,23 +210,25 @@ def test_with_all_orders_no_bag_of_symbols_passes_one_in_n_factorial(
         "size": 1200,
     }
     orders = orders_of(read("reverse", **options))
-    assert {len(order) for order in orders.values()} == {math.factorial(length)}
+    assert {len(sources) for sources in orders.values()} == {math.factorial(length)}
     assert len(orders) == 1200 // math.factorial(length)
     data = prepared("reverse", options=options, test=0.2)
     test = data.splits["test"]
-    assert data.record["bag_of_words_ceiling"] == pytest.approx(1 / math.factorial(length))
-    assert bag_of_words_ceiling(test.source_text, test.references) == pytest.approx(1 / math.factorial(length))
-    sides = {part: {tuple(sorted(source.split())) for source in one.source_text} for part, one in data.splits.items()}
-    assert not sides["train"] & sides["test"]
+    assert data.record["bag_of_words_upper_bound"] == pytest.approx(1 / math.factorial(length))
+    assert bag_of_words_upper_bound(test.source_text, test.references) == pytest.approx(1 / math.factorial(length))
+    bags = {
+        part: {tuple(sorted(source.split())) for source in pairs.source_text} for part, pairs in data.splits.items()
+    }
+    assert not bags["train"] & bags["test"]
 
 
-def test_sorting_needs_no_order_even_with_all_orders(prepared: Prepare) -> None:
+def test_sorting_has_no_bag_of_words_bound_below_1(prepared: Prepare) -> None:
     options = {"distinct": True, "all_orders": True, "shortest": 3, "longest": 3, "size": 600}
-    assert prepared("sort", options=options).record["bag_of_words_ceiling"] == 1.0
+    assert prepared("sort", options=options).record["bag_of_words_upper_bound"] == 1.0
 
 
-def test_sums_that_are_equal_do_not_hold_a_split_together(prepared: Prepare) -> None:
-    """Thousands of pairs of numbers share few sums: joined by them, no test could be drawn."""
+def test_equal_sums_do_not_connect_examples(prepared: Prepare) -> None:
+    """Thousands of examples share few sums: connected by sums, they would be one group."""
     data = prepared("addition", options={"longest": 2, "size": 2000})
     assert data.record["counts"] == {"train": 1800, "valid": 100, "test": 100}
     shared = set(data.splits["train"].target_text) & set(data.splits["test"].target_text)
@@ -238,53 +236,73 @@ def test_sums_that_are_equal_do_not_hold_a_split_together(prepared: Prepare) -> 
 
 
 IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
-    ("copy", "iid", {"shortest": 5, "longest": 4}, "copy: shortest is 5 and longest 4; a length lies between them"),
+    (
+        "copy",
+        "iid",
+        {"shortest": 5, "longest": 4},
+        "copy: shortest is 5 and longest 4; lower shortest or raise longest",
+    ),
     (
         "reverse",
         "iid",
         {"alphabet": 2, "longest": 3, "size": 50},
-        "reverse has only 14 pairs of 1 to 3 symbols, size asks for 50; lower size, or allow more lengths or words",
+        "reverse has only 14 pairs of 1 to 3 symbols, but size is 50; lower size, or allow more lengths or symbols",
     ),
     (
         "sort",
         "length",
         {"alphabet": 2, "longest": 6, "size": 60},
-        "sort has only 24 pairs of 1 to 6 symbols beside its test, size asks for 60; lower size, or "
-        "allow more lengths or words",
+        "sort has only 24 pairs of 1 to 6 symbols outside its test part, but size is 60; lower size, or "
+        "allow more lengths or symbols",
     ),
     (
         "reverse",
         "length",
         {"distinct": True, "alphabet": 12},
-        "reverse: 20 distinct symbols (2 · longest, of split length) need an alphabet of 20, got 12; "
+        "reverse: 20 distinct symbols (2 · longest in split length) require an alphabet of 20, got 12; "
         "raise alphabet or lower longest",
     ),
     (
         "copy",
         "iid",
         {"distinct": True, "alphabet": 8},
-        "copy: 10 distinct symbols need an alphabet of 10, got 8; raise alphabet or lower longest",
+        "copy: 10 distinct symbols require an alphabet of 10, got 8; raise alphabet or lower longest",
     ),
-    ("reverse", "iid", {"all_orders": True}, "reverse: all_orders needs distinct: true, or orders repeat"),
+    (
+        "reverse",
+        "iid",
+        {"all_orders": True},
+        "reverse: all_orders requires distinct: true, because repeated symbols repeat orders",
+    ),
     (
         "reverse",
         "length",
         {"all_orders": True, "distinct": True, "longest": 3},
-        "reverse: all_orders has no split length, whose 6 symbols have 6! orders; use split: iid",
+        "reverse: all_orders does not support split length: 6 symbols have 6! orders; use split: iid",
     ),
     (
         "reverse",
         "iid",
         {"all_orders": True, "distinct": True, "shortest": 6, "longest": 6, "size": 6000},
-        "reverse: size 6,000 holds 8 questions of 720 pairs each; raise size or lower longest",
+        "reverse: size 6,000 gives 8 examples of 720 pairs each, fewer than 20; raise size or lower longest",
     ),
-    ("lookup", "length", {"keys": 8}, "lookup: a source of 10 pairs needs 10 keys, got 8; raise keys or lower longest"),
-    ("lookup", "iid", {"queries": 2}, "lookup: 2 queries need 2 pairs, and the shortest source has 1; raise shortest"),
+    (
+        "lookup",
+        "length",
+        {"keys": 8},
+        "lookup: a source of 10 pairs requires 10 keys, got 8; raise keys or lower longest",
+    ),
+    (
+        "lookup",
+        "iid",
+        {"queries": 2},
+        "lookup: 2 queries require 2 pairs, but the shortest source has 1; raise shortest or lower queries",
+    ),
     (
         "addition",
         "iid",
         {"longest": 1},
-        "addition has only 55 pairs of 1 to 1 digits, size asks for 6,000; lower size, or allow more lengths or words",
+        "addition has only 55 pairs of 1 to 1 digits, but size is 6,000; lower size, or allow more lengths or symbols",
     ),
     (
         "addition",
@@ -296,9 +314,9 @@ IMPOSSIBLE: list[tuple[str, str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "split", "options", "message"), IMPOSSIBLE)
-def test_what_cannot_be_drawn_is_refused_in_one_line(
+def test_impossible_options_are_refused_in_one_line(
     name: str, split: str, options: dict[str, Any], message: str, read: Read
 ) -> None:
-    with pytest.raises(HeadToHeadError) as refused:
+    with pytest.raises(HeadToHeadError) as error:
         read(name, split, **options)
-    assert str(refused.value) == message
+    assert str(error.value) == message

@@ -1,4 +1,4 @@
-"""The notebooks' own pairs, against what the notebooks print."""
+"""The sentence pairs of the notebooks, against their printed output."""
 
 from __future__ import annotations
 

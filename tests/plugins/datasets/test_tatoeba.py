@@ -1,4 +1,4 @@
-"""tatoeba: its file forms, its faults, and its downloads."""
+"""tatoeba: file formats, invalid files and downloads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_weekly_sentences_are_joined_by_their_links(read: Callable, tmp_path: Pa
     paths = [str(tmp_path / f"{name}.tsv.bz2") for name in ("eng", "spa", "links")]
     corpus = read("tatoeba", sentences=paths[:2], links=paths[2])
     assert texts(corpus) == WEEKLY_PAIRS
-    assert corpus.notes == ("1 links name a sentence that the files do not hold",)
+    assert corpus.notes == ("1 links name a sentence that the files do not contain",)
 
 
 def test_weekly_sentences_may_be_in_one_file_and_links_the_other_way_round(read: Callable, tmp_path: Path) -> None:
@@ -108,16 +108,16 @@ def fails(read: Callable, message: str, **options: object) -> None:
         (b"", r"file '.*pairs.tsv' is empty$"),
         (b"\xef\xbb\xbf\r\n \n", r"is empty$"),
         ("Go.\tVe.\nS\xed.\tYes.\n".encode("latin1"), r"is not UTF-8: line 2 has the byte 0xed;"),
-        (b"Go. Ve.\n", r"line 1 has 1 columns; expected text and text"),
-        (b"a\tb\tc\td\te\n", r"line 1 has 5 columns; expected text and text"),
-        (b"a\tb\tc\td\n", r"line 1 has 4 columns; expected text and text"),
+        (b"Go. Ve.\n", r"line 1 has 1 columns; expected text, text and an optional attribution"),
+        (b"a\tb\tc\td\te\n", r"line 1 has 5 columns; expected text, text and an optional attribution"),
+        (b"a\tb\tc\td\n", r"line 1 has 4 columns; expected text, text and an optional attribution"),
         (b"a\tb\na\tb\tc\n", r"line 2 has 3 columns, expected 2 as in the lines before$"),
         (b"1\ta\t2\tb\n3\tc\n", r"line 2 has 2 columns, expected 4 as in the lines before$"),
-        (b"1\teng\tGo.\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
-        (b"1\t2\n", r"is a weekly export; name it with sentences: or links:, not file:$"),
+        (b"1\teng\tGo.\n", r"is a weekly export; use data.sentences or data.links, not data.file$"),
+        (b"1\t2\n", r"is a weekly export; use data.sentences or data.links, not data.file$"),
     ],
 )
-def test_faulty_content_is_named(read: Callable, tmp_path: Path, content: bytes, message: str) -> None:
+def test_invalid_content_is_named(read: Callable, tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "pairs.tsv").write_bytes(content)
     fails(read, message, file=str(tmp_path / "pairs.tsv"))
 
@@ -126,8 +126,8 @@ def test_a_missing_file_is_named(read: Callable, tmp_path: Path) -> None:
     fails(read, r"^file '.*nowhere.tsv' does not exist$", file=str(tmp_path / "nowhere.tsv"))
 
 
-def test_a_missing_file_with_an_address_says_where_to_get_it(read: Callable, tmp_path: Path) -> None:
-    message = r"^file '.*nowhere.tsv' does not exist; download https://example.org/a.zip and give its path as file$"
+def test_the_error_for_a_missing_file_names_its_url(read: Callable, tmp_path: Path) -> None:
+    message = r"^file '.*nowhere.tsv' does not exist; download https://example.org/a.zip and set data.file to its path$"
     fails(read, message, file=str(tmp_path / "nowhere.tsv"), url="https://example.org/a.zip")
 
 
@@ -148,20 +148,21 @@ def test_a_damaged_file_is_named(read: Callable, tmp_path: Path, name: str, faul
     else:
         raw[:] = b"<html>try later</html>"
     path.write_bytes(raw)
-    fails(read, rf"^file '.*{name}' is damaged: .*; get it again$", file=str(path))
+    fails(read, rf"^file '.*{name}' is damaged: .*; download it again$", file=str(path))
 
 
 def test_a_zip_must_hold_one_text(read: Callable, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("a.txt", TWO)
         archive.writestr("b.txt", TWO)
-    fails(read, r"should hold one .txt or .tsv file, holds: a.txt, b.txt", file=str(tmp_path / "x.zip"))
+    message = r"must contain exactly one .txt, .tsv, .csv file, contains a.txt, b.txt; repack it$"
+    fails(read, message, file=str(tmp_path / "x.zip"))
 
 
-def test_options_that_do_not_fit_are_refused(read: Callable) -> None:
+def test_invalid_options_are_refused(read: Callable) -> None:
     fails(read, r"^tatoeba: pair: expected two language codes such as eng-spa$", pair="english")
-    fails(read, r"^tatoeba: sentences and links belong together", links="x")
-    fails(read, r"^tatoeba: give file, or sentences and links, not both$", file="x", links="y", sentences="z")
+    fails(read, r"^tatoeba: sentences requires links and links requires sentences; set both, or file$", links="x")
+    fails(read, r"^tatoeba: file excludes sentences and links; leave out either$", file="x", links="y", sentences="z")
     fails(read, r"^tatoeba: fil: unknown field 'fil'; did you mean 'file'\?$", fil="x")
 
 
@@ -170,9 +171,9 @@ def test_options_that_do_not_fit_are_refused(read: Callable) -> None:
     [
         ("x\teng\tGo.\n", WEEKLY_LINKS, r"line 1 has 3 columns; expected id, language, text"),
         ("1\teng\tGo.\tu\n", WEEKLY_LINKS, r"line 1 has 4 columns; expected id, language, text"),
-        ("1\tdeu\tLos.\n", WEEKLY_LINKS, r"hold no sentence in 'eng'; check pair: eng-spa$"),
+        ("1\tdeu\tLos.\n", WEEKLY_LINKS, r"contain no sentence in 'eng'; check data.pair: eng-spa$"),
         (WEEKLY_ENGLISH, "1\t7\t3\n", r"line 1 has 3 columns, expected id and translation id$"),
-        (WEEKLY_ENGLISH, "5\t6\n", r"links.tsv' links no sentences of eng-spa$"),
+        (WEEKLY_ENGLISH, "5\t6\n", r"links.tsv' links no sentences of eng-spa; check data.pair$"),
     ],
 )
 def test_faulty_weekly_exports_are_named(
@@ -184,45 +185,50 @@ def test_faulty_weekly_exports_are_named(
     fails(read, message, sentences=sentences, links=str(tmp_path / "links.tsv"))
 
 
-def test_a_named_sum_is_checked(read: Callable, tmp_path: Path) -> None:
+def test_an_expected_checksum_is_checked(read: Callable, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text(TWO, encoding="utf-8", newline="")
-    fails(read, r"has sha256 [0-9a-f]{64}, expected 00$", file=str(tmp_path / "pairs.tsv"), sha256="00")
+    fails(
+        read,
+        r"has sha256 [0-9a-f]{64}, expected 00; use the expected file, or correct data.sha256$",
+        file=str(tmp_path / "pairs.tsv"),
+        sha256="00",
+    )
 
 
 def weekly_site(folder: Path) -> None:
-    for place, content in (
+    for name, content in (
         ("eng/eng_sentences", WEEKLY_ENGLISH),
         ("spa/spa_sentences", WEEKLY_SPANISH),
         ("eng/eng-spa_links", WEEKLY_LINKS),
     ):
-        path = folder / f"{place}.tsv.bz2"
+        path = folder / f"{name}.tsv.bz2"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(bz2.compress(content.encode()))
 
 
 def test_without_a_file_the_weekly_exports_are_downloaded_once(read: Callable, site: tuple[Path, str]) -> None:
-    folder, address = site
+    folder, url = site
     weekly_site(folder)
-    assert texts(read("tatoeba", url=address)) == WEEKLY_PAIRS
+    assert texts(read("tatoeba", url=url)) == WEEKLY_PAIRS
     for path in folder.rglob("*.bz2"):
         path.unlink()
-    assert texts(read("tatoeba", url=address)) == WEEKLY_PAIRS
+    assert texts(read("tatoeba", url=url)) == WEEKLY_PAIRS
 
 
-def test_the_address_may_be_one_file_of_pairs(read: Callable, site: tuple[Path, str]) -> None:
-    folder, address = site
+def test_the_url_can_be_one_file_of_pairs(read: Callable, site: tuple[Path, str]) -> None:
+    folder, url = site
     pack_zip(folder / "spa-eng.zip", TWO.encode())
-    assert texts(read("tatoeba", url=f"{address}/spa-eng.zip")) == EXPECTED
+    assert texts(read("tatoeba", url=f"{url}/spa-eng.zip")) == EXPECTED
 
 
-def test_sums_of_several_downloads_are_given_by_name(read: Callable, site: tuple[Path, str]) -> None:
-    folder, address = site
+def test_checksums_of_several_downloads_are_given_by_name(read: Callable, site: tuple[Path, str]) -> None:
+    folder, url = site
     weekly_site(folder)
     fails(
         read,
         r"download of .*links.tsv.bz2 is damaged: sha256 is [0-9a-f]{64}, expected 00; it "
         "was removed",
-        url=address,
+        url=url,
         sha256={"eng-spa_links.tsv.bz2": "00"},
     )
 
@@ -230,8 +236,7 @@ def test_sums_of_several_downloads_are_given_by_name(read: Callable, site: tuple
 def test_a_pair_that_the_server_lacks_is_named(read: Callable, site: tuple[Path, str]) -> None:
     fails(
         read,
-        r"^cannot download .*/xyz/xyz_sentences.tsv.bz2: 404 File not found; check the "
-        "pair",
+        r"^cannot download .*/xyz/xyz_sentences.tsv.bz2: 404 File not found; check the URL",
         url=site[1],
         pair="xyz-spa",
     )

@@ -1,4 +1,4 @@
-"""What was measured on real Tatoeba files, and what the tatoeba-en-es notebook prints."""
+"""Measured facts of Tatoeba files, and the printed output of the tatoeba-en-es notebook."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FOLDED = [
 
 
 def test_the_first_ten_rows_fold_as_the_notebook_prints_them() -> None:
-    assert [(ascii_fold(one), ascii_fold(other)) for one, other in RAW] == FOLDED
+    assert [(ascii_fold(source), ascii_fold(target)) for source, target in RAW] == FOLDED
 
 
 def test_the_notebook_sample_folds_as_printed() -> None:
@@ -59,7 +59,7 @@ def test_the_notebook_sample_folds_as_printed() -> None:
 
 @pytest.fixture(scope="module")
 def corpus(real: Callable, module_cache: Path) -> Callable[[str, str], Texts]:
-    """Read the raw texts of a real file, once."""
+    """Return the raw texts of a file; each file is read once."""
 
     @cache
     def read(name: str, pair: str) -> Texts:
@@ -99,8 +99,8 @@ def test_vocabularies_under_ascii_fold(
     corpus: Callable, name: str, pair: str, sizes: tuple[int, int], distinct: int
 ) -> None:
     texts = corpus(name, pair)
-    found = [build_vocabulary(ascii_fold(row[side]).split() for row in texts) for side in (0, 1)]
-    assert tuple(map(len, found)) == sizes
+    vocabularies = [build_vocabulary(ascii_fold(row[side]).split() for row in texts) for side in (0, 1)]
+    assert tuple(map(len, vocabularies)) == sizes
     assert len({source for source, _ in texts}) == distinct
 
 

@@ -1,4 +1,4 @@
-"""toy-grammar, against a translator written from the rules and not from the generator."""
+"""toy-grammar, compared with a translator that is written from the grammar rules, not from the generator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from headtohead.data import bag_of_words_ceiling, hash_pairs
+from headtohead.data import bag_of_words_upper_bound, hash_pairs
 from headtohead.errors import HeadToHeadError
 
 NOUNS = """cat chat m|dog chien m|boy garçon m|king roi m|brother frère m|girl fille f|
@@ -66,46 +66,46 @@ AFTER = {
     "in the morning": "le matin",
     "at night": "la nuit",
 }
-PLACES = {"with": "avec", "behind": "derrière", "under": "sous"}
+PREPOSITIONS = {"with": "avec", "behind": "derrière", "under": "sous"}
 
 
-def nouns() -> dict[str, tuple[str, int, bool]]:
-    found = {
+def noun_table() -> dict[str, tuple[str, int, bool]]:
+    nouns = {
         "horse": ("cheval", 0, False),
         "horses": ("chevaux", 1, False),
         "woman": ("femme", 0, True),
         "women": ("femmes", 1, True),
     }
     for english, french, gender in (entry.split() for entry in NOUNS.split("|")):
-        found[english] = (french, 0, gender == "f")
-        found[f"{english}s"] = (f"{french}s", 1, gender == "f")
-    return found
+        nouns[english] = (french, 0, gender == "f")
+        nouns[f"{english}s"] = (f"{french}s", 1, gender == "f")
+    return nouns
 
 
-NOUN = nouns()
+NOUN = noun_table()
 
 
 class Translator:
-    """Reads an English sentence from left to right and says it in French."""
+    """Translates an English sentence from left to right."""
 
     def __init__(self, sentence: str) -> None:
-        self.left = sentence.split()
+        self.remaining = sentence.split()
 
     def sentence(self) -> str:
-        said = []
+        french = []
         while True:
-            said += self.clause()
-            if not self.left:
-                return " ".join(said)
-            assert self.left.pop(0) == "and"
-            said.append("et")
+            french += self.clause()
+            if not self.remaining:
+                return " ".join(french)
+            assert self.remaining.pop(0) == "and"
+            french.append("et")
 
     def clause(self) -> list[str]:
-        if self.left[0] == "hello":
-            self.left.pop(0)
+        if self.remaining[0] == "hello":
+            self.remaining.pop(0)
             return ["bonjour", *self.noun_phrase()[0]]
-        if self.left[0] in SUBJECTS:
-            word = self.left.pop(0)
+        if self.remaining[0] in SUBJECTS:
+            word = self.remaining.pop(0)
             (pronoun, form), feminine = SUBJECTS[word], word == "she"
             subject = [pronoun]
         else:
@@ -113,31 +113,31 @@ class Translator:
             form = 4 if number else 2
         verb, negated = self.verb(form)
         pronoun_before = []
-        if verb != "be" and self.left and self.left[0] in OBJECTS:
-            pronoun_before = [OBJECTS[self.left.pop(0)]]
-        said = [*subject, *(["ne"] if negated else []), *pronoun_before, VERBS[verb].split()[form]]
-        said = self.elided(said) + (["pas"] if negated else [])
+        if verb != "be" and self.remaining and self.remaining[0] in OBJECTS:
+            pronoun_before = [OBJECTS[self.remaining.pop(0)]]
+        french = [*subject, *(["ne"] if negated else []), *pronoun_before, VERBS[verb].split()[form]]
+        french = self.elided(french) + (["pas"] if negated else [])
         if verb == "be":
             plural = form in (3, 4)
-            said.append(ADJECTIVES[self.left.pop(0)].split()[2 * plural + feminine])
-        elif self.left and self.left[0] in ARTICLES:
-            said += self.noun_phrase()[0]
-        if self.left and self.left[0] in PLACES:
-            said += [PLACES[self.left.pop(0)], *self.noun_phrase()[0]]
-        return said + self.adverbial()
+            french.append(ADJECTIVES[self.remaining.pop(0)].split()[2 * plural + feminine])
+        elif self.remaining and self.remaining[0] in ARTICLES:
+            french += self.noun_phrase()[0]
+        if self.remaining and self.remaining[0] in PREPOSITIONS:
+            french += [PREPOSITIONS[self.remaining.pop(0)], *self.noun_phrase()[0]]
+        return french + self.adverbial()
 
     def verb(self, form: int) -> tuple[str, bool]:
-        word = self.left.pop(0)
+        word = self.remaining.pop(0)
         if word in ("am", "is", "are"):
             assert word == {0: "am", 2: "is"}.get(form, "are")
-            if self.left[0] == "not":
-                self.left.pop(0)
+            if self.remaining[0] == "not":
+                self.remaining.pop(0)
                 return "be", True
             return "be", False
         if word in ("do", "does"):
             assert word == ("does" if form == 2 else "do")
-            assert self.left.pop(0) == "not"
-            return self.left.pop(0), True
+            assert self.remaining.pop(0) == "not"
+            return self.remaining.pop(0), True
         if form != 2:
             return word, False
         base = {"goes": "go", "watches": "watch"}.get(word, word.removesuffix("s"))
@@ -145,9 +145,9 @@ class Translator:
         return base, False
 
     def noun_phrase(self) -> tuple[list[str], int, bool]:
-        determiner = self.left.pop(0)
-        adjective = self.left.pop(0) if self.left[0] in ADJECTIVES else None
-        noun, number, feminine = NOUN[self.left.pop(0)]
+        determiner = self.remaining.pop(0)
+        adjective = self.remaining.pop(0) if self.remaining[0] in ADJECTIVES else None
+        noun, number, feminine = NOUN[self.remaining.pop(0)]
         assert (determiner in ("this", "a")) <= (number == 0)
         assert (determiner in ("these", "some")) <= (number == 1)
         article = ARTICLES[determiner].split()[2 if number else feminine]
@@ -161,17 +161,17 @@ class Translator:
     def adverbial(self) -> list[str]:
         for english, french in AFTER.items():
             words = english.split()
-            if self.left[: len(words)] == words:
-                del self.left[: len(words)]
+            if self.remaining[: len(words)] == words:
+                del self.remaining[: len(words)]
                 return french.split()
         return []
 
     @staticmethod
-    def elided(said: list[str]) -> list[str]:
-        for index, (word, following) in enumerate(pairwise(list(said))):
+    def elided(french: list[str]) -> list[str]:
+        for index, (word, following) in enumerate(pairwise(list(french))):
             if word in ("je", "ne", "me", "te", "le", "la") and following[0] in "aeiouéè":
-                said[index] = word[0] + "'"
-        return said
+                french[index] = word[0] + "'"
+        return french
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def pairs(prepared: Callable) -> dict[str, str]:
     }
 
 
-def test_every_sentence_has_the_translation_that_the_rules_give(pairs: dict[str, str]) -> None:
+def test_every_translation_follows_the_rules(pairs: dict[str, str]) -> None:
     wrong = {s: t for s, t in pairs.items() if Translator(s).sentence() != t}
     assert not wrong
 
@@ -202,7 +202,7 @@ def test_every_sentence_has_the_translation_that_the_rules_give(pairs: dict[str,
         ("hello my happy sister", "bonjour ma sœur heureuse"),
     ],
 )
-def test_the_oracle_itself_knows_its_french(english: str, french: str) -> None:
+def test_the_oracle_translates_correctly(english: str, french: str) -> None:
     assert Translator(english).sentence() == french
 
 
@@ -214,7 +214,7 @@ def test_no_source_has_two_translations_at_any_seed(read: Callable, seeds: int) 
             assert seen.setdefault(pair.source, pair.target) == pair.target
 
 
-def test_pairs_are_as_many_as_asked_and_distinct(pairs: dict[str, str], read: Callable) -> None:
+def test_size_is_the_number_of_distinct_pairs(pairs: dict[str, str], read: Callable) -> None:
     assert len(pairs) == 6000
     assert len({pair.source for pair in read("toy-grammar", size=5000).pairs}) == 5000
 
@@ -230,14 +230,14 @@ def test_each_side_has_at_least_100_words(pairs: dict[str, str]) -> None:
         assert 100 <= len({word for text in texts for word in text.split()}) <= 160
 
 
-def test_a_seed_draws_the_same_pairs_for_ever(read: Callable) -> None:
+def test_the_pairs_of_a_seed_do_not_change_between_versions(read: Callable) -> None:
     corpus = read("toy-grammar", size=1000)
     assert corpus.data_hash == hash_pairs(corpus.pairs)
     assert corpus.data_hash == ("2094f63f2a1ea8eebe820f8d9393d75ad01b4345e1a92a44ac0d18807a7af875")
     assert read("toy-grammar", size=1000, seed=2).data_hash != corpus.data_hash
 
 
-def test_the_default_data_stay_what_they_are(prepared: Callable) -> None:
+def test_the_default_data_do_not_change_between_versions(prepared: Callable) -> None:
     assert prepared("toy-grammar").data_hash == ("cef0689da647e9c7a589d35ac517524b7c94e443f1389e3eb3bf2eb008c6749c")
 
 
@@ -247,7 +247,7 @@ def test_the_group_is_the_bag_of_source_words(read: Callable) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.slow) for s in (2, 3))])
-def test_the_iid_ceiling_leaves_room_for_order(prepared: Callable, seed: int) -> None:
+def test_the_bag_of_words_bound_of_split_iid_is_about_one_half(prepared: Callable, seed: int) -> None:
     data = prepared("toy-grammar", seed=seed)
     test = data.splits["test"]
     naive = sum(
@@ -259,14 +259,14 @@ def test_the_iid_ceiling_leaves_room_for_order(prepared: Callable, seed: int) ->
         for source in test.source_text
         for rows in [[(sorted(s.split()), t) for s, t in zip(test.source_text, test.target_text, strict=True)]]
     ) / len(test)
-    assert data.record["bag_of_words_ceiling"] == pytest.approx(naive)
-    assert 0.4 <= data.record["bag_of_words_ceiling"] <= 0.65
+    assert data.record["bag_of_words_upper_bound"] == pytest.approx(naive)
+    assert 0.4 <= data.record["bag_of_words_upper_bound"] <= 0.65
 
 
-def test_iid_keeps_permutations_on_one_side(prepared: Callable) -> None:
+def test_split_iid_keeps_permutations_in_one_part(prepared: Callable) -> None:
     splits = prepared("toy-grammar").splits
     bags = [{" ".join(sorted(text.split())) for text in split.source_text} for split in splits.values()]
-    assert sum(len(side) for side in bags) == len(set.union(*bags))
+    assert sum(len(part) for part in bags) == len(set.union(*bags))
 
 
 def test_length_trains_on_short_and_tests_on_longer_sentences(prepared: Callable) -> None:
@@ -285,40 +285,40 @@ def test_every_test_word_is_known_from_training(prepared: Callable, split: str, 
     data = prepared("toy-grammar", split=split, options={"seed": seed})
     assert data.record["unk_rate"]["test"] == {"source": 0.0, "target": 0.0}
     assert data.record["leak"] == 0.0
-    assert data.record["bag_of_words_ceiling"] < 0.9
+    assert data.record["bag_of_words_upper_bound"] < 0.9
 
 
-def test_compositional_tests_only_combinations_that_training_lacks(prepared: Callable) -> None:
+def test_split_compositional_tests_combinations_that_train_does_not_contain(prepared: Callable) -> None:
     splits = prepared("toy-grammar", split="compositional").splits
     plural = {"women": "woman"}
 
-    def met(texts: list[str]) -> list[set[tuple[str, str]]]:
+    def combinations(texts: list[str]) -> list[set[tuple[str, str]]]:
         singular = [
             {plural.get(word, word.removesuffix("s") if word in NOUN else word) for word in text.split()}
             for text in texts
         ]
         return [{(word, noun) for word in words & set(ADJECTIVES) for noun in words & set(NOUN)} for words in singular]
 
-    trained = set().union(*met(splits["train"].source_text), *met(splits["valid"].source_text))
+    trained = set().union(*combinations(splits["train"].source_text), *combinations(splits["valid"].source_text))
     assert len(splits["test"]) > 500
-    assert all(combinations - trained for combinations in met(splits["test"].source_text))
+    assert all(tested - trained for tested in combinations(splits["test"].source_text))
 
 
-def test_row_split_is_there_to_show_what_it_hides(prepared: Callable) -> None:
+def test_split_row_has_a_higher_bag_of_words_bound(prepared: Callable) -> None:
     record = prepared("toy-grammar", split="row").record
     assert (record["leak"], record["leaky"]) == (0.0, False)  # sources are distinct
-    assert record["bag_of_words_ceiling"] > 0.9
+    assert record["bag_of_words_upper_bound"] > 0.9
 
 
-def test_an_encoder_of_bags_gains_nothing_from_references(prepared: Callable) -> None:
+def test_references_do_not_change_the_bag_of_words_bound(prepared: Callable) -> None:
     test = prepared("toy-grammar").splits["test"]
     assert all(len(references) == 1 for references in test.references)
-    assert bag_of_words_ceiling(test.source_text, test.references) == bag_of_words_ceiling(
+    assert bag_of_words_upper_bound(test.source_text, test.references) == bag_of_words_upper_bound(
         test.source_text, [(target,) for target in test.target_text]
     )
 
 
-def test_the_notebook_words_are_all_there(pairs: dict[str, str]) -> None:
+def test_all_words_of_the_notebook_occur(pairs: dict[str, str]) -> None:
     english = {word for source in pairs for word in source.split()}
     notebook = """I love you hello good morning night cat dog he she we they go eat run walk happy
         sad big small fast slow boy girl play read write car house plays reads writes walks runs

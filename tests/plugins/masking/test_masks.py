@@ -5,12 +5,12 @@ import torch
 
 from headtohead import HeadToHeadError
 from headtohead.model.decoding import is_causal
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import current
 from headtohead.testing import Subject, tiny_config
 from headtohead.testing.equality import same_function
-from headtohead.testing.subject import full_keep
+from headtohead.testing.subject import full_mask
 
 DEFINITIONS = {
     "none": lambda i, j, length: True,
@@ -39,7 +39,7 @@ def test_every_registered_masking_is_defined_here():
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_mask_equals_its_definition(name, role):
     lengths = [1, 3, 6]
-    found = full_keep(masking(name), role, 5, 6, torch.tensor(lengths))
+    found = full_mask(masking(name), role, 5, 6, torch.tensor(lengths))
     may_attend = IN_DECODER.get(name, DEFINITIONS[name]) if role == "decoder" else DEFINITIONS[name]
     expected = [[[may_attend(i, j, length) for j in range(6)] for i in range(5)] for length in lengths]
     assert found.tolist() == expected
@@ -56,7 +56,7 @@ def test_decoder_mask_of_notebook_1():
         [False, False, False, False, True],
     ]
     length = (ids != 0).sum().unsqueeze(0)
-    mask = full_keep(masking("padding-causal"), "decoder", 5, 5, length)[0]
+    mask = full_mask(masking("padding-causal"), "decoder", 5, 5, length)[0]
     assert (~mask).tolist() == printed_masked
 
 
@@ -83,7 +83,7 @@ def test_bare_names_mean_padding_where_the_scheme_has_no_say():
 
 def test_window_of_two_sentences_is_refused():
     config = tiny_config(masking={"cross": "window"})
-    assert undefined_reason(config, {}, current()) == (
+    assert find_incompatibility(config, {}, current()) == (
         "window is defined for distances within a sentence, and cross-attention has two sentences; "
         "set masking.cross: padding"
     )

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -82,7 +82,7 @@ def test_later_keys_leave_no_trace_in_value_or_gradient():
 
 
 def reason(positional, masking="padding-causal", **model):
-    return undefined_reason(tiny_config(positional, masking=masking, **model), {}, current())
+    return find_incompatibility(tiny_config(positional, masking=masking, **model), {}, current())
 
 
 BEHIND = (

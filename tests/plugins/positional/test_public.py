@@ -102,7 +102,7 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
                 linear.bias.copy_(bias.flatten())
             theirs.distance_embedding.weight.copy_(own.on_keys[member, 0, 0])
             places = torch.arange(9)[None]
-            view = type(subject.view("encoder"))(places, places, None)
+            view = type(subject.attention_context("encoder"))(places, places, None)
             found = attention(x, None, view)[member]
             torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
 

@@ -8,7 +8,7 @@ import torch
 
 from headtohead import HeadToHeadError, sorted_subset
 from headtohead.model.transformer import Transformer
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
@@ -139,4 +139,4 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
 )
 def test_beside_a_style_it_is_as_defined_as_what_it_is_made_of(of, attention, is_defined):
     config = tiny_config({"name": "randomised", "of": of}, attention)
-    assert (undefined_reason(config, {}, current()) is None) is is_defined
+    assert (find_incompatibility(config, {}, current()) is None) is is_defined

@@ -35,7 +35,7 @@ def test_scores_are_real_parts_of_products_that_know_only_the_difference():
     subject = Subject(tiny_config("rotary", "single-head", d_model=WIDTH))
     x, _ = subject.activations("decoder")
     seen = {}
-    subject.attention("decoder")(x, None, subject.view("decoder"), None, seen.__setitem__)
+    subject.attention("decoder")(x, None, subject.attention_context("decoder"), None, seen.__setitem__)
     weight = subject.attention("decoder").queries_keys_values
     q, k, _ = (x[0, 0] @ weight.weight[0] + weight.bias[0]).split(WIDTH, dim=-1)
     for i in range(TIME):
@@ -52,7 +52,7 @@ def test_values_stay_where_they_are():
     for model_subject in (subject, plain):
         x, _ = model_subject.activations("encoder")
         seen = {}
-        model_subject.attention("encoder")(x, None, model_subject.view("encoder"), None, seen.__setitem__)
+        model_subject.attention("encoder")(x, None, model_subject.attention_context("encoder"), None, seen.__setitem__)
         shown.append(seen)
     assert torch.equal(shown[0]["values"], shown[1]["values"])
     assert not torch.equal(shown[0]["keys"], shown[1]["keys"])

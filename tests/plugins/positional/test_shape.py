@@ -85,7 +85,7 @@ def test_evaluation_is_that_of_sinusoids_and_draws_nothing():
 def test_without_room_to_shift_it_trains_as_itself_twice_and_with_room_otherwise():
     still, free = tiny_config({"name": "shape", "max_shift": 0}), tiny_config("shape")
     assert same_training(still, still).state == "holds"
-    assert same_training(still, free).state == "broken"
+    assert same_training(still, free).state == "violated"
 
 
 def test_offsets_of_a_member_are_the_same_alone_and_in_a_stack():

@@ -36,7 +36,7 @@ def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
     part = subject.positional(role)
     x, memory = subject.activations(role)
     seen = {}
-    subject.attention(role)(x, memory, subject.view(role, mask=subject.mask(role)), None, seen.__setitem__)
+    subject.attention(role)(x, memory, subject.attention_context(role, mask=subject.mask(role)), None, seen.__setitem__)
     member, row = 1, 2
     for head in range(4):
         q, k, v = (seen[name][member, row, head].tolist() for name in ("queries", "keys", "values"))

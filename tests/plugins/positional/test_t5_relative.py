@@ -51,7 +51,7 @@ def test_scores_are_scaled_products_plus_the_number_of_the_bucket(role):
     attention, table = subject.attention(role), subject.positional(role).table
     x, memory = subject.activations(role)
     seen = {}
-    attention(x, memory, subject.view(role, shift=40), None, seen.__setitem__)
+    attention(x, memory, subject.attention_context(role, shift=40), None, seen.__setitem__)
     queries, keys, scores = seen["queries"], seen["keys"], seen["scores"]
     member, row, head = 1, 2, 3
     for i in range(queries.shape[3]):

@@ -3,7 +3,7 @@
 import pytest
 
 from headtohead import Setting
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import current
 from headtohead.testing.tiny import tiny_config
 
@@ -11,7 +11,7 @@ ODD_WIDTH = "rotary requires an even key width, got 3; change model.d_model or m
 
 
 def reason(config, **longest):
-    return undefined_reason(config, longest, current())
+    return find_incompatibility(config, longest, current())
 
 
 def test_rotary_refuses_an_odd_key_width():

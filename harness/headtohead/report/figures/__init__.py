@@ -1,1 +1,1 @@
-"""The pictures of a report, one file each; all take an analysed experiment."""
+"""The figures of a report, a module each; all take an `Analysis`."""

@@ -1,4 +1,4 @@
-"""What a score costs: parameters, FLOPs and time beside it."""
+"""Figure of the score against parameters, FLOPs and training time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.report.figures.palette import Palette
-from headtohead.report.figures.strip import drawn
+from headtohead.report.figures.strip import drawn_variants
 from headtohead.statistics.paired_tests import summarise
 from headtohead.storage.metrics import readable, show_count
 
@@ -23,9 +23,10 @@ COSTS = (
 
 
 def cost_figure(analysis: Analysis) -> Figure | None:
-    """Draw each variant's mean score against each cost; nothing to draw without scores."""
-    slugs = [slug for slug in drawn(analysis) if slug not in analysis.withheld]
-    costs = [(c, name) for c, name in COSTS if c in analysis.frames.runs and analysis.frames.runs[c].notna().any()]
+    """Draw each variant's mean score against each cost, or return None without scores or costs."""
+    slugs = [slug for slug in drawn_variants(analysis) if slug not in analysis.withheld]
+    runs = analysis.frames.runs
+    costs = [(column, name) for column, name in COSTS if column in runs and runs[column].notna().any()]
     if not slugs or not costs:
         return None
     palette = Palette(analysis.frames)
@@ -47,7 +48,7 @@ def cost_figure(analysis: Analysis) -> Figure | None:
                         markeredgecolor=style.PAPER,
                         markeredgewidth=0.7,
                     )
-                    title = analysis.frames.variants[slug]["title"]
+                    title = analysis.frames.by_slug[slug].title
                     style.tip(figure, point, f"{title}: {name} {show_count(cost)}")
             axes.set_xlabel(name)
             axes.xaxis.set_major_locator(MaxNLocator(4))
@@ -60,7 +61,7 @@ def cost_figure(analysis: Analysis) -> Figure | None:
 
 
 def _count(value: float, _: int) -> str:
-    """Return a short count, or all digits where short ones would not tell ticks apart."""
+    """Return a short count, or all digits if the short count is not exact."""
     short = show_count(value)
     number, _space, unit = short.partition(" ")
     size = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(unit, 1.0)
@@ -70,10 +71,10 @@ def _count(value: float, _: int) -> str:
 
 def _legend(figure: Figure, palette: Palette, slugs: list[str]) -> None:
     colours = palette.legend(slugs)
-    shown = {palette.panel(slug): palette.marker(slug) for slug in slugs}
-    marks = {panel: shown[panel] for panel in palette.panels if panel and panel in shown}
-    handles = [Line2D([], [], color=c, marker="o", linestyle="") for c in colours.values()]
-    handles += [Line2D([], [], color=style.MUTED, marker=m, linestyle="") for m in marks.values()]
-    names = [*colours, *marks]
+    used = {palette.panel(slug): palette.marker(slug) for slug in slugs}
+    markers = {panel: used[panel] for panel in palette.panels if panel and panel in used}
+    handles = [Line2D([], [], color=colour, marker="o", linestyle="") for colour in colours.values()]
+    handles += [Line2D([], [], color=style.MUTED, marker=marker, linestyle="") for marker in markers.values()]
+    names = [*colours, *markers]
     if len(names) <= 14:
         figure.legend(handles, style.shortened(names), loc="outside upper left", ncols=4)

@@ -1,4 +1,4 @@
-"""Training curves: mean over seeds, with the range of the seeds as a band."""
+"""Figure of the training curves: mean over seeds, with the range over seeds as a band."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
-from headtohead.report.figures.panels import most_telling, panels_figure
+from headtohead.report.figures.panels import panels_figure, select_variants
 from headtohead.storage.metrics import is_loss, readable
 
-CHOICES = ("valid/loss", "train/loss")
+METRICS = ("valid/loss", "train/loss")
 
 
 def curves_figure(analysis: Analysis) -> Figure | None:
-    """Draw the validation loss over steps, or the training loss where none was taken."""
+    """Draw the validation loss over steps, or the training loss if there was no validation."""
     histories = analysis.frames.histories
-    metric = next((m for m in CHOICES if (histories["metric"] == m).any()), None)
+    metric = next((metric for metric in METRICS if (histories["metric"] == metric).any()), None)
     if metric is None:
         return None
     table = curves(analysis, metric)
-    slugs = most_telling(analysis, list(dict.fromkeys(table["variant"])))
+    slugs = select_variants(analysis, list(dict.fromkeys(table["variant"])))
     groups = dict(tuple(table.groupby("variant", sort=False)))
 
     def draw(axes: Axes, slug: str, colour: str) -> None:
@@ -45,9 +45,9 @@ def curves_figure(analysis: Analysis) -> Figure | None:
 
 
 def curves(analysis: Analysis, metric: str) -> pd.DataFrame:
-    """Return mean, min and max over seeds per variant and step; steps that some seed lacks are out.
+    """Return mean, min and max over seeds by variant and step, without steps that a seed lacks.
 
-    A mean over fewer and fewer seeds would bend at each seed that stops.
+    Otherwise the mean would jump at each step at which a seed stops.
     """
     frames = analysis.frames
     rows = frames.histories[frames.histories["metric"] == metric].dropna(subset=["value"])

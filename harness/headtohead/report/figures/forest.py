@@ -1,4 +1,4 @@
-"""The contrasts: every seed's difference as a point, with mean, interval and zero."""
+"""Figure of the main contrasts: the difference of every seed, the mean and the 95 % interval."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headtohead.storage.metrics import readable, show
 
 
 def forest_figure(analysis: Analysis) -> Figure | None:
-    """Draw the contrasts that the answer speaks of."""
+    """Draw the main contrasts, or return None without any."""
     contrasts = drawn_contrasts(analysis)
     if not contrasts:
         return None
@@ -33,61 +33,60 @@ def forest_figure(analysis: Analysis) -> Figure | None:
 
 
 def drawn_contrasts(analysis: Analysis) -> list[Contrast]:
-    """Return the contrasts that have a row: all, or of very many the largest differences."""
+    """Return the contrasts with a row: all, or the ``MOST_ROWS`` largest differences."""
     judged = judged_contrasts(analysis)
     sizes = sorted((abs(contrast.paired.mean) for contrast in judged if contrast.paired), reverse=True)
     if len(sizes) <= MOST_ROWS:
         return judged
-    least = sizes[MOST_ROWS - 1]
-    return [contrast for contrast in judged if contrast.paired and abs(contrast.paired.mean) >= least][:MOST_ROWS]
+    threshold = sizes[MOST_ROWS - 1]
+    return [contrast for contrast in judged if contrast.paired and abs(contrast.paired.mean) >= threshold][:MOST_ROWS]
 
 
 def judged_contrasts(analysis: Analysis) -> list[Contrast]:
-    """Return the contrasts that the answer speaks of and that have a difference."""
+    """Return the main contrasts with a difference."""
     return [contrast for contrast in main_contrasts(analysis) if contrast.paired is not None]
 
 
 def contrast_name(analysis: Analysis, contrast: Contrast) -> str:
-    """Return the contrast in words: ``none against sinusoidal``."""
+    """Return a short name of a contrast, such as ``none against sinusoidal``."""
     if contrast.kind == "choice":
         return contrast.name
     if contrast.kind == "factor":
         within = f" ({contrast.within})" if contrast.within else ""
         return f"{contrast.left} against {contrast.right}{within}"
-    return f"{analysis.frames.variants[contrast.left]['title']} against baseline"
+    return f"{analysis.frames.by_slug[contrast.left].title} against baseline"
 
 
 def _row(figure: Figure, analysis: Analysis, contrast: Contrast, row: int) -> None:
     axes = figure.axes[0]
     assert contrast.paired is not None
-    colour = style.PALETTE[0] if contrast.found else style.MUTED
+    colour = style.PALETTE[0] if contrast.detected else style.MUTED
     metric, by_seed = contrast.metric, _by_seed(analysis, contrast)
-    for place, (seed, value) in enumerate(by_seed.items()):
-        lift = (place - (len(by_seed) - 1) / 2) * 0.34 / max(len(by_seed) - 1, 1)
+    for index, (seed, value) in enumerate(by_seed.items()):
+        offset = (index - (len(by_seed) - 1) / 2) * 0.34 / max(len(by_seed) - 1, 1)
         (point,) = axes.plot(
-            value, row + lift, "o", color=colour, markersize=4.6, alpha=0.6, markeredgewidth=0, zorder=3
+            value, row + offset, "o", color=colour, markersize=4.6, alpha=0.6, markeredgewidth=0, zorder=3
         )
-        words = f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}"
-        style.tip(figure, point, words)
+        style.tip(figure, point, f"{contrast.name}, seed {seed}: {show(value, metric, signed=True)}")
     paired = contrast.paired
     if math.isfinite(paired.low):
         axes.plot([paired.low, paired.high], [row, row], color=colour, linewidth=2.4, solid_capstyle="butt", zorder=2)
     axes.plot(paired.mean, row, "|", color=style.INK, markersize=14, markeredgewidth=1.8, zorder=4)
-    words = contrast.verdict or "no verdict"
+    verdict = contrast.verdict or "no verdict"
     axes.annotate(
-        f"{show(paired.mean, metric, signed=True)}  {words}",
+        f"{show(paired.mean, metric, signed=True)}  {verdict}",
         (1.005, row),
         xycoords=axes.get_yaxis_transform(),
         va="center",
         fontsize=8.5,
-        color=style.INK if contrast.found else style.MUTED,
+        color=style.INK if contrast.detected else style.MUTED,
     )
 
 
 def _by_seed(analysis: Analysis, contrast: Contrast) -> dict[int, float]:
-    """Return each seed's difference, averaged over what the contrast averages over."""
+    """Return the difference by seed, averaged over the pairs of the contrast."""
     if analysis.path and contrast.kind == "choice":
-        return next(dict(share.by_seed) for share in analysis.path.shares if share.contrast is contrast)
+        return next(dict(value.by_seed) for value in analysis.path.values if value.contrast is contrast)
     slugs = {slug for pair in contrast.pairs for slug in pair}
     scores = {slug: analysis.frames.scores(slug, contrast.metric) for slug in slugs}
     seeds, differences = factor_differences(scores, contrast.pairs)

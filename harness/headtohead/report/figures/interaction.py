@@ -1,4 +1,4 @@
-"""Does the effect of one axis depend on another? Parallel lines say no."""
+"""Figure of the interactions between axes; parallel lines mean no interaction."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from headtohead.storage.metrics import label, readable
 
 MOST_PANELS = 6
 MOST_NAMES = 2
-"""Settings that a panel's title names one by one."""
+"""Maximum number of settings that a panel's title names."""
 MOST_LINES = 16
-"""More lines are hard to distinguish, and more names do not fit side by side."""
+"""Maximum number of lines of a panel, and of horizontal tick labels."""
 
 
 def interaction_figure(analysis: Analysis) -> Figure | None:
-    """Draw each pair of axes: means with intervals, averaged over the settings that all share."""
+    """Draw a panel per pair of axes: means with 95 % intervals, averaged over the common settings of the pairs."""
     palette = Palette(analysis.frames)
     varying = [axis for axis, values in palette.values.items() if len(values) > 1]
-    pairs = [laid for pair in itertools.combinations(varying, 2) if (laid := _laid(pair, palette))]
+    pairs = [roles for pair in itertools.combinations(varying, 2) if (roles := _axis_roles(pair, palette))]
     pairs = pairs[:MOST_PANELS]
     if not palette.is_grid or not pairs:
         return None
@@ -45,8 +45,8 @@ def interaction_figure(analysis: Analysis) -> Figure | None:
     return figure
 
 
-def _laid(pair: tuple[str, str], palette: Palette) -> tuple[str, str] | None:
-    """Return which of two axes lies across and which is drawn as lines, if either can be."""
+def _axis_roles(pair: tuple[str, str], palette: Palette) -> tuple[str, str] | None:
+    """Return the x axis and the axis drawn as lines, or None if both have too many values for lines."""
     across, lines = reversed(pair) if pair[0] == palette.colour_axis else pair
     if len(palette.values[lines]) > MOST_LINES:
         across, lines = lines, across
@@ -86,7 +86,7 @@ def _panel(axes: Axes, analysis: Analysis, palette: Palette, across: str, lines:
 
 
 def _sorted(values: Sequence[str]) -> list[str]:
-    """Return values in ascending order where all are numbers, else as they are."""
+    """Return values in ascending order if all are numbers, otherwise unchanged."""
     try:
         return sorted(values, key=float)
     except ValueError:
@@ -95,10 +95,10 @@ def _sorted(values: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PanelCells:
-    """The points of one panel.
+    """The points of a panel.
 
-    ``scores`` holds, for a value across and a line's value, one mean per seed over the common
-    settings. ``note`` names these where the design has more.
+    ``scores`` holds the means over the common settings, a number per seed, by the values of the x axis and of
+    the line. ``note`` names the common settings if the design has others.
     """
 
     scores: Mapping[tuple[str, str], list[float]]
@@ -106,33 +106,33 @@ class PanelCells:
 
 
 def panel_cells(analysis: Analysis, across: str, lines: str) -> PanelCells:
-    """Average each pair of values over the settings of the other axes that all drawn pairs have.
+    """Return the scores of each pair of values, averaged over the settings of the other axes that all pairs share.
 
-    The settings are those that the largest number of pairs share; a pair without them is not drawn.
+    The pairs are those of the setting with the most pairs; other pairs are not drawn.
     """
     frames = analysis.frames
     others = [axis for axis in frames.axes if axis not in (across, lines)]
-    having: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
-    for slug, variant in frames.variants.items():
-        values = {axis: label(variant["axes"].get(axis)) for axis in frames.axes}
+    by_setting: dict[tuple[str, ...], dict[tuple[str, str], str]] = {}
+    for slug, variant in frames.by_slug.items():
+        values = {axis: label(variant.axes.get(axis)) for axis in frames.axes}
         if slug not in analysis.withheld:
             setting = tuple(values[axis] for axis in others)
-            having.setdefault(setting, {})[values[across], values[lines]] = slug
-    if not having:
+            by_setting.setdefault(setting, {})[values[across], values[lines]] = slug
+    if not by_setting:
         return PanelCells({}, "")
-    drawn = max(having.values(), key=len).keys()
-    common = [setting for setting, cells in having.items() if drawn <= cells.keys()]
-    scores = {pair: _by_seed(analysis, [having[setting][pair] for setting in common]) for pair in drawn}
-    if len(common) == len(having):
+    drawn = max(by_setting.values(), key=len).keys()
+    common = [setting for setting, cells in by_setting.items() if drawn <= cells.keys()]
+    scores = {pair: _by_seed(analysis, [by_setting[setting][pair] for setting in common]) for pair in drawn}
+    if len(common) == len(by_setting):
         return PanelCells(scores, "")
     if len(common) > MOST_NAMES:
         return PanelCells(scores, f"at {len(common)} common settings")
-    named = (" · ".join(map(" ".join, zip(others, setting, strict=True))) for setting in common)
-    return PanelCells(scores, f"at {' and '.join(named)}")
+    names = (" · ".join(map(" ".join, zip(others, setting, strict=True))) for setting in common)
+    return PanelCells(scores, f"at {' and '.join(names)}")
 
 
 def _by_seed(analysis: Analysis, slugs: Sequence[str]) -> list[float]:
-    """Return the mean over variants for each seed that all of them have."""
+    """Return the mean over variants by seed, for the seeds that all variants have."""
     columns = [analysis.frames.scores(slug, analysis.metric) for slug in slugs]
     shared = set.intersection(*(set(column) for column in columns))
     return [float(np.mean([column[seed] for column in columns])) for seed in sorted(shared)]

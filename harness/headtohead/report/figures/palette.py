@@ -13,47 +13,42 @@ from headtohead.storage.metrics import label
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours and marks of an experiment's variants, the same in every picture.
+    """Colours and markers of an experiment's variants, the same in every figure.
 
-    The axis with the most values (the first of them) that has no more than there are colours gives
-    the colour, the others together give the mark; where a design has no such grid, every variant
-    has a colour of its own.
+    In a grid, the colour encodes the axis with the most values among those with no more values than there
+    are colours; the marker encodes the other axes. Without a grid, every variant has its own colour.
     """
 
     frames: Frames
 
     @cached_property
     def values(self) -> dict[str, list[str]]:
-        """The values of each axis that occur, the baseline's first, then in order of the design."""
-        first = self.frames.variants[self.frames.baseline]["axes"]
-        found = {axis: [label(first.get(axis))] for axis in self.frames.axes}
-        for variant in self.frames.variants.values():
-            for axis, column in found.items():
-                value = label(variant["axes"].get(axis))
-                if value not in column:
-                    column.append(value)
-        return found
+        """The labels of the values of each axis, the baseline's first, then in the order of the design."""
+        variants = [self.frames.by_slug[self.frames.baseline], *self.frames.by_slug.values()]
+        return {
+            axis: list(dict.fromkeys(label(variant.axes.get(axis)) for variant in variants))
+            for axis in self.frames.axes
+        }
 
     @cached_property
     def colour_axis(self) -> str | None:
-        """The axis that colours stand for, or None where every variant has its own."""
+        """The axis that the colour encodes, or None if every variant has its own colour."""
         if not self.frames.axes or not self.is_grid:
             return None
         sizes = {axis: len(self.values[axis]) for axis in self.frames.axes}
-        told_apart = {axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)}
-        return max((a for a in sizes if a in told_apart or not told_apart), key=sizes.__getitem__)
+        suitable = {axis for axis, size in sizes.items() if 1 < size <= len(PALETTE)}
+        return max((axis for axis in sizes if axis in suitable or not suitable), key=sizes.__getitem__)
 
     @cached_property
     def is_grid(self) -> bool:
-        """Whether values of different axes are combined with one another."""
-        declared = self.frames.experiment.get("contrasts", [])
-        return any(contrast["kind"] == "factor" for contrast in declared)
+        """Whether the design combines values of different axes, so that it has factor contrasts."""
+        return any(contrast.kind == "factor" for contrast in self.frames.record.contrasts)
 
     def colour(self, slug: str) -> str:
         """Return the variant's colour."""
         if self.colour_axis is None:
-            return PALETTE[list(self.frames.variants).index(slug) % len(PALETTE)]
-        return self.value_colour(label(self.frames.variants[slug]["axes"].get(self.colour_axis)))
+            return PALETTE[list(self.frames.by_slug).index(slug) % len(PALETTE)]
+        return self.value_colour(label(self.frames.by_slug[slug].axes.get(self.colour_axis)))
 
     def value_colour(self, value: str) -> str:
         """Return the colour of a value of the colour axis."""
@@ -61,39 +56,39 @@ class Palette:
         return PALETTE[self.values[self.colour_axis].index(value) % len(PALETTE)]
 
     def legend(self, slugs: Sequence[str]) -> dict[str, str]:
-        """Return what the colours of these variants stand for, in order of the design."""
+        """Return the colour by legend label for these variants, in the order of the design."""
         named = {self.line_name(slug): self.colour(slug) for slug in slugs}
         if self.colour_axis is None:
             return named
         return {value: named[value] for value in self.values[self.colour_axis] if value in named}
 
     def panel(self, slug: str) -> str:
-        """Return what is left of a variant's name when the colour has spoken."""
+        """Return the part of a variant's title that the colour does not encode."""
         if self.colour_axis is None:
             return ""
-        words = self._words(slug)
-        return " · ".join(words[axis] for axis in self.frames.axes if axis != self.colour_axis)
+        labels = self._labels(slug)
+        return " · ".join(labels[axis] for axis in self.frames.axes if axis != self.colour_axis)
 
-    def _words(self, slug: str) -> dict[str, str]:
-        """Return a variant's values by axis, each as its title words it (``match parameters``)."""
-        variant = self.frames.variants[slug]
-        parts = str(variant["title"]).split(" · ")
+    def _labels(self, slug: str) -> dict[str, str]:
+        """Return a variant's values by axis, as in its title (``match parameters``)."""
+        variant = self.frames.by_slug[slug]
+        parts = variant.title.split(" · ")
         if len(parts) != len(self.frames.axes):
-            parts = [label(variant["axes"].get(axis)) for axis in self.frames.axes]
+            parts = [label(variant.axes.get(axis)) for axis in self.frames.axes]
         return dict(zip(self.frames.axes, parts, strict=True))
 
     @cached_property
     def panels(self) -> list[str]:
-        """The panels in order of the design."""
-        return list(dict.fromkeys(self.panel(slug) for slug in self.frames.variants))
+        """The names of the panels in the order of the design."""
+        return list(dict.fromkeys(self.panel(slug) for slug in self.frames.by_slug))
 
     def marker(self, slug: str) -> str:
-        """Return the variant's mark."""
+        """Return the variant's marker."""
         return MARKERS[self.panels.index(self.panel(slug)) % len(MARKERS)]
 
     def line_name(self, slug: str) -> str:
-        """Return what a line is called where panels already carry the rest of the name."""
-        variant = self.frames.variants[slug]
+        """Return the legend label of a variant: the value that the colour encodes, or the title."""
+        variant = self.frames.by_slug[slug]
         if self.colour_axis is None:
-            return str(variant["title"])
-        return label(variant["axes"].get(self.colour_axis))
+            return variant.title
+        return label(variant.axes.get(self.colour_axis))

@@ -1,4 +1,4 @@
-"""Small multiples: one panel per setting of the axes that colours do not stand for."""
+"""Figures of panels: a panel per setting of the axes that the colour does not encode."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ MOST_LINES = 24
 
 
 def panels_figure(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes, str, str], None]) -> Figure:
-    """Lay out the panels, call ``draw(axes, slug, colour)`` for each variant, add one legend."""
+    """Create the panels and a common legend, and call ``draw(axes, slug, colour)`` for each variant.
+
+    With more than ``MOST_PANELS`` settings, all variants are in a single panel.
+    """
     palette = Palette(analysis.frames)
     names = list(dict.fromkeys(palette.panel(slug) for slug in slugs))
-    together = len(names) > MOST_PANELS
-    names = [""] if together else names
+    is_single = len(names) > MOST_PANELS
+    names = [""] if is_single else names
     columns = min(len(names), 4)
     rows = math.ceil(len(names) / columns)
     with style.drawing():
@@ -31,7 +34,7 @@ def panels_figure(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes
         for axes, name in zip(grid, names, strict=False):
             axes.set_title(_wrapped(name, columns))
             for slug in slugs:
-                if together or palette.panel(slug) == name:
+                if is_single or palette.panel(slug) == name:
                     draw(axes, slug, palette.colour(slug))
         for axes in grid[len(names) :]:
             axes.set_visible(False)
@@ -40,7 +43,7 @@ def panels_figure(analysis: Analysis, slugs: Sequence[str], draw: Callable[[Axes
 
 
 def _wrapped(name: str, columns: int) -> str:
-    """Return the title on two lines where neighbours would run into one another."""
+    """Return the title on two lines if it would overlap the next panel's title."""
     parts = name.split(" · ")
     if columns < 3 or len(name) < 24 or len(parts) < 2:
         return name
@@ -62,10 +65,10 @@ def _legend(figure: Figure, palette: Palette, slugs: Sequence[str]) -> None:
     )
 
 
-def most_telling(analysis: Analysis, slugs: Sequence[str]) -> list[str]:
-    """Return at most `MOST_LINES` of the variants, the best and the baseline, in design order."""
+def select_variants(analysis: Analysis, slugs: Sequence[str]) -> list[str]:
+    """Return at most `MOST_LINES` of the variants, the best and the baseline, in the order of the design."""
     ordered = [slug for slug in analysis.order if slug in set(slugs)]
-    kept = ordered[:MOST_LINES]
-    if analysis.frames.baseline in ordered and analysis.frames.baseline not in kept:
-        kept[-1] = analysis.frames.baseline
-    return [slug for slug in analysis.frames.variants if slug in set(kept)]
+    best = ordered[:MOST_LINES]
+    if analysis.frames.baseline in ordered and analysis.frames.baseline not in best:
+        best[-1] = analysis.frames.baseline
+    return [slug for slug in analysis.frames.by_slug if slug in set(best)]

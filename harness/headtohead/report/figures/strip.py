@@ -1,4 +1,4 @@
-"""Every seed of every variant as a point, with mean and interval."""
+"""Figure of the scores: every seed of every variant, with mean and 95 % interval."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headtohead.report.figures.palette import Palette
 from headtohead.storage.metrics import readable, show
 
 MOST_ROWS = 48
-"""Rows beyond this cannot be read; the best ones and the baseline are kept."""
+"""Maximum number of rows; with more variants, the best and the baseline are drawn."""
 
 
 def strip_figure(analysis: Analysis) -> Figure:
-    """Draw the scores, best variant on top, the baseline's noise as a band."""
-    slugs = drawn(analysis)
+    """Draw the scores, best variant on top, with the baseline's standard deviation as a band."""
+    slugs = drawn_variants(analysis)
     with style.drawing():
         figure = Figure(figsize=(style.WIDTH, 1.0 + 0.27 * len(slugs)), layout="constrained")
         axes = figure.add_subplot()
@@ -26,8 +26,8 @@ def strip_figure(analysis: Analysis) -> Figure:
         _baseline_band(axes, analysis)
         for row, slug in enumerate(slugs):
             _row(figure, axes, analysis, slug, row)
-        _ceiling(axes, analysis, len(slugs))
-        names = [str(analysis.frames.variants[slug]["title"]) for slug in slugs]
+        _upper_bound(axes, analysis, len(slugs))
+        names = [analysis.frames.by_slug[slug].title for slug in slugs]
         axes.set_yticks(range(len(slugs)), style.shortened(names))
         for slug, text in zip(slugs, axes.get_yticklabels(), strict=True):
             text.set_fontweight("bold" if slug == analysis.frames.baseline else "normal")
@@ -36,25 +36,25 @@ def strip_figure(analysis: Analysis) -> Figure:
     return figure
 
 
-def drawn(analysis: Analysis) -> list[str]:
-    """Return the variants that a row chart shows: all, or the best and the baseline."""
+def drawn_variants(analysis: Analysis) -> list[str]:
+    """Return the variants with a row: all, or the best and the baseline."""
     slugs = list(analysis.order)
     if len(slugs) <= MOST_ROWS:
         return slugs
-    kept = slugs[: MOST_ROWS - 1]
-    return kept if analysis.frames.baseline in kept else [*kept, analysis.frames.baseline]
+    best = slugs[: MOST_ROWS - 1]
+    return best if analysis.frames.baseline in best else [*best, analysis.frames.baseline]
 
 
 def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) -> None:
     colour = analysis_colour(analysis, slug)
     withheld = slug in analysis.withheld
     scores = analysis.frames.scores(slug, analysis.metric)
-    title = analysis.frames.variants[slug]["title"]
-    for place, (seed, score) in enumerate(sorted(scores.items())):
-        lift = (place - (len(scores) - 1) / 2) * 0.34 / max(len(scores) - 1, 1)
+    title = analysis.frames.by_slug[slug].title
+    for index, (seed, score) in enumerate(sorted(scores.items())):
+        offset = (index - (len(scores) - 1) / 2) * 0.34 / max(len(scores) - 1, 1)
         (point,) = axes.plot(
             score,
-            row + lift,
+            row + offset,
             "o",
             color=colour,
             markersize=4.6,
@@ -66,11 +66,11 @@ def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
         style.tip(figure, point, f"{title}, seed {seed}: {show(score, analysis.metric)}")
     summary = analysis.summaries[slug]
     if withheld or not summary.n:
-        words = analysis.withheld.get(slug, "no score")
+        reason = analysis.withheld.get(slug, "no score")
         note = axes.annotate(
             "not ranked", (1.005, row), xycoords=axes.get_yaxis_transform(), va="center", fontsize=8, color=style.MUTED
         )
-        style.tip(figure, note, f"{title}: {words}")
+        style.tip(figure, note, f"{title}: {reason}")
         return
     if math.isfinite(summary.low):
         (bar,) = axes.plot(
@@ -91,7 +91,7 @@ def _row(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
 
 
 def analysis_colour(analysis: Analysis, slug: str) -> str:
-    """Return a variant's colour in this experiment."""
+    """Return a variant's colour in the figures of an experiment."""
     return Palette(analysis.frames).colour(slug)
 
 
@@ -105,13 +105,13 @@ def _baseline_band(axes: Axes, analysis: Analysis) -> None:
             )
 
 
-def _ceiling(axes: Axes, analysis: Analysis, rows: int) -> None:
-    if analysis.ceiling is None:
+def _upper_bound(axes: Axes, analysis: Analysis, rows: int) -> None:
+    if analysis.upper_bound is None:
         return
-    axes.axvline(analysis.ceiling, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
+    axes.axvline(analysis.upper_bound, color=style.INK, linewidth=1.1, linestyle=(0, (4, 3)), zorder=1)
     axes.annotate(
-        f"bag-of-words ceiling {analysis.ceiling:.3f}",
-        (analysis.ceiling, -0.62),
+        f"bag-of-words upper bound {analysis.upper_bound:.3f}",
+        (analysis.upper_bound, -0.62),
         xytext=(4, 0),
         textcoords="offset points",
         fontsize=8,

@@ -1,6 +1,6 @@
 """Notebook output of plans, results, runs and attention maps.
 
-Lower packages do not import this one: `register` sets ``_repr_html_`` on their classes.
+`register` sets ``_repr_html_`` on classes of lower packages, so that these do not import this package.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["register"]
 
 def register(*classes: type) -> None:
     """Set ``_repr_html_`` on ``Plan``, ``RunsTable``, ``LoadedRun`` or ``SentenceMaps``."""
-    for shown in classes:
-        type.__setattr__(shown, "_repr_html_", _OUTPUT[shown.__name__])
+    for cls in classes:
+        type.__setattr__(cls, "_repr_html_", _OUTPUT[cls.__name__])
 
 
 def _plan(plan: Plan) -> str:
@@ -40,7 +40,7 @@ def _run(run: LoadedRun) -> str:
 
     directory = RunDirectory(run.path)
     results = directory.results
-    return run_html(directory.record.to_json(), results.metrics if results else {})
+    return run_html(directory.record, results.metrics if results else {})
 
 
 def _maps(maps: SentenceMaps) -> str:

@@ -1,4 +1,4 @@
-"""A plan as cell output: the runs it would start, finished runs, and excluded combinations."""
+"""Notebook output of a plan: remaining runs, finished runs and excluded combinations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headtohead.report.notebook.tables import text_table, titled_list
 
 
 def plan_html(plan: Plan) -> str:
-    """Return what ``h2h plan`` prints, as HTML."""
+    """Return the output of ``h2h plan`` as HTML."""
     summary = overview(plan)
     blocks: list[Block] = [
         Paragraph(Span(summary.heading, "strong")),

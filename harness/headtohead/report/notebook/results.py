@@ -1,4 +1,4 @@
-"""Results as cell output: the answer, a line per variant, and the facts beside the scores."""
+"""Notebook output of results: the answer, a row per variant, and facts that qualify the answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 from headtohead.analysis.study import analyse
 from headtohead.report import ReportPaths
-from headtohead.report.blocks import Block, Column, Paragraph, Span, Table, TableCell, TableRow
+from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import difference_cell
 from headtohead.report.content import ReportContent
 from headtohead.report.html import html_blocks
@@ -19,41 +19,41 @@ from headtohead.storage.frames import Frames, load_frames
 
 SHOWN_COLUMNS = ("variant", "seed", "state", "reason")
 MOST_ROWS = 30
-"""Rows that are shown; the middle of a longer table is left out."""
+"""Maximum number of rows; longer tables omit rows in the middle."""
 
 
 def summary_html(frames: Frames) -> str:
-    """Return the answer, every variant's score and the facts beside them."""
+    """Return the answer, the scores of all variants, pitfalls and facts as HTML."""
     content = ReportContent(analyse(frames))
     return html_blocks([Paragraph(Span(content.answer, "strong")), *_score_blocks(content)], inline=True)
 
 
 def rows_html(runs: pd.DataFrame) -> str:
-    """Return the main columns of the runs, and how many further columns there are."""
-    shown = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
-    rows = pd.DataFrame(runs)[shown].reset_index(drop=True).dropna(axis="columns", how="all")
-    left_out = len(runs.columns) - len(shown)
-    note = f"{len(runs)} runs; .columns names {left_out} further columns: axes, sizes, costs"
+    """Return the main columns of the runs, and the number of other columns, as HTML."""
+    columns = [name for name in runs.columns if name in SHOWN_COLUMNS or str(name).startswith("test/")]
+    rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
+    num_omitted = len(runs.columns) - len(columns)
+    note = f"{len(runs)} runs; .columns lists {num_omitted} more columns: axes, sizes, costs"
     return str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")) + html_blocks([Paragraph(note)], inline=True)
 
 
 def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | None) -> str:
-    """Return a study's answer and figures, or its progress while it is incomplete.
+    """Return a study's answer and figures, or its progress while it is incomplete, as HTML.
 
     Args:
-        folder: The experiment's folder of runs.
+        folder: The folder of the experiment's runs.
         states: Number of runs by state.
-        report: Where its report was written, if it is complete.
+        report: The files of the report if the study is complete, else None.
     """
     if report is None:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        return html_blocks([Paragraph(f"not complete: {counts or 'no run'} in {folder}")], inline=True)
+        return html_blocks([Paragraph(f"incomplete: {counts or 'no run'} in {folder}")], inline=True)
     content = ReportContent(analyse(load_frames(folder)))
     return report._repr_html_() + html_blocks(_score_blocks(content), inline=True)
 
 
 def _score_blocks(content: ReportContent) -> list[Block]:
-    """Return a line per variant, best first, then pitfalls and facts."""
+    """Return a row per variant, best first, then pitfalls and facts."""
     columns = (
         Column("variant", align="left"),
         Column("seeds"),
@@ -63,17 +63,17 @@ def _score_blocks(content: ReportContent) -> list[Block]:
         Column("parameters"),
     )
     blocks: list[Block] = [Paragraph(content.banner, "banner")] if content.banner else []
-    blocks.append(Table(columns, tuple(_row(content, slug) for slug in content.listed)))
+    blocks.append(DataTable(columns, tuple(_row(content, slug) for slug in content.listed)))
     if pitfalls := pitfall_table(content):
         blocks += [Paragraph(Span("pitfalls", "strong")), pitfalls]
-    return [*blocks, *titled_list("beside the scores", content.facts)]
+    return [*blocks, *titled_list("facts", content.facts)]
 
 
 def _row(content: ReportContent, slug: str) -> TableRow:
     score = primary_score(content, slug)
     interval = score.notes[0].text if score.notes else score.tooltip
-    contrast = next((each for each in content.analysis.variants.contrasts if each.left == slug), None)
-    verdict = contrast.words if contrast and contrast.verdict else "–"
+    contrast = next((contrast for contrast in content.analysis.variants.contrasts if contrast.left == slug), None)
+    verdict = contrast.verdict_text if contrast and contrast.verdict else "–"
     if slug == content.analysis.frames.baseline:
         against = "the baseline"
     else:

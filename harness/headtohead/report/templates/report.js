@@ -6,7 +6,7 @@
   var NS = "http://www.w3.org/2000/svg", CELL = 17;
   var chosen = data.open;
 
-  function cut(token) { return token.length > 14 ? token.slice(0, 13) + "…" : token; }
+  function shortened(token) { return token.length > 14 ? token.slice(0, 13) + "…" : token; }
 
   function element(name, attributes, text) {
     var made = document.createElementNS(NS, name);
@@ -18,8 +18,8 @@
   function decoded(map) {
     if (!map.values) {
       var raw = atob(map.bytes);
-      map.values = Float32Array.from(raw, function (letter) {
-        var level = letter.charCodeAt(0);
+      map.values = Float32Array.from(raw, function (character) {
+        var level = character.charCodeAt(0);
         return map.scale * (map.signed ? (level - 128) / 127 : level / 255);
       });
     }
@@ -27,22 +27,22 @@
   }
 
   function drawing(map, queries, keys) {
-    var left = 10 + 7 * Math.max.apply(null, queries.map(function (t) { return cut(t).length; }));
-    var top = 10 + 5.6 * Math.max.apply(null, keys.map(function (t) { return cut(t).length; }));
+    var left = 10 + 7 * Math.max.apply(null, queries.map(function (t) { return shortened(t).length; }));
+    var top = 10 + 5.6 * Math.max.apply(null, keys.map(function (t) { return shortened(t).length; }));
     var width = Math.round(left + CELL * keys.length + 22);
     var height = Math.round(top + CELL * queries.length + 4);
     var svg = element("svg", { viewBox: "0 0 " + width + " " + height, width: width, height: height,
       "font-size": 10.5, role: "img" });
     keys.forEach(function (key, j) {
-      var place = "translate(" + (left + (j + 0.62) * CELL) + " " + (top - 5) + ") rotate(-55)";
-      svg.append(element("text", { transform: place, fill: "var(--ink)" }, cut(key)));
+      var transform = "translate(" + (left + (j + 0.62) * CELL) + " " + (top - 5) + ") rotate(-55)";
+      svg.append(element("text", { transform: transform, fill: "var(--ink)" }, shortened(key)));
     });
     svg.append(element("rect", { x: left, y: top, width: CELL * keys.length,
       height: CELL * queries.length, fill: "none", stroke: "var(--muted)", "stroke-width": 0.6 }));
     var values = decoded(map), heads = map.shape[1];
     queries.forEach(function (query, i) {
       svg.append(element("text", { x: left - 5, y: top + (i + 0.72) * CELL, "text-anchor": "end",
-        fill: "var(--ink)" }, cut(query)));
+        fill: "var(--ink)" }, shortened(query)));
       keys.forEach(function (key, j) {
         var index = ((chosen.layer * heads + chosen.head) * queries.length + i) * keys.length + j;
         var weight = values[index];
@@ -61,14 +61,14 @@
     var box = document.createElement("div"), title = document.createElement("h3");
     var numbers = document.createElement("div"), probe = variant.probes[chosen.probe];
     var map = probe && probe.roles[chosen.role];
-    var words = document.createElement("span");
+    var titleText = document.createElement("span");
     box.className = "panel";
-    title.append(words);
+    title.append(titleText);
     variant.title.split(" · ").forEach(function (part, index) {
       var piece = document.createElement("span");
       piece.className = "nw";
       piece.textContent = part;
-      words.append(index ? " · " : "", piece);
+      titleText.append(index ? " · " : "", piece);
     });
     numbers.className = "small";
     box.append(title, numbers);
@@ -88,12 +88,12 @@
     panels.replaceChildren.apply(panels, data.variants.map(panel));
   }
 
-  function largest(place) {
+  function largest(axis) {
     var most = 1;
     data.variants.forEach(function (variant) {
       variant.probes.forEach(function (probe) {
         Object.keys(probe.roles).forEach(function (role) {
-          most = Math.max(most, probe.roles[role].shape[place]);
+          most = Math.max(most, probe.roles[role].shape[axis]);
         });
       });
     });

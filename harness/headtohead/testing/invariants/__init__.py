@@ -1,15 +1,15 @@
-"""Every invariant, one idea per file."""
+"""All invariants, one topic per file."""
 
 from __future__ import annotations
 
 from headtohead.testing.invariant import Invariant
 from headtohead.testing.invariants import (
     causality,
+    checkpoint,
     decoding,
     derivative,
     determinism,
     distance,
-    drawn,
     evaluation,
     finite,
     gradients,
@@ -21,36 +21,36 @@ from headtohead.testing.invariants import (
     padding,
     parameters,
     parity,
-    places,
+    positions,
     precision,
-    reads,
     resume,
-    saved,
+    sampled_positions,
     shift,
-    source,
+    source_tokens,
     stacking,
-    state,
-    target,
+    statelessness,
+    target_tokens,
     temperature,
+    visible_keys,
     weights,
 )
 
 INVARIANTS: tuple[Invariant, ...] = (
-    masks.a_mask_does_what_it_promises,
-    masks.a_mask_is_what_its_definition_says,
-    masks.a_mask_is_the_same_step_by_step,
-    masks.every_layer_masks_as_its_role_says,
-    causality.future_tokens_never_reach_earlier_logits,
-    padding.more_padding_changes_nothing,
-    padding.what_stands_in_padding_is_never_read,
+    masks.masks_have_their_declared_properties,
+    masks.masks_equal_their_definition,
+    masks.masks_are_the_same_step_by_step,
+    masks.every_layer_uses_the_mask_of_its_role,
+    causality.future_tokens_never_change_earlier_logits,
+    padding.more_padding_changes_no_logits,
+    padding.padding_ids_change_no_logits,
     padding.a_batch_equals_its_sentences_alone,
-    order.order_of_the_source_is_heard_unless_nothing_tells_it,
-    order.mirror_image_of_the_source_is_heard_unless_encoding_is_symmetric,
-    places.places_act_in_every_role,
-    reads.what_is_shown_is_read_and_what_is_hidden_is_not,
+    order.source_order_changes_logits_unless_the_variant_is_order_invariant,
+    order.source_reversal_changes_logits_unless_the_encoding_is_symmetric,
+    positions.positions_act_in_every_role,
+    visible_keys.queries_depend_on_exactly_the_visible_keys,
     shift.a_joint_shift_changes_nothing,
     distance.weights_fall_strictly_with_distance,
-    limit.places_differ_up_to_the_limit_and_end_there,
+    limit.positions_differ_up_to_the_limit_and_raise_beyond,
     temperature.scores_of_random_heads_have_variance_one,
     parity.fused_path_equals_explicit_path,
     masked_rows.fully_masked_rows_are_predictable,
@@ -60,28 +60,28 @@ INVARIANTS: tuple[Invariant, ...] = (
     decoding.cached_decoding_equals_teacher_forcing,
     decoding.greedy_decoding_equals_a_plain_loop,
     parameters.parameter_count_equals_the_closed_form,
-    loss.smoothed_loss_equals_the_frameworks,
-    source.every_source_word_reaches_the_logits,
-    target.every_target_token_reaches_the_logits_it_is_shown_to,
+    loss.smoothed_loss_equals_torch_cross_entropy,
+    source_tokens.every_source_token_changes_the_logits,
+    target_tokens.every_target_token_changes_the_logits_of_its_queries,
     gradients.gradient_reaches_every_parameter,
-    derivative.gradients_are_the_derivative,
+    derivative.gradients_equal_finite_differences,
     precision.nothing_is_computed_in_single_precision,
-    precision.it_runs_in_every_precision_and_as_shapes,
+    precision.every_precision_and_the_meta_device_work,
     finite.numbers_stay_finite,
-    evaluation.dropout_acts_in_training_alone,
-    state.asking_leaves_no_trace,
-    saved.a_checkpoint_holds_everything,
-    saved.a_member_computes_what_it_would_alone,
-    drawn.drawn_positions_rise_and_belong_to_their_member,
-    determinism.a_seed_decides_everything,
+    evaluation.dropout_acts_in_training_only,
+    statelessness.a_pass_has_no_side_effects,
+    checkpoint.a_checkpoint_holds_the_whole_model,
+    checkpoint.members_compute_the_same_alone,
+    sampled_positions.sampled_positions_rise_and_belong_to_their_member,
+    determinism.a_seed_determines_the_model,
     stacking.a_member_trains_as_it_would_alone,
-    resume.a_resumed_training_equals_an_undisturbed_one,
+    resume.a_resumed_training_equals_an_uninterrupted_one,
 )
 
 TRAINING = frozenset({"stacking", "resume"})
-"""Names of invariants that train stacks, and cost as much as all others together."""
+"""Names of invariants that train stacks; they cost as much as all others together."""
 
-OF_ONE_ENTRY = TRAINING | {
+PER_ENTRY = TRAINING | {
     "determinism",
     "derivative",
     "precision",
@@ -91,9 +91,9 @@ OF_ONE_ENTRY = TRAINING | {
     "stateless",
     "checkpoint",
     "members",
-    "drawn-positions",
+    "sampled-positions",
     "loss",
     "limit",
     "temperature",
 }
-"""Names of invariants that an entry keeps or breaks by itself, whatever stands beside it."""
+"""Names of invariants whose verdict on an entry does not depend on the entries of other families."""

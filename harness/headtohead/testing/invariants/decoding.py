@@ -1,4 +1,4 @@
-"""Decoding word by word gives what reading the whole sentence at once gives."""
+"""Decoding token by token gives the logits of one pass over the whole target."""
 
 from __future__ import annotations
 
@@ -7,72 +7,73 @@ from torch import Tensor
 
 from headtohead.data.vocabulary import EOS, PAD, SOS
 from headtohead.model.decoding import greedy, is_causal
+from headtohead.testing.extremum import largest_logit_change
 from headtohead.testing.invariant import invariant
-from headtohead.testing.seen import moved_logit
-from headtohead.testing.subject import Sentences, Subject, forward
-from headtohead.testing.verdict import Verdict, does_not_apply, outside, within
+from headtohead.testing.subject import SentenceBatch, Subject, forward
+from headtohead.testing.verdict import Verdict, does_not_apply, outside, violated, within
 
-WORDS = 6
+MAX_TOKENS = 6
 
 
 @invariant("cached-decoding")
 def cached_decoding_equals_teacher_forcing(subject: Subject) -> Verdict:
     """Cached step-by-step decoding gives the logits of teacher forcing."""
     if subject.only_length is not None:
-        return does_not_apply(f"the decoder reads exactly {subject.only_length} tokens at once")
-    apart = _stepped(subject) - subject.plain
-    number = moved_logit(apart, subject.sentences.live_target, "decoding by steps and not at once")
+        return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens at once")
+    difference = _cached_logits(subject) - subject.reference_logits
+    change = largest_logit_change(
+        difference, subject.sentences.target_nonpad, "decoding step by step instead of in one pass"
+    )
     if not subject.is_causal:
-        return outside("the decoder's mask does not hide the future", number, "teacher forcing differs from decoding")
-    return within(number, "difference of cached decoding and teacher forcing")
+        return outside("the decoder's mask does not hide the future", change, "teacher forcing differs from decoding")
+    return within(change, "difference between cached decoding and teacher forcing")
 
 
 @invariant("greedy-decoding")
 def greedy_decoding_equals_a_plain_loop(subject: Subject) -> Verdict:
-    """Greedy decoding writes, token for token, what a loop without any cache writes."""
+    """Greedy decoding returns, token for token, the output of a loop without a cache."""
     if subject.only_length is not None:
-        return does_not_apply(f"the decoder reads exactly {subject.only_length} tokens at once")
+        return does_not_apply(f"the decoder accepts exactly {subject.only_length} tokens at once")
     if is_causal(subject.model) != subject.is_causal:
-        told = "expected a cache exactly where the future is hidden"
-        return Verdict("broken", None, told, shown=told)
+        return violated("decoding must use a cache if and only if the decoder's mask hides the future")
     sentences = subject.sentences
-    found = greedy(subject.model, sentences.source, sentences.source_lengths, WORDS)
-    wrong = (_written(found) != plain_greedy(subject, WORDS)).sum()
-    return within(float(wrong), "words that differ from a loop without a cache", 0.0)
+    decoded = greedy(subject.model, sentences.source, sentences.source_lengths, MAX_TOKENS)
+    wrong = (_padded(decoded) != naive_greedy(subject, MAX_TOKENS)).sum()
+    return within(float(wrong), "tokens that differ from a loop without a cache", 0.0)
 
 
 @torch.no_grad()
-def _stepped(subject: Subject) -> Tensor:
+def _cached_logits(subject: Subject) -> Tensor:
     model, sentences = subject.model, subject.sentences
     memory = model.encode(sentences.source, sentences.source_lengths)
     time = sentences.target.shape[-1]
     caches = model.caches(memory, time)
     hidden = [
-        model.step(sentences.target[:, :, place : place + 1], place, memory, sentences.source_lengths, caches)
-        for place in range(time)
+        model.step(sentences.target[:, :, position : position + 1], position, memory, sentences.source_lengths, caches)
+        for position in range(time)
     ]
     return model.project(torch.cat(hidden, dim=2))
 
 
 @torch.no_grad()
-def plain_greedy(subject: Subject, words: int) -> Tensor:
-    """Decode by computing everything anew for every word, ``[member, batch, words]``."""
+def naive_greedy(subject: Subject, tokens: int) -> Tensor:
+    """Decode greedily by a full pass per token and return the ids, ``[member, batch, tokens]``."""
     sentences = subject.sentences
     members, batch = sentences.source_lengths.shape
-    written = [[[SOS] for _ in range(batch)] for _ in range(members)]
+    decoded = [[[SOS] for _ in range(batch)] for _ in range(members)]
     ended = [[False] * batch for _ in range(members)]
-    for place in range(words):
-        target = torch.tensor(written)
-        lengths = torch.full((members, batch), place + 1)
-        logits = forward(subject.model, Sentences(sentences.source, sentences.source_lengths, target, lengths))
+    for position in range(tokens):
+        target = torch.tensor(decoded)
+        lengths = torch.full((members, batch), position + 1)
+        logits = forward(subject.model, SentenceBatch(sentences.source, sentences.source_lengths, target, lengths))
         for member in range(members):
-            for row in range(batch):
-                word = int(logits[member, row, -1].argmax())
-                ended[member][row] |= word == EOS
-                written[member][row].append(PAD if ended[member][row] else word)
-    return torch.tensor(written)[:, :, 1:]
+            for sentence in range(batch):
+                token = int(logits[member, sentence, -1].argmax())
+                ended[member][sentence] |= token == EOS
+                decoded[member][sentence].append(PAD if ended[member][sentence] else token)
+    return torch.tensor(decoded)[:, :, 1:]
 
 
-def _written(ids: Tensor) -> Tensor:
-    """Fill up to the asked number of words: decoding may end early."""
-    return torch.nn.functional.pad(ids, (0, WORDS - ids.shape[-1]), value=PAD)
+def _padded(ids: Tensor) -> Tensor:
+    """Pad to ``MAX_TOKENS``, since decoding ends with the last sentence."""
+    return torch.nn.functional.pad(ids, (0, MAX_TOKENS - ids.shape[-1]), value=PAD)

@@ -1,8 +1,8 @@
-"""Every weight can learn, but for those that provably cannot.
+"""Every parameter has a gradient, except where the mathematics makes it zero.
 
-A key bias adds the same number to every score of a query, which a softmax does not see: under plain
-softmax, without rotation of keys, its gradient is exactly zero. Words that did not occur, and table
-rows of positions that did not occur, have none either.
+A key bias adds the same number to every score of a query, and a softmax is invariant to that: under
+plain softmax, without rotation of keys, its gradient is exactly zero. Embeddings of tokens that did
+not occur, and table rows of positions that did not occur, have no gradient either.
 """
 
 from __future__ import annotations
@@ -23,58 +23,57 @@ from headtohead.testing.invariants.parity import gradients
 from headtohead.testing.subject import Subject, forward
 from headtohead.testing.verdict import Verdict, beyond, within, worst
 
-REACHED = 1e-8
+SMALLEST = 1e-8
+"""Smallest absolute value that counts as a gradient."""
 
 
 @invariant("gradients")
 def gradient_reaches_every_parameter(subject: Subject) -> Verdict:
-    """Every parameter of every member gets a gradient, key biases under plain softmax none.
+    """Every parameter of every member has a gradient, except key biases under plain softmax.
 
-    Queries, keys and values are asked apart, and so are the layers and heads of an entry's own.
+    The projections of queries, keys and values are checked separately, and so are the layers and
+    heads of an entry's own parameters.
     """
-    model, live = subject.model, subject.sentences.live_target
+    model, nonpad = subject.model, subject.sentences.target_nonpad
     logits = forward(model, subject.sentences)
     generator = torch.Generator().manual_seed(23)
-    towards = torch.randn(logits.shape, generator=generator, dtype=torch.float64)
-    found = gradients(model, logits, towards * live.unsqueeze(-1))
-    unasked = _unasked(subject)
+    weights = torch.randn(logits.shape, generator=generator, dtype=torch.float64)
+    by_name = gradients(model, logits, weights * nonpad.unsqueeze(-1))
+    without_gradient = _query_norms_without_queries(subject)
     verdicts = [
         verdict
-        for name, gradient in found.items()
-        if name not in unasked
-        for verdict in _tensor(subject, name, gradient)
+        for name, gradient in by_name.items()
+        if name not in without_gradient
+        for verdict in _check_parameter(subject, name, gradient)
     ]
-    return worst(*verdicts, _words(subject, found))
+    return worst(*verdicts, _check_embeddings(subject, by_name))
 
 
-def _unasked(subject: Subject) -> frozenset[str]:
-    """Return weights that only queries pass through, in second attentions that have none."""
+def _query_norms_without_queries(subject: Subject) -> frozenset[str]:
+    """Return the pre-norm parameters of cross-attentions that have no queries."""
     names = set()
     for layer, block in enumerate(subject.model.decoder):
         assert isinstance(block, DecoderLayer)
         has_queries = block.cross.context.geometry.key_width or not block.cross.style.projects
         if not has_queries and not block.cross.self_attention and block.cross_branch.pre:
-            names |= {f"decoder.{layer}.cross_branch.norm.{one}" for one in ("weight", "bias")}
+            names |= {f"decoder.{layer}.cross_branch.norm.{parameter}" for parameter in ("weight", "bias")}
     return frozenset(names)
 
 
-def _tensor(subject: Subject, name: str, gradient: Tensor) -> Iterator[Verdict]:
-    """Check one parameter, part by part."""
-    for part, piece, silent in _parts(subject, name, gradient):
+def _check_parameter(subject: Subject, name: str, gradient: Tensor) -> Iterator[Verdict]:
+    """Yield a verdict on every part of a parameter."""
+    for part, piece, must_be_zero in _parts(subject, name, gradient):
         if not piece.numel():
             continue
-        what = f"{name}{part}: gradient of the member that has least"
-        if silent:
-            most = float(piece.abs().max())
-            told = f"{name}: gradient of a key bias"
-            yield within(most, told, REACHED, shown=f"{told} is {most:.3g}")
-            continue
-        least = float(piece.reshape(len(piece), -1).abs().amax(-1).min())
-        yield beyond(least, what, REACHED, shown=f"{what} is {least:.3g}")
+        if must_be_zero:
+            yield within(float(piece.abs().max()), f"{name}: gradient of a key bias", SMALLEST)
+        else:
+            per_member = piece.reshape(len(piece), -1).abs().amax(-1)
+            yield beyond(float(per_member.min()), f"{name}{part}: smallest gradient of a member", SMALLEST)
 
 
 def _parts(subject: Subject, name: str, gradient: Tensor) -> Iterator[tuple[str, Tensor, bool]]:
-    """Yield the parts of a parameter that are asked apart, and whether each must be silent."""
+    """Yield the label and gradient of each part of a parameter, and whether it must be zero."""
     owner, _, last = name.rpartition(".")
     above, _, projection = owner.rpartition(".")
     if projection in ("queries_keys_values", "keys_values", "queries"):
@@ -83,9 +82,9 @@ def _parts(subject: Subject, name: str, gradient: Tensor) -> Iterator[tuple[str,
         yield from _projections(attention, projection, last, gradient)
         return
     yield "", gradient, False
-    for axis in _own_axes(subject, name):
-        for place, piece in enumerate(gradient.unbind(axis)):
-            yield f"[{', '.join(['..'] * axis)}, {place}]", piece, False
+    for axis in _layer_and_head_axes(subject, name):
+        for index, piece in enumerate(gradient.unbind(axis)):
+            yield f"[{', '.join(['..'] * axis)}, {index}]", piece, False
 
 
 def _projections(
@@ -98,12 +97,12 @@ def _projections(
         "values": geometry.value_heads * geometry.value_width,
     }
     names = projection.split("_")
-    # Another score or normaliser may hear a key bias or not.
+    # With other scores or another normaliser, a key bias may have a gradient or not.
     style = attention.style
-    own = ("transform", "scores", "mix_scores", "normalise", "mix")
-    plain = not any(overrides(style, Attention, one) for one in own)
+    hooks = ("transform", "scores", "mix_scores", "normalise", "mix")
+    plain = not any(overrides(style, Attention, hook) for hook in hooks)
     plain = plain and not overrides(attention.positional, Positional, "rotate")
-    for name, piece in zip(names, gradient.split([widths[one] for one in names], -1), strict=True):
+    for name, piece in zip(names, gradient.split([widths[name] for name in names], -1), strict=True):
         if name == "keys" and last == "bias":
             if plain:
                 yield f", {name}", piece, True
@@ -111,55 +110,57 @@ def _projections(
         yield f", {name}", piece, False
 
 
-def _own_axes(subject: Subject, name: str) -> list[int]:
+def _layer_and_head_axes(subject: Subject, name: str) -> list[int]:
     """Return the axes of an entry's parameter that count layers or heads.
 
-    They are those that change with these numbers, as a model of shapes alone tells.
+    Their sizes change with the number of layers or heads of the model.
     """
     if not (name.startswith("positionals.") or ".style." in name):
         return []
-    own = subject.model.get_parameter(name).shape
-    found = set()
-    for other in _other_shapes(subject):
-        shape = other.get(name, own)
-        if len(shape) == len(own):
-            found |= {axis for axis in range(1, len(own)) if shape[axis] != own[axis]}
-    return sorted(found)
+    original = subject.model.get_parameter(name).shape
+    axes = set()
+    for shapes in _resized_shapes(subject):
+        shape = shapes.get(name, original)
+        if len(shape) == len(original):
+            axes |= {axis for axis in range(1, len(original)) if shape[axis] != original[axis]}
+    return sorted(axes)
 
 
-def _other_shapes(subject: Subject) -> list[dict[str, torch.Size]]:
-    """Return shapes of parameters with one layer more, and with half the heads at their width."""
+def _resized_shapes(subject: Subject) -> list[dict[str, torch.Size]]:
+    """Return the parameter shapes with one more layer, and with half the heads of the same width.
+
+    Cached on the subject.
+    """
     if "shapes" not in subject.__dict__:
         model = subject.config.model
         layers = model.encoder_layers, model.decoder_layers
         more = {"encoder_layers": layers[0] + 1, "decoder_layers": layers[1] + 1}
         fewer = {"heads": model.heads // 2, "d_model": model.d_model // 2}
-        changed = [more] + ([fewer] if model.heads % 2 == 0 and model.d_model % 2 == 0 else [])
-        subject.__dict__["shapes"] = [_shapes(subject, one) for one in changed]
+        changes = [more] + ([fewer] if model.heads % 2 == 0 and model.d_model % 2 == 0 else [])
+        subject.__dict__["shapes"] = [_shapes(subject, change) for change in changes]
     shapes: list[dict[str, torch.Size]] = subject.__dict__["shapes"]
     return shapes
 
 
-def _shapes(subject: Subject, changed: dict[str, int]) -> dict[str, torch.Size]:
+def _shapes(subject: Subject, change: dict[str, int]) -> dict[str, torch.Size]:
     config = subject.config
-    resized = config.model_copy(update={"model": config.model.model_copy(update=changed)})
+    resized = config.model_copy(update={"model": config.model.model_copy(update=change)})
     try:
-        model = Transformer(resized, None, *subject.words)
+        model = Transformer(resized, None, *subject.vocab_sizes)
     except HeadToHeadError:
         return {}
-    return {name: one.shape for name, one in model.named_parameters()}
+    return {name: parameter.shape for name, parameter in model.named_parameters()}
 
 
-def _words(subject: Subject, found: dict[str, Tensor]) -> Verdict:
-    """Every word that occurred has a gradient in its member's table."""
+def _check_embeddings(subject: Subject, by_name: dict[str, Tensor]) -> Verdict:
+    """Check that the embedding of every token that occurred has a gradient in its member."""
     sentences = subject.sentences
-    sides = [("target_embedding.weight", sentences.target, sentences.live_target)]
-    if "source_embedding.weight" in found:
-        sides.append(("source_embedding.weight", sentences.source, sentences.live_source))
-    least = torch.inf
-    for name, ids, live in sides:
+    sides = [("target_embedding.weight", sentences.target, sentences.target_nonpad)]
+    if "source_embedding.weight" in by_name:
+        sides.append(("source_embedding.weight", sentences.source, sentences.source_nonpad))
+    smallest = torch.inf
+    for name, ids, nonpad in sides:
         for member in range(len(ids)):
-            rows = found[name][member][ids[member][live[member]]]
-            least = min(least, float(rows.abs().amax(-1).min()))
-    what = "least gradient of a word that occurred"
-    return beyond(least, what, REACHED, shown=f"{what} is {least:.3g}")
+            rows = by_name[name][member][ids[member][nonpad[member]]]
+            smallest = min(smallest, float(rows.abs().amax(-1).min()))
+    return beyond(smallest, "smallest gradient of the embedding of a token that occurred", SMALLEST)

@@ -1,4 +1,4 @@
-"""Every place is a place of its own up to the limit; beyond it is an error, never a clamp."""
+"""Positions differ up to an entry's limit; beyond the limit the entry raises and never clamps."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from headtohead.model.attention import overrides
 from headtohead.plugins.attention import Attention
 from headtohead.plugins.positional import Positional
 from headtohead.schema.roles import ROLES
+from headtohead.testing.extremum import Extremum
 from headtohead.testing.invariant import invariant
 from headtohead.testing.subject import Subject
-from headtohead.testing.verdict import VISIBLE, Verdict, beyond, does_not_apply, worst
+from headtohead.testing.verdict import Verdict, beyond, does_not_apply, violated, worst
 
 FAR = 6000
-"""Places that are looked at where there is no limit: more than tables usually have."""
+"""Number of positions checked where there is no limit; larger than common table sizes."""
 
 
 @invariant("limit")
-def places_differ_up_to_the_limit_and_end_there(subject: Subject) -> Verdict:
-    """Neighbouring places are told apart up to the limit, and none beyond it is computed."""
+def positions_differ_up_to_the_limit_and_raise_beyond(subject: Subject) -> Verdict:
+    """Adjacent positions have different vectors up to the limit, and a position beyond it raises."""
     return worst(*(_encoding(subject, role) for role in ROLES), *(_style(subject, role) for role in ROLES))
 
 
@@ -29,57 +30,56 @@ def _encoding(subject: Subject, role: str) -> Verdict:
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
     limit = type(positional).limit(positional.options)
-    if limit is not None and _refuses(subject, role, limit):
-        return _refused(f"{role}: the encoding", limit)
-    if limit is not None and not _refuses(subject, role, limit + 1):
-        return _computed(f"{role}: the encoding", limit)
-    if limit is None and _refuses(subject, role, FAR):
-        return does_not_apply(f"{role}: the encoding refuses {FAR} places")
-    places = torch.arange(FAR if limit is None else limit).unsqueeze(0)
-    found = [one for one in (_embedded(subject, role, places), _turned(subject, role, places)) if one is not None]
-    if not found or places.shape[1] < 2:
-        return does_not_apply(f"{role}: the encoding has no vector for a place")
-    apart = torch.stack([one.diff(dim=1).abs().amax(-1).amax(0) for one in found]).amax(0)
-    least = float(apart.min())
-    first = int(apart.argmin())
-    return beyond(
-        least,
-        f"{role}: least difference of two neighbouring places",
-        VISIBLE,
-        shown=f"{role}: places {first} and {first + 1} are one: they differ by {least:.3g}",
-    )
+    if limit is not None and _encoding_raises(subject, role, limit):
+        return _raises_within(f"{role}: the encoding", limit)
+    if limit is not None and not _encoding_raises(subject, role, limit + 1):
+        return _computes_beyond(f"{role}: the encoding", limit)
+    if limit is None and _encoding_raises(subject, role, FAR):
+        return does_not_apply(f"{role}: the encoding raises at {FAR} positions")
+    positions = torch.arange(FAR if limit is None else limit).unsqueeze(0)
+    vectors = [
+        table
+        for table in (_embedded(subject, role, positions), _rotated(subject, role, positions))
+        if table is not None
+    ]
+    if not vectors or positions.shape[1] < 2:
+        return does_not_apply(f"{role}: the encoding has no vector per position")
+    differences = torch.stack([table.diff(dim=1).abs().amax(-1).amax(0) for table in vectors]).amax(0)
+    difference, first = float(differences.min()), int(differences.argmin())
+    description = f"{role}: positions {first} and {first + 1} are the same: they differ by {difference:.3g}"
+    return beyond(Extremum(difference, description), f"{role}: smallest difference between two adjacent positions")
 
 
-def _refuses(subject: Subject, role: str, count: int) -> bool:
-    """Tell whether some hook of an encoding raises where there are ``count`` places."""
+def _encoding_raises(subject: Subject, role: str, count: int) -> bool:
+    """Return whether a hook of the encoding raises an exception at ``count`` positions."""
     positional = subject.positional(role)
-    places = torch.arange(count).unsqueeze(0)
+    positions = torch.arange(count).unsqueeze(0)
     try:
-        _embedded(subject, role, places)
-        _turned(subject, role, places)
+        _embedded(subject, role, positions)
+        _rotated(subject, role, positions)
         if count < FAR and overrides(positional, Positional, "bias"):
-            positional.bias(places[:, -1:], places, role, 0)
-            positional.bias(places, places, role, 0)
+            positional.bias(positions[:, -1:], positions, role, 0)
+            positional.bias(positions, positions, role, 0)
     except Exception:
         return True
     return False
 
 
-def _embedded(subject: Subject, role: str, places: Tensor) -> Tensor | None:
-    """Return what is added to embeddings, ``[member, place, width]``, if anything is."""
-    found = subject.positional(role).embed(places, role)
-    return None if found is None else found.expand(-1, -1, places.shape[1], -1)[:, 0].double()
+def _embedded(subject: Subject, role: str, positions: Tensor) -> Tensor | None:
+    """Return the vectors that are added to embeddings, ``[member, position, width]``, or None."""
+    table = subject.positional(role).embed(positions, role)
+    return None if table is None else table.expand(-1, -1, positions.shape[1], -1)[:, 0].double()
 
 
-def _turned(subject: Subject, role: str, places: Tensor) -> Tensor | None:
-    """Return one query turned to every place, ``[member, place, width]``, if it is turned."""
+def _rotated(subject: Subject, role: str, positions: Tensor) -> Tensor | None:
+    """Return a fixed query rotated to every position, ``[member, position, width]``, or None."""
     positional, geometry = subject.positional(role), subject.attention(role).context.geometry
     if not (overrides(positional, Positional, "rotate") and geometry.key_width):
         return None
-    one = torch.linspace(0.5, 1.5, geometry.key_width, dtype=torch.float64)
-    x = one.expand(len(subject.seeds), 1, 1, places.shape[1], -1).clone()
-    turned = positional.rotate(x, places, role)
-    return None if torch.equal(turned, x) else turned[:, 0, 0]
+    query = torch.linspace(0.5, 1.5, geometry.key_width, dtype=torch.float64)
+    x = query.expand(len(subject.seeds), 1, 1, positions.shape[1], -1).clone()
+    rotated = positional.rotate(x, positions, role)
+    return None if torch.equal(rotated, x) else rotated[:, 0, 0]
 
 
 def _style(subject: Subject, role: str) -> Verdict:
@@ -87,37 +87,27 @@ def _style(subject: Subject, role: str) -> Verdict:
     limit = type(style).limit(style.options)
     if limit is None or not overrides(style, Attention, "scores"):
         return does_not_apply(f"{role}: the style has no limit")
-    if _style_refuses(subject, style, limit):
-        return _refused(f"{role}: the style", limit)
-    if not _style_refuses(subject, style, limit + 1):
-        return _computed(f"{role}: the style", limit)
-    return Verdict("holds", 0.0, f"{role}: places beyond {limit} are refused")
+    if _style_raises(subject, style, limit):
+        return _raises_within(f"{role}: the style", limit)
+    if not _style_raises(subject, style, limit + 1):
+        return _computes_beyond(f"{role}: the style", limit)
+    return Verdict("holds", 0.0, f"{role}: positions beyond {limit} raise an exception")
 
 
-def _style_refuses(subject: Subject, style: Attention, count: int) -> bool:
-    """Tell whether a style's scores raise where there are ``count`` places."""
-    geometry, places = style.context.geometry, torch.arange(count).unsqueeze(0)
+def _style_raises(subject: Subject, style: Attention, count: int) -> bool:
+    """Return whether a style's scores raise an exception at ``count`` positions."""
+    geometry, positions = style.context.geometry, torch.arange(count).unsqueeze(0)
     q = torch.zeros(len(subject.seeds), 1, geometry.heads, count, geometry.key_width, dtype=torch.float64)
     try:
-        style.scores(q, q, places, places)
+        style.scores(q, q, positions, positions)
     except Exception:
         return True
     return False
 
 
-def _refused(who: str, limit: int) -> Verdict:
-    return Verdict(
-        "broken",
-        None,
-        f"{who} has a limit of {limit} places and does not compute as many",
-        shown=f"{who} refuses place {limit - 1}, which is within its limit",
-    )
+def _raises_within(entry: str, limit: int) -> Verdict:
+    return violated(f"{entry} raises an exception at position {limit - 1}, within its limit of {limit}")
 
 
-def _computed(who: str, limit: int) -> Verdict:
-    return Verdict(
-        "broken",
-        None,
-        f"{who} has a limit of {limit} places and computes one more",
-        shown=f"{who} computes place {limit}, which is beyond its limit, and says nothing",
-    )
+def _computes_beyond(entry: str, limit: int) -> Verdict:
+    return violated(f"{entry} computes position {limit}, beyond its limit of {limit}, without an error")

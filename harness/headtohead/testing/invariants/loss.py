@@ -1,4 +1,4 @@
-"""The loss is the framework's, member by member."""
+"""The loss of each member equals that of `torch.nn.CrossEntropyLoss`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headtohead.training.tensors import IGNORE_INDEX
 
 
 @invariant("loss")
-def smoothed_loss_equals_the_frameworks(subject: Subject) -> Verdict:
-    """The label-smoothed mean token loss equals torch.nn.CrossEntropyLoss for each member."""
-    logits, sentences = subject.plain, subject.sentences
-    labels = sentences.target.where(sentences.live_target, IGNORE_INDEX)
+def smoothed_loss_equals_torch_cross_entropy(subject: Subject) -> Verdict:
+    """The label-smoothed mean token loss of each member equals that of torch.nn.CrossEntropyLoss."""
+    logits, sentences = subject.reference_logits, subject.sentences
+    labels = sentences.target.where(sentences.target_nonpad, IGNORE_INDEX)
     differences = []
     for smoothing in (0.0, 0.1):
-        ours = token_losses(logits, labels, smoothing)
-        theirs = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
-        for member, live in enumerate(sentences.live_target):
-            expected = theirs(logits[member][live], sentences.target[member][live])
-            differences.append(abs(float(ours[member].sum() / live.sum() - expected)))
+        losses = token_losses(logits, labels, smoothing)
+        cross_entropy = torch.nn.CrossEntropyLoss(label_smoothing=smoothing)
+        for member, nonpad in enumerate(sentences.target_nonpad):
+            expected = cross_entropy(logits[member][nonpad], sentences.target[member][nonpad])
+            differences.append(abs(float(losses[member].sum() / nonpad.sum() - expected)))
     return within(max(differences), "difference from torch.nn.CrossEntropyLoss")

@@ -1,4 +1,4 @@
-"""The number of weights is what the formulas say."""
+"""The number of parameters equals the closed form of model and entries."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from headtohead.testing.verdict import Verdict, within
 
 @invariant("parameter-count")
 def parameter_count_equals_the_closed_form(subject: Subject) -> Verdict:
-    """The model has as many weights as its closed form says."""
+    """The number of parameters of a member equals its closed form."""
     built = sum(parameter[0].numel() for parameter in subject.model.parameters())
-    return within(float(abs(built - closed_form(subject))), f"weights too many or too few among {built}", 0.0)
+    difference = abs(built - closed_form(subject))
+    return within(float(difference), f"difference between the closed form and {built} parameters", 0.0)
 
 
 def closed_form(subject: Subject) -> int:
-    """Return the number of weights of one member by formula."""
+    """Return the number of parameters of a member by formula."""
     config, quirks = subject.config.model, subject.config.quirks
-    width, bias = config.d_model, config.bias
-    rows = subject.model.vocab_sizes
+    width, vocab_sizes = config.d_model, subject.model.vocab_sizes
 
     def linear(inputs: int, outputs: int) -> int:
-        return inputs * outputs + (outputs if bias else 0)
+        return inputs * outputs + (outputs if config.bias else 0)
 
     encoder_layers, decoder_layers = config.encoder_layers, config.decoder_layers
     per_layer = {role: _attention(subject, role) for role in ROLES}
     total = encoder_layers * per_layer["encoder"]
     total += decoder_layers * (per_layer["decoder"] + per_layer["cross"])
-    forwards = 2 if quirks.decoder_feed_forward == "after-each" else 1
-    places = encoder_layers + decoder_layers * forwards
-    one = linear(width, config.d_ff) + linear(config.d_ff, width)
-    total += one * (1 if "feed-forward" in quirks.shared_modules else places)
-    places += encoder_layers + 2 * decoder_layers + (2 if config.final_norm else 0)
-    total += 2 * width * (1 if "norm" in quirks.shared_modules else places)
+    per_decoder_layer = 2 if quirks.decoder_feed_forward == "after-each" else 1
+    feed_forwards = encoder_layers + decoder_layers * per_decoder_layer
+    feed_forward = linear(width, config.d_ff) + linear(config.d_ff, width)
+    total += feed_forward * (1 if "feed-forward" in quirks.shared_modules else feed_forwards)
+    norms = feed_forwards + encoder_layers + 2 * decoder_layers + (2 if config.final_norm else 0)
+    total += 2 * width * (1 if "norm" in quirks.shared_modules else norms)
     total += sum(_positional(subject, role) for role in ROLES)
-    total += rows.target * width
-    total += rows.source * width if config.tie_embeddings in ("none", "output") else 0
-    return total + (linear(width, rows.target) if config.tie_embeddings in ("none", "embeddings") else 0)
+    total += vocab_sizes.target * width
+    total += vocab_sizes.source * width if config.tie_embeddings in ("none", "output") else 0
+    return total + (linear(width, vocab_sizes.target) if config.tie_embeddings in ("none", "embeddings") else 0)
 
 
 def _attention(subject: Subject, role: str) -> int:

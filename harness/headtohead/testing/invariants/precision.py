@@ -1,4 +1,4 @@
-"""In double precision nothing is computed in single precision, and single precision is enough."""
+"""Float64 models compute everything in float64; float32, bfloat16 and the meta device work."""
 
 from __future__ import annotations
 
@@ -11,111 +11,108 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from headtohead.model.transformer import Transformer
+from headtohead.testing.extremum import largest_logit_change
 from headtohead.testing.invariant import invariant
-from headtohead.testing.seen import moved_logit
-from headtohead.testing.subject import Subject, explicit_forward, forward
-from headtohead.testing.verdict import Verdict, within, worst
+from headtohead.testing.subject import SentenceBatch, Subject, explicit_forward, forward
+from headtohead.testing.verdict import Verdict, violated, within, worst
 
 ROUNDING = 1e-11
-"""Far above the rounding of float64 in so small a model, far below that of one float32 constant."""
+"""Far above the rounding error of float64 in a small model, far below that of a float32 constant."""
 
 SINGLE = 1e-2
-"""Relative difference that float32 may make."""
+"""Largest relative difference between float32 and float64 logits."""
 
 
 @invariant("precision")
 def nothing_is_computed_in_single_precision(subject: Subject) -> Verdict:
-    """With every float32 number made a float64, no logit of a float64 model moves."""
-    with _doubled():
-        model = Transformer(subject.config, subject.seeds, *subject.words).double().eval()
-        _give(model, subject.model)
+    """Converting every float32 number to float64 changes no logits of a float64 model."""
+    with _float64_everywhere():
+        model = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).double().eval()
+        _copy_weights(model, subject.model)
         with torch.no_grad():
-            found = [ask(model, subject) for ask in _PATHS]
+            converted = [path(model, subject.sentences) for path in _PATHS]
     with torch.no_grad():
-        plain = [ask(subject.model, subject) for ask in _PATHS]
-    everywhere = subject.sentences.live_target
+        original = [path(subject.model, subject.sentences) for path in _PATHS]
     return worst(
         *(
             within(
-                moved_logit(one - other, everywhere, "computing float32 numbers in float64"),
+                largest_logit_change(
+                    first - second, subject.sentences.target_nonpad, "computing float32 numbers in float64"
+                ),
                 "change of logits by computing float32 numbers in float64",
                 ROUNDING,
             )
-            for one, other in zip(found, plain, strict=True)
+            for first, second in zip(converted, original, strict=True)
         )
     )
 
 
 @invariant("any-device")
-def it_runs_in_every_precision_and_as_shapes(subject: Subject) -> Verdict:
-    """It runs in float32 and bfloat16, and as shapes without numbers, as plans count it.
+def every_precision_and_the_meta_device_work(subject: Subject) -> Verdict:
+    """The model runs in float32, in bfloat16 and on the meta device.
 
-    Shapes live on a device of their own: what is left on the CPU there would stay behind on a GPU.
+    A tensor that stays on the CPU when the model moves to the meta device would also stay on the
+    CPU when it moves to a GPU.
     """
-    verdicts = [_counted(subject)]
-    single = Transformer(subject.config, subject.seeds, *subject.words).eval()
+    verdicts = [_meta_device(subject)]
+    single = Transformer(subject.config, subject.seeds, *subject.vocab_sizes).eval()
     single.load_state_dict(subject.model.state_dict())
     logits = forward(single, subject.sentences)
     if logits.dtype != torch.float32:
-        told = f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits"
-        return Verdict("broken", None, told, shown=told)
-    size = max(1.0, float(subject.plain.abs().max()))
-    apart = moved_logit((logits.detach() - subject.plain) / size, subject.sentences.live_target, "single precision")
-    verdicts.append(within(apart, "relative difference of float32 and float64 logits", SINGLE))
+        return violated(f"float32 weights give {str(logits.dtype).removeprefix('torch.')} logits")
+    size = max(1.0, float(subject.reference_logits.abs().max()))
+    difference = (logits.detach() - subject.reference_logits) / size
+    change = largest_logit_change(difference, subject.sentences.target_nonpad, "single precision")
+    verdicts.append(within(change, "relative difference between float32 and float64 logits", SINGLE))
     logits.sum().backward()
     with torch.autocast("cpu", torch.bfloat16):
         half = forward(single, subject.sentences)
     half.float().sum().backward()
-    wrong = float((~half[subject.sentences.live_target].isfinite()).sum())
-    verdicts.append(within(wrong, "logits in bfloat16 that are not finite", 0.0))
+    wrong = float((~half[subject.sentences.target_nonpad].isfinite()).sum())
+    verdicts.append(within(wrong, "non-finite logits in bfloat16", 0.0))
     return worst(*verdicts)
 
 
-def _counted(subject: Subject) -> Verdict:
-    model = Transformer(subject.config, None, *subject.words).eval()
+def _meta_device(subject: Subject) -> Verdict:
+    model = Transformer(subject.config, None, *subject.vocab_sizes).eval()
     sentences = subject.sentences
-    ids = [one[:1].to("meta") for one in (sentences.source, sentences.target)]
-    lengths = [one[:1].to("meta") for one in (sentences.source_lengths, sentences.target_lengths)]
+    batch = (sentences.source, sentences.source_lengths, sentences.target, sentences.target_lengths)
     with torch.no_grad():
-        logits = model(ids[0], lengths[0], ids[1], lengths[1])
-    wanted = subject.plain[:1].shape
-    if logits.shape != wanted or not logits.is_meta:
-        told = f"without numbers, logits are {list(logits.shape)} on {logits.device}"
-        return Verdict("broken", None, f"{told}, expected {list(wanted)} on meta", shown=told)
-    return Verdict("holds", 0.0, "logits have their shape without numbers")
+        logits = model(*(tensor[:1].to("meta") for tensor in batch))
+    expected = subject.reference_logits[:1].shape
+    if logits.shape != expected or not logits.is_meta:
+        return violated(
+            f"with inputs on the meta device, logits are {list(logits.shape)} on {logits.device}, "
+            f"expected {list(expected)} on meta"
+        )
+    return Verdict("holds", 0.0, "shape of logits on the meta device")
 
 
-def _explicit(model: Transformer, subject: Subject) -> Tensor:
-    return explicit_forward(model, subject.sentences)
+_PATHS: tuple[Callable[[Transformer, SentenceBatch], Tensor], ...] = (forward, explicit_forward)
 
 
-def _fused(model: Transformer, subject: Subject) -> Tensor:
-    return forward(model, subject.sentences)
-
-
-_PATHS = (_fused, _explicit)
-
-
-def _give(model: Transformer, own: Transformer) -> None:
-    """Give a model another one's weights, and the buffers that were drawn and not computed."""
-    known = dict(own.named_buffers())
+def _copy_weights(model: Transformer, original: Transformer) -> None:
+    """Copy the parameters of another model, and its buffers that hold random numbers."""
+    buffers = dict(original.named_buffers())
     with torch.no_grad():
-        for parameter, other in zip(model.parameters(), own.parameters(), strict=True):
-            parameter.copy_(other)
-        for name, value in model.named_buffers():
-            drawn = known[name]
-            computed = value.shape == drawn.shape and bool(((value - drawn).abs() <= 1e-5 * (1 + drawn.abs())).all())
+        for parameter, value in zip(model.parameters(), original.parameters(), strict=True):
+            parameter.copy_(value)
+        for name, buffer in model.named_buffers():
+            source = buffers[name]
+            computed = buffer.shape == source.shape and bool(
+                ((buffer - source).abs() <= 1e-5 * (1 + source.abs())).all()
+            )
             if not computed:
-                value.copy_(drawn)
+                buffer.copy_(source)
 
 
 @contextmanager
-def _doubled() -> Iterator[None]:
-    """Make a float64 of whatever asks to be a float32, the default included."""
+def _float64_everywhere() -> Iterator[None]:
+    """Replace every conversion to a narrower type, and the default type, by float64."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with _Doubled():
+        with _Float64Mode():
             yield
     finally:
         torch.set_default_dtype(before)
@@ -129,13 +126,13 @@ _CASTS: Mapping[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
-class _Doubled(TorchFunctionMode):
+class _Float64Mode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        wide = [_wide(one) for one in args]
-        named = {name: _wide(one) for name, one in (kwargs or {}).items()}
-        return _CASTS.get(func, func)(*wide, **named)
+        positional = [_widened(argument) for argument in args]
+        named = {name: _widened(argument) for name, argument in (kwargs or {}).items()}
+        return _CASTS.get(func, func)(*positional, **named)
 
 
-def _wide(argument: Any) -> Any:
+def _widened(argument: Any) -> Any:
     narrow = isinstance(argument, torch.dtype) and argument in _NARROW
     return torch.float64 if narrow else argument

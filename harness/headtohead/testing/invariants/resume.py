@@ -1,4 +1,4 @@
-"""A training that was cut off and goes on ends where an undisturbed one ends."""
+"""A training that is interrupted and resumed gives the weights of an uninterrupted training."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from headtohead.training.loop import StackTraining
 
 
 @invariant("resume")
-def a_resumed_training_equals_an_undisturbed_one(subject: Subject) -> Verdict:
-    """Training that is cut off, saved, loaded and continued ends with the same weights."""
+def a_resumed_training_equals_an_uninterrupted_one(subject: Subject) -> Verdict:
+    """Training that is interrupted, saved, loaded and resumed gives the same weights."""
     with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "resume.safetensors"
         whole = _training(subject, None)
         whole.run()
-        half = _training(subject, path)
+        interrupted = _training(subject, path)
         with suppress(TimeoutError):
-            half.run(lambda: whole.steps // 2 - half.progress.step)
-        rest = _training(subject, path)
-        rest.run()
-    ends = whole.model.state_dict(), rest.model.state_dict()
-    apart = {name: float((ends[0][name] - ends[1][name]).abs().max()) for name in ends[0] if ends[0][name].numel()}
-    name = max(apart, key=lambda one: apart[one])
-    what = "difference of weights of a resumed training and an undisturbed one"
-    return within(apart[name], what, 0.0, shown=f"{name}: {what} is {apart[name]:.3g}")
+            interrupted.run(lambda: whole.steps // 2 - interrupted.progress.step)
+        resumed = _training(subject, path)
+        resumed.run()
+    expected, weights = whole.model.state_dict(), resumed.model.state_dict()
+    differences = {
+        name: float((value - weights[name]).abs().max()) for name, value in expected.items() if value.numel()
+    }
+    name, difference = max(differences.items(), key=lambda item: item[1])
+    quantity = "difference between the weights of a resumed and an uninterrupted training"
+    return within(difference, quantity, 0.0, counterexample=f"{name}: {quantity} is {difference:.3g}")
 
 
 def _training(subject: Subject, path: Path | None) -> StackTraining:

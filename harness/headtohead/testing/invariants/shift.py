@@ -1,4 +1,4 @@
-"""Relative encodings: only differences of positions count, near the start and far from it."""
+"""Relative encodings: only differences of positions matter, at small and large positions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from headtohead.schema.roles import ROLES
+from headtohead.testing.extremum import Extremum, largest, maximum_of
 from headtohead.testing.invariant import invariant
-from headtohead.testing.seen import Seen, largest, worst_of
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, outside, within, worst
 
@@ -16,9 +16,9 @@ SHIFTS = (3, 1000)
 
 @invariant("joint-shift")
 def a_joint_shift_changes_nothing(subject: Subject) -> Verdict:
-    """Moving the positions of queries and keys alike changes nothing under relative encodings."""
-    telling = [role for role in ROLES if not subject.properties(role, "order-invariant")]
-    return worst(*(_check(subject, role) for role in telling or ROLES))
+    """Shifting the positions of queries and keys together changes nothing under relative encodings."""
+    encoded = [role for role in ROLES if not subject.has_property(role, "order-invariant")]
+    return worst(*(_check(subject, role) for role in encoded or ROLES))
 
 
 def _check(subject: Subject, role: str) -> Verdict:
@@ -26,44 +26,43 @@ def _check(subject: Subject, role: str) -> Verdict:
     if positional.index(positional.options) == "row":
         return does_not_apply(f"{role}: positions are rows of the batch")
     if subject.position_dependent(role):
-        return does_not_apply(f"{role}: the style has positions of its own")
+        return does_not_apply(f"{role}: the style's own scores depend on positions")
     limit = type(positional).limit(positional.options)
-    shifts = [one for one in SHIFTS if limit is None or limit >= one + max(subject.times(role))]
+    shifts = [shift for shift in SHIFTS if limit is None or limit >= shift + max(subject.times(role))]
     if not shifts:
         return does_not_apply(f"{role}: {limit} positions are too few to shift")
-    if subject.properties(role, "relative"):
-        number = worst_of([_moved(subject, role, shift) for shift in shifts])
-        return within(number, f"{role}: change of the output by a joint shift")
+    if subject.has_property(role, "relative"):
+        change = maximum_of([_largest_change(subject, role, shift) for shift in shifts])
+        return within(change, f"{role}: change of the output by a joint shift")
     return outside(
-        f"{role}: the encoding does not promise to be relative",
-        _moved(subject, role, SHIFTS[0]),
+        f'{role}: the encoding does not declare "relative"',
+        _largest_change(subject, role, SHIFTS[0]),
         "a joint shift changes the output",
         EXACT,
     )
 
 
 @torch.no_grad()
-def _moved(subject: Subject, role: str, shift: int) -> Seen:
+def _largest_change(subject: Subject, role: str, shift: int) -> Extremum:
     attention, mask = subject.attention(role), subject.mask(role)
     x, memory = subject.activations(role)
-    here = attention(x, memory, subject.view(role, mask=mask))
-    there = attention(x, memory, subject.view(role, shift, mask))
-    moved = largest(
-        (here - there).abs(),
-        ("member", "sentence", "place", "coordinate"),
+    original = attention(x, memory, subject.attention_context(role, mask=mask))
+    shifted = attention(x, memory, subject.attention_context(role, shift, mask))
+    action = f"{role}: shifting all positions by {shift} changes"
+    output = largest(
+        (original - shifted).abs(),
+        ("member", "sentence", "query", "coordinate"),
         lambda at: (
-            f"{role}: moving all positions by {shift} moves coordinate {at['coordinate']} "
-            f"of what place {at['place']} of sentence {at['sentence']} reads"
+            f"{action} coordinate {at['coordinate']} of the output of query {at['query']} of sentence {at['sentence']}"
         ),
     )
-    places = torch.arange(subject.times(role)[0]).unsqueeze(0)
+    positions = torch.arange(subject.times(role)[0]).unsqueeze(0)
     positional = subject.positional(role)
-    embedded = _apart(positional.embed(places, role), positional.embed(places + shift, role))
-    told = f"{role}: moving all positions by {shift} moves what is added to embeddings"
-    return worst_of([moved, Seen(embedded, f"{told} by {embedded:.3g}")])
+    embedded = _difference(positional.embed(positions, role), positional.embed(positions + shift, role))
+    return maximum_of([output, Extremum(embedded, f"{action} the vectors added to embeddings by {embedded:.3g}")])
 
 
-def _apart(one: Tensor | None, other: Tensor | None) -> float:
-    if one is None or other is None:
-        return 0.0 if one is other else torch.inf
-    return float((one - other).abs().max())
+def _difference(first: Tensor | None, second: Tensor | None) -> float:
+    if first is None or second is None:
+        return 0.0 if first is second else torch.inf
+    return float((first - second).abs().max())

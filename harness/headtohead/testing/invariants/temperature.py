@@ -1,8 +1,8 @@
-"""Scores of random queries and keys have variance one, whatever the width of a head.
+"""Scores of random queries and keys have variance one, at every head width.
 
-That is what the scale ``key_width ** -0.5`` is for (Vaswani et al. 2017, section 3.2.1).
-A style whose scores are no products (of unit vectors, of feature maps) has its own; one that drops
-the scale on purpose, as T5 does, says ``temperature = None``.
+The scale ``key_width ** -0.5`` exists for that purpose (Vaswani et al. 2017, section 3.2.1). A style
+whose scores are not scaled products (of unit vectors, of feature maps) declares its own standard
+deviation as ``temperature``; a style without the scale, such as T5's, declares ``None``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import EXACT, Verdict, does_not_apply, worst
 
 TOKENS, HEADS = 64, 8
-"""What is measured: so many tokens, in at least so many heads of members and sentences."""
+"""Tokens per sentence, and the smallest number of heads over members and sentences."""
 
-LEAST, MOST = 0.8, 1.25
-"""Bounds of a standard deviation that is measured on 64 by 64 pairs in every head."""
+LOWEST, HIGHEST = 0.8, 1.25
+"""Bounds of the standard deviation, measured on 64 by 64 pairs in every head."""
 
 
 @invariant("temperature")
 def scores_of_random_heads_have_variance_one(subject: Subject) -> Verdict:
-    """Products of unit queries and keys, as scores, have the standard deviation the style says."""
+    """Scores of unit-variance queries and keys have the standard deviation that the style declares."""
     return worst(*(_check(subject, role) for role in ROLES))
 
 
@@ -33,42 +33,43 @@ def scores_of_random_heads_have_variance_one(subject: Subject) -> Verdict:
 def _check(subject: Subject, role: str) -> Verdict:
     style, geometry = subject.attention(role).style, subject.attention(role).context.geometry
     if style.temperature is None:
-        return does_not_apply(f"{role}: the style says that its scores have no fixed variance")
+        return does_not_apply(f"{role}: the style declares that its scores have no fixed variance")
     if not (style.projects and geometry.key_width):
-        return does_not_apply(f"{role}: content has no say in the scores")
-    # As it starts: what the style learns may have any size.
-    fresh = type(style)(style.options, style.context).double()
+        return does_not_apply(f"{role}: scores do not depend on the content")
+    # At initialisation, since trained parameters may change the standard deviation.
+    initial = type(style)(style.options, style.context).double()
     generator = torch.Generator().manual_seed(29)
     members, heads = style.context.members, geometry.heads
     shape = (members, -(-HEADS // (members * heads)), heads, TOKENS, geometry.key_width)
     q, k = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
-    found = _scores(fresh, q, k)
-    if found is None:
-        return does_not_apply(f"{role}: scores are no products of queries and keys")
-    spread = float(found.std()) / style.temperature
-    what = f"{role}: standard deviation of the scores of random queries and keys"
-    if LEAST <= spread <= MOST:
-        return Verdict("holds", spread, what)
-    expected = f"{geometry.scale:.3g} where key_width ** -0.5 is {geometry.key_width**-0.5:.3g}"
+    scores = _bilinear_scores(initial, q, k)
+    if scores is None:
+        return does_not_apply(f"{role}: scores are not products of queries and keys")
+    ratio = float(scores.std()) / style.temperature
+    quantity = f"{role}: standard deviation of the scores of random queries and keys"
+    if LOWEST <= ratio <= HIGHEST:
+        return Verdict("holds", ratio, quantity)
     return Verdict(
-        "broken",
-        spread,
-        f"expected {LEAST} to {MOST}: {what}",
-        shown=f"{role}: heads of width {geometry.key_width} have scores of standard deviation "
-        f"{spread:.3g}; the geometry's scale is {expected}",
+        "violated",
+        ratio,
+        f"expected {LOWEST} to {HIGHEST}: {quantity}",
+        counterexample=f"{role}: scores of heads of width {geometry.key_width} have a standard deviation of "
+        f"{ratio:.3g}; the geometry's scale is {geometry.scale:.3g}, key_width ** -0.5 is "
+        f"{geometry.key_width**-0.5:.3g}",
     )
 
 
-def _scores(style: Attention, q: Tensor, k: Tensor) -> Tensor | None:
-    """Return scores less what stands without content, None if they are not linear in both."""
-    places = torch.arange(TOKENS).unsqueeze(0)
+def _bilinear_scores(style: Attention, q: Tensor, k: Tensor) -> Tensor | None:
+    """Return scores minus their value at zero content, None if they are not linear in q and k."""
+    positions = torch.arange(TOKENS).unsqueeze(0)
 
     def scores(q: Tensor, k: Tensor) -> Tensor:
-        return style.scores(*style.transform(q, k), places, places)
+        return style.scores(*style.transform(q, k), positions, positions)
 
-    still = scores(torch.zeros_like(q), torch.zeros_like(k))
-    found = scores(q, k) - still
-    for doubled in (scores(2 * q, k) - still, scores(q, 2 * k) - still):
-        if not float((doubled - 2 * found).abs().max()) <= EXACT * max(1.0, float(found.abs().max())):
+    constant = scores(torch.zeros_like(q), torch.zeros_like(k))
+    difference = scores(q, k) - constant
+    for doubled in (scores(2 * q, k) - constant, scores(q, 2 * k) - constant):
+        error = float((doubled - 2 * difference).abs().max())
+        if not error <= EXACT * max(1.0, float(difference.abs().max())):
             return None
-    return found
+    return difference

@@ -1,4 +1,4 @@
-"""The weights that are shown are the weights that act, and are what the style says they are."""
+"""Recorded weights are a distribution where the style declares so, and times the values give the output."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from headtohead.schema.roles import ROLES
+from headtohead.testing.extremum import largest
 from headtohead.testing.invariant import invariant
-from headtohead.testing.seen import largest
 from headtohead.testing.subject import Subject
 from headtohead.testing.verdict import Verdict, does_not_apply, within, worst
 
@@ -16,59 +16,59 @@ ROW = ("member", "sentence", "head", "query")
 
 @invariant("rows-sum-to-one")
 def rows_of_weights_sum_to_one(subject: Subject) -> Verdict:
-    """Every row of weights that keeps a key sums to one if it is to, and is negative nowhere."""
+    """Every row of weights with a visible key sums to one and is not negative, as the style declares."""
     roles = [role for role in ROLES if subject.attention(role).style.weights != "signed"]
     if not roles:
-        return does_not_apply("weights are of either sign, by the style's own word")
-    return worst(*(_rows(subject, role) for role in roles))
+        return does_not_apply('the style declares its weights "signed"')
+    return worst(*(_check_rows(subject, role) for role in roles))
 
 
-@invariant("weights-act")
+@invariant("weights-times-values")
 def weights_times_values_are_the_output(subject: Subject) -> Verdict:
-    """The weights that are shown, times the values, give the output of the attention.
+    """The recorded weights times the values give the output of the attention.
 
-    Behind them stand what an encoding adds to values, the style's ``finish`` and the projection.
+    The encoding's additions to the values, the style's ``post_heads`` and the output projection
+    are applied as in the model.
     """
-    return worst(*(_act(subject, role) for role in ROLES))
+    return worst(*(_check_output(subject, role) for role in ROLES))
 
 
-def _rows(subject: Subject, role: str) -> Verdict:
-    seen, _ = _record(subject, role)
-    weights = seen["weights"]
-    below = largest(
-        -weights, (*ROW, "key"), lambda at: f"{role}: {_place(at)} gives key {at['key']} a weight below zero,"
+def _check_rows(subject: Subject, role: str) -> Verdict:
+    recorded, _ = _record(subject, role)
+    weights = recorded["weights"]
+    negative = largest(
+        -weights, (*ROW, "key"), lambda at: f"{role}: {_row(at)} gives key {at['key']} a negative weight"
     )
-    if not below.number <= 0:
-        return Verdict("broken", -below.number, f"{role}: a weight is negative", shown=below.where)
+    if not negative.number <= 0:
+        return Verdict("violated", -negative.number, f"{role}: negative weight", counterexample=negative.description)
     if subject.attention(role).style.weights == "positive":
-        return Verdict("holds", 0.0, f"{role}: no weight is negative")
-    alive = subject.mask(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
-    off = ((weights.sum(-1) - 1) * alive).abs()
+        return Verdict("holds", 0.0, f"{role}: negative weights")
+    has_key = subject.mask(role).any(-1).unsqueeze(2).expand(weights.shape[:-1])
+    deviation = ((weights.sum(-1) - 1) * has_key).abs()
     return within(
-        largest(off, ROW, lambda at: f"{role}: weights of {_place(at)} sum to something off one"),
-        f"{role}: distance of row sums from one",
+        largest(deviation, ROW, lambda at: f"{role}: the sum of the weights of {_row(at)} differs from one"),
+        f"{role}: difference between row sums and one",
     )
 
 
-def _place(at: dict[str, int]) -> str:
+def _row(at: dict[str, int]) -> str:
     return f"query {at['query']} in head {at['head']} of sentence {at['sentence']}"
 
 
 @torch.no_grad()
-def _act(subject: Subject, role: str) -> Verdict:
-    seen, output = _record(subject, role)
-    attention, view = subject.attention(role), subject.view(role, mask=subject.mask(role))
-    group = seen["weights"].shape[2] // seen["values"].shape[2]
-    heads = [
-        seen["weights"][:, :, head] @ seen["values"][:, :, head // group] for head in range(seen["weights"].shape[2])
-    ]
-    read = torch.stack(heads, dim=2)
+def _check_output(subject: Subject, role: str) -> Verdict:
+    recorded, output = _record(subject, role)
+    attention, context = subject.attention(role), subject.attention_context(role, mask=subject.mask(role))
+    weights, values = recorded["weights"], recorded["values"]
+    group = weights.shape[2] // values.shape[2]
+    heads = [weights[:, :, head] @ values[:, :, head // group] for head in range(weights.shape[2])]
     if attention.style.projects:
+        products = torch.stack(heads, dim=2)
         added = subject.positional(role).values(
-            seen["weights"], view.query_positions, view.key_positions, role, attention.context.layer or 0
+            weights, context.query_positions, context.key_positions, role, attention.context.layer or 0
         )
-        finished = attention.style.post_heads(read if added is None else read + added)
-        joined = torch.cat(list(finished.unbind(2)), dim=-1).flatten(1, 2)
+        processed = attention.style.post_heads(products if added is None else products + added)
+        joined = torch.cat(list(processed.unbind(2)), dim=-1).flatten(1, 2)
         expected = attention.output(joined).view(output.shape)
     else:
         expected = torch.cat(heads, dim=-1)
@@ -77,20 +77,20 @@ def _act(subject: Subject, role: str) -> Verdict:
             (output - expected).abs(),
             ("member", "sentence", "query", "coordinate"),
             lambda at: (
-                f"{role}: what query {at['query']} of sentence {at['sentence']} reads is "
-                "not its weights times the values: it is off"
+                f"{role}: the output of query {at['query']} of sentence {at['sentence']} differs from its "
+                "weights times the values"
             ),
         ),
-        f"{role}: difference of output and weights times values",
+        f"{role}: difference between the output and weights times values",
     )
 
 
 @torch.no_grad()
 def _record(subject: Subject, role: str) -> tuple[dict[str, Tensor], Tensor]:
-    """Return what an attention shows, and its output as training computes it."""
+    """Return the recorded tensors of an attention, and its output on the path that training uses."""
     x, memory = subject.activations(role)
-    view = subject.view(role, mask=subject.mask(role))
-    seen: dict[str, Tensor] = {}
+    context = subject.attention_context(role, mask=subject.mask(role))
+    recorded: dict[str, Tensor] = {}
     attention = subject.attention(role)
-    attention(x, memory, view, None, seen.__setitem__)
-    return seen, attention(x, memory, view)
+    attention(x, memory, context, None, recorded.__setitem__)
+    return recorded, attention(x, memory, context)

@@ -49,7 +49,7 @@ def attention_pictures(name: str, registry: Registry) -> list[HeadBoxes | HeatMa
         values = [[[None if cell != cell else cell for cell in row] for row in matrix] for matrix in masked.tolist()]
         rows = SOURCE if role == "encoder" else TARGET
         columns = TARGET if role == "decoder" else SOURCE
-        colours = ColourRange.of(masked.numpy(), probabilities=True)
+        colours = ColourRange.covering(masked.numpy(), probabilities=True)
         title = f"{ROLE_NAMES[role]}: weights"
         named = list(zip(names, values, strict=True))
         maps.append(HeatMaps(title, named, rows, columns, "query", "key", "weight", colours))

@@ -53,7 +53,7 @@ class HeatMaps:
     def draw(self) -> Figure:
         """Return the picture."""
         arrays = [np.array(values, dtype=float) for _, values in self.maps]
-        chosen = self.colour_range or ColourRange.of(*arrays)
+        chosen = self.colour_range or ColourRange.covering(*arrays)
         across = 1 if len(arrays) == 1 else 2
         down = math.ceil(len(arrays) / across)
         small = across == 2 or len(self.columns) > 12

@@ -10,7 +10,7 @@ import torch
 from headtohead.config.resolve import resolve
 from headtohead.errors import HeadToHeadError
 from headtohead.model.geometry import find_geometry
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.positional import BuildContext, Positional
 from headtohead.plugins.registry import Registry
 from headtohead.schema.roles import ROLES
@@ -74,7 +74,7 @@ def incompatibility(
         except HeadToHeadError as error:
             reason = str(error).removeprefix("configuration: ")
             continue
-        reason = undefined_reason(config, longest or {}, registry)
+        reason = find_incompatibility(config, longest or {}, registry)
         if reason is None:
             return None
     return reason

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headtohead.analysis.contrasts import distinct, factor_differences, score_mismatch, settings_p, spread
-from headtohead.analysis.shapley import PathAnalysis, Share
+from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.statistics.paired_tests import ALPHA, Paired, paired_differences
 from headtohead.storage.frames import Frames
@@ -182,12 +182,12 @@ def _parameter_ratio(frames: Frames, pairs: list[tuple[str, str]]) -> float:
 
 
 def _path_answer(path: PathAnalysis) -> Answer:
-    whole = path.distance.paired
+    whole = path.total.paired
     lines = tuple(_share_line(share) for share in path.known)
     start, end = map(_notebook_name, path.names)
     if whole is None:
         return Answer(f"The difference between {start} and {end} is not known yet.", lines)
-    metric = path.distance.metric
+    metric = path.total.metric
     number = ComparisonLine("", metric, whole).number
     parts = [f"From {start} to {end} {readable(metric)} changes by {number}", *_largest_shares(path, lines, whole.mean)]
     inconclusive = sum(not line.is_significant and not line.is_mixed for line in lines)
@@ -196,9 +196,9 @@ def _path_answer(path: PathAnalysis) -> Answer:
     return Answer("; ".join(parts) + ".", lines)
 
 
-def _share_line(share: Share) -> ComparisonLine:
+def _share_line(share: ShapleyValue) -> ComparisonLine:
     description = " with ".join(label("fields", name) for name in share.choices)
-    reason = "changes no result" if share.nothing else share.contrast.reason or ""
+    reason = "changes no result" if share.equal_by_construction else share.contrast.reason or ""
     ends = share.contrast.spread if share.contrast.settings_differ else None
     return ComparisonLine(description, share.contrast.metric, share.contrast.paired, reason, ends)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
+
+from headtohead.figures.heat_map import HeatMap, heat_map_figure
+from headtohead.figures.style import themed, to_svg
 
 WIDTH, HEIGHT = 180, 16
 """Size of the drawing of an interval, in SVG units."""
@@ -80,26 +85,18 @@ def _box(cell: Mapping[str, Any]) -> Markup:
 
 
 def _heat(picture: Mapping[str, Any]) -> Markup:
-    panels = [_map(panel, picture["rows"], picture["columns"]) for panel in picture["panels"]]
-    return Markup('<div class="maps">{}</div>').format(Markup().join(panels))
-
-
-def _map(panel: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> Markup:
-    head = Markup().join(Markup('<th scope="col">{}</th>').format(name) for name in columns)
-    body = Markup().join(
-        Markup('<tr><th scope="row">{}</th>{}</tr>').format(name, Markup().join(_shaded(cell) for cell in line))
-        for name, line in zip(rows, panel["cells"], strict=True)
-    )
-    return Markup(
-        '<div><h5>{}</h5><div class="scroll"><table class="heat"><tr><td></td>{}</tr>{}</table></div></div>'
-    ).format(panel["title"], head, body)
-
-
-def _shaded(cell: Mapping[str, Any]) -> Markup:
-    dark = " dark" if float(cell["shade"]) > 0.6 else ""
-    return Markup('<td><i style="opacity:{}"></i><b class="{}">{}</b></td>').format(
-        f"{float(cell['shade']):.2f}", dark.strip(), cell["text"]
-    )
+    maps = [
+        HeatMap(
+            np.array([[float(cell["shade"]) for cell in row] for row in panel["cells"]]),
+            picture["rows"],
+            picture["columns"],
+            panel["title"],
+            [[cell["text"] for cell in row] for row in panel["cells"]],
+        )
+        for panel in picture["panels"]
+    ]
+    salt = hashlib.sha256(repr(picture).encode()).hexdigest()
+    return Markup('<div class="scroll">{}</div>').format(Markup(themed(to_svg(heat_map_figure(maps), salt))))
 
 
 def _bars(picture: Mapping[str, Any]) -> Markup:

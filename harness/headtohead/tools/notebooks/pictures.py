@@ -39,7 +39,7 @@ def pitfall_picture(pitfall: str, case: Case, notebook: Notebook, numbers: Numbe
 def _words_dropped(case: Case, notebook: Notebook, numbers: Numbers) -> Picture | None:
     vocabulary, split = case.data.source_vocabulary, case.data.tokenisers["source"].split
     for sentence in notebook.sentences:
-        cells = [_cell(word, "gone" if vocabulary.lacks(word) else "") for word in split(sentence)]
+        cells = [_cell(word, "gone" if word not in vocabulary else "") for word in split(sentence)]
         if any(cell["mark"] for cell in cells):
             ids = [_cell(str(index)) for index in case.data.tokenise(sentence, "source")]
             return _strips([("sentence", cells), ("ids", ids)], "Struck out: a word without id, which is dropped.")

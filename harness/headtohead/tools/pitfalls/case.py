@@ -12,7 +12,7 @@ from torch import Tensor
 
 from headtohead import data
 from headtohead.data import PreparedData
-from headtohead.data.corpus import dataset_options, loaded_split, split_name
+from headtohead.data.corpus import dataset_options, loaded_split
 from headtohead.model.transformer import Transformer
 from headtohead.plugins.dataset import Dataset
 from headtohead.plugins.registry import Registry
@@ -62,9 +62,9 @@ class Case:
         config = self.config.data
         dataset = self.registry.dataset(config.dataset)
         if dataset.cache_key.__func__ is Dataset.cache_key.__func__:  # type: ignore[attr-defined]
-            return  # without a stamp, the dataset is generated or ships with its plugin
+            return  # without a cache key, the dataset is generated or ships with its plugin
         options = dataset_options(config.dataset, dataset, config.options)
-        split = loaded_split(dataset, split_name(config.dataset, dataset, config.split))
+        split = loaded_split(dataset, config.split)
         if dataset.cache_key(options, split, self.cache / "downloads") is None:
             raise NotMeasuredError(
                 f"no file: name one of {config.dataset} with --set data.file=PATH, or fetch it "

@@ -11,7 +11,7 @@ from typing import Any
 
 from headtohead.config.builder import FAMILIES
 from headtohead.model.geometry import only_length
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.plugins.registry import Registered, Registry
 from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import DataConfig, RunConfig, VocabularyConfig
@@ -66,7 +66,7 @@ def compatible_config(names: Mapping[str, Any], registry: Registry) -> tuple[Run
     # The last target token is a label only.
     decoder_input = only_length(config) or max(max(row) for row in TARGET_LENGTHS)
     longest = {"source": max(max(row) for row in SOURCE_LENGTHS), "target": decoder_input + 1}
-    reason = undefined_reason(config, longest, registry)
+    reason = find_incompatibility(config, longest, registry)
     return (config, "") if reason is None else (None, reason)
 
 

@@ -84,7 +84,7 @@ def words_dropped(case: Case) -> SentenceNumbers:
 
     def missing(side: Side, text: str) -> list[str]:
         vocabulary = case.data.vocabulary(side)
-        return [word for word in case.data.tokenisers[side].split(text) if vocabulary.lacks(word)]
+        return [word for word in case.data.tokenisers[side].split(text) if word not in vocabulary]
 
     source = [missing("source", text) for text in train.source_text]
     target = [missing("target", text) for text in train.target_text]

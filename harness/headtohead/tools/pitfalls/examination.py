@@ -14,8 +14,8 @@ from headtohead.planning.pitfalls import Pitfall, find_pitfalls
 from headtohead.plugins.registry import Registered, Registry, current
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Invariant, Subject, Verdict
-from headtohead.testing.invariants import OF_ONE_ENTRY, TRAINING
-from headtohead.testing.smallest import smallest
+from headtohead.testing.invariants import PER_ENTRY, TRAINING
+from headtohead.testing.shrinking import shrink
 from headtohead.tools.pitfalls.case import Case
 from headtohead.tools.pitfalls.configurations import DEFAULTS, check_configurations, reduced, varies_one_entry
 from headtohead.tools.pitfalls.entries import entry_label, recipe_config
@@ -28,7 +28,7 @@ MAX_PAIRS = 100
 RAISED = "raised "
 """Start of the reason of a result if the entry raised an error."""
 
-Outcome = Literal["holds", "broken", "known violation", "does not apply"]
+Outcome = Literal["holds", "violated", "known violation", "does not apply"]
 
 Verdicts = dict[tuple[str, str], Verdict]
 """Verdicts by configuration and invariant, shared by entries of several families."""
@@ -40,21 +40,21 @@ class InvariantResult:
 
     Attributes:
         invariant: Name of the invariant.
-        promise: What the invariant requires, in one sentence.
+        statement: What the invariant requires, in one sentence.
         outcome: ``known violation`` marks a violation that the entry or an option declares.
         number: The measured number that decides the outcome, if any.
         reason: Meaning of the number, or why the invariant does not apply.
-        because: The setting that declares the violation.
+        cause: The setting that declares the violation.
         example: The smallest example of the violation: which change moves which number by how much.
         error: The error raised by the entry, with its location, if any.
     """
 
     invariant: str
-    promise: str
+    statement: str
     outcome: Outcome
     number: float | None
     reason: str
-    because: str | None = None
+    cause: str | None = None
     example: str | None = None
     error: str | None = None
 
@@ -76,7 +76,7 @@ class Examination:
     @property
     def is_sound(self) -> bool:
         """Whether there are no unexpected violations."""
-        return all(result.outcome != "broken" for result in self.results)
+        return all(result.outcome != "violated" for result in self.results)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -121,12 +121,12 @@ def evaluate(invariant: Invariant, subject: Subject) -> Verdict:
     try:
         return invariant(subject)
     except Exception as error:
-        return Verdict("broken", None, f"{RAISED}{current().describe(error)}")
+        return Verdict("violated", None, f"{RAISED}{current().describe(error)}")
 
 
 def is_unexpected(verdict: Verdict) -> bool:
     """Return whether a verdict is a violation that no entry or option declares."""
-    return verdict.state == "broken" and verdict.because is None
+    return verdict.state == "violated" and verdict.cause is None
 
 
 def invariant_result(invariant: Invariant, verdict: Verdict, described: str = "") -> InvariantResult:
@@ -137,15 +137,15 @@ def invariant_result(invariant: Invariant, verdict: Verdict, described: str = ""
         verdict: Its verdict.
         described: The other entries of the configuration, if they are not the defaults.
     """
-    known = verdict.state == "broken" and verdict.because is not None
+    known = verdict.state == "violated" and verdict.cause is not None
     return InvariantResult(
         invariant.name,
-        invariant.promise,
+        invariant.statement,
         "known violation" if known else verdict.state,
         verdict.number,
         f"{verdict.reason} (with {described})" if described else verdict.reason,
-        verdict.because,
-        verdict.shown,
+        verdict.cause,
+        verdict.counterexample,
         verdict.reason.removeprefix(RAISED) if verdict.reason.startswith(RAISED) else None,
     )
 
@@ -158,7 +158,7 @@ def _examine_recipe(name: str, config: RunConfig, registry: Registry, cache: Pat
     for invariant in INVARIANTS:
         verdict = evaluate(invariant, subject)
         if is_unexpected(verdict):
-            verdict = smallest(invariant, subject, verdict)
+            verdict = shrink(invariant, subject, verdict)
         results.append(invariant_result(invariant, verdict))
     pitfalls = find_pitfalls(config, registry)
     facts = tuple(fact for pitfall in pitfalls for fact in measure_pitfall(pitfall.name, case))
@@ -171,7 +171,7 @@ def _worst_result(invariant: Invariant, subjects: Sequence[tuple[str, Subject]],
     A known violation of another entry does not count for this entry. Invariants of a single entry are
     evaluated per role only, and invariants that train stacks once.
     """
-    if invariant.name in OF_ONE_ENTRY:
+    if invariant.name in PER_ENTRY:
         subjects = [subject for subject in subjects if varies_one_entry(subject[0])] or subjects
     first: Verdict | None = None
     for description, subject in subjects[: 1 if invariant.name in TRAINING else None]:
@@ -180,7 +180,7 @@ def _worst_result(invariant: Invariant, subjects: Sequence[tuple[str, Subject]],
             verdicts[key] = evaluate(invariant, subject)
         verdict = verdicts[key]
         if is_unexpected(verdict):
-            example = smallest(invariant, subject, verdict)
+            example = shrink(invariant, subject, verdict)
             return invariant_result(invariant, example, "" if description == DEFAULTS else description)
         first = first or verdict
     assert first is not None

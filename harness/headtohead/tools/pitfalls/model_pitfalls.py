@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import torch
 
 from headtohead.errors import HeadToHeadError
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.tools.pitfalls.case import Case, other_token
 from headtohead.tools.pitfalls.facts import counted, percent
 from headtohead.training.optimise import part_of
@@ -67,7 +67,7 @@ def mask_on_embeddings(case: Case) -> SentenceNumbers:
         {"earlier_tokens": later, "own_token": own},
     )
     longest = [{"source": len(case.source), "target": length} for length in TARGET_LENGTHS]
-    supported = [sizes["target"] for sizes in longest if not undefined_reason(case.config, sizes, case.registry)]
+    supported = [sizes["target"] for sizes in longest if not find_incompatibility(case.config, sizes, case.registry)]
     width = case.config.model.d_model
     yield (
         f"of the target lengths 1 to {TARGET_LENGTHS[-1]} only {', '.join(map(str, supported)) or 'none'} is "

@@ -21,16 +21,16 @@ from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import RunConfig
 from headtohead.testing import INVARIANTS, Subject
 from headtohead.testing.invariants import TRAINING
-from headtohead.testing.invariants.parity import FILLS
-from headtohead.testing.smallest import smallest
-from headtohead.testing.subject import chosen_names
+from headtohead.testing.invariants.parity import MASK_VALUES
+from headtohead.testing.shrinking import shrink
+from headtohead.testing.subject import variant_label
 from headtohead.tools.pitfalls.configurations import compatible_config, role_variants
 from headtohead.tools.pitfalls.examination import InvariantResult, Outcome, evaluate, invariant_result, is_unexpected
 from headtohead.tools.rendering import environment, tidy_markdown
 
 FAMILIES = ("attention", "positional", "masking")
 DEFAULTS = {"attention": "split-heads", "positional": "sinusoidal", "masking": "padding-causal"}
-OUTCOMES: tuple[Outcome, ...] = ("holds", "does not apply", "known violation", "broken")
+OUTCOMES: tuple[Outcome, ...] = ("holds", "does not apply", "known violation", "violated")
 
 PairNames = tuple[str, str]
 """An attention and a positional encoding."""
@@ -82,7 +82,7 @@ class Survey:
             ],
             "violations": [{"variant": variant, **result.to_json()} for variant, result in self.violations],
             "known_violations": [
-                {"invariant": name, "because": setting, "combinations": count}
+                {"invariant": name, "cause": setting, "combinations": count}
                 for (name, setting), count in sorted(self.known_violations.items())
             ],
         }
@@ -112,7 +112,7 @@ def survey_page(result: Survey, registry: Registry) -> str:
         counts = result.outcomes.get(pair)
         if not counts:
             return "–"
-        if counts["broken"]:
+        if counts["violated"]:
             return f"**{counts['broken']} of {counts.total()} broken**"
         return f"{counts.total()}{'*' if counts['known violation'] else ''}"
 
@@ -134,7 +134,7 @@ def survey_page(result: Survey, registry: Registry) -> str:
 def _combinations(registry: Registry) -> Iterator[tuple[PairNames, dict[str, Any], bool]]:
     """Yield pair and entries of every combination in a fixed order, and whether an entry is set by role."""
     names = [sorted(registry.entries[family]) for family in FAMILIES]
-    mask_values = cycle(FILLS)
+    mask_values = cycle(MASK_VALUES)
     for attention, positional, masking in product(*names):
         chosen = {"attention": attention, "positional": positional, "masking": masking}
         yield (attention, positional), chosen | {"mask_value": next(mask_values)}, False
@@ -165,15 +165,15 @@ def _evaluate_combination(
             continue
         verdict = evaluate(invariant, subject)
         if is_unexpected(verdict):
-            verdict = smallest(invariant, subject, verdict)
-            variant = f"{chosen_names(config)} · mask value {names['mask_value']}"
+            verdict = shrink(invariant, subject, verdict)
+            variant = f"{variant_label(config)} · mask value {names['mask_value']}"
             result.violations.append((variant, invariant_result(invariant, verdict)))
-            worst = "broken"
+            worst = "violated"
         outcome = invariant_result(invariant, verdict).outcome
         result.invariants[invariant.name][outcome] += 1
         if outcome == "known violation":
-            result.known_violations[invariant.name, verdict.because or ""] += 1
-            worst = worst if worst == "broken" else outcome
+            result.known_violations[invariant.name, verdict.cause or ""] += 1
+            worst = worst if worst == "violated" else outcome
     trained.add(pair)
     result.outcomes.setdefault(pair, Counter())[worst] += 1
 

@@ -118,7 +118,7 @@ def _decoder_input(model: Transformer, ids: list[int]) -> list[int]:
 
 def _corpus_translation(data: PreparedData, source: str, source_ids: Sequence[int]) -> list[int] | None:
     """Return the corpus' first translation of a source without unknown words, or None."""
-    if any(map(data.source_vocabulary.lacks, data.tokenisers["source"].words(source))):
+    if not all(word in data.source_vocabulary for word in data.tokenisers["source"].words(source)):
         return None
     for split in data.splits.values():
         for row, ids in enumerate(split.source):
@@ -129,7 +129,7 @@ def _corpus_translation(data: PreparedData, source: str, source_ids: Sequence[in
 
 def _notes(data: PreparedData, text: str, side: Side) -> list[str]:
     vocabulary = data.vocabulary(side)
-    unknown = [word for word in data.tokenisers[side].words(text) if vocabulary.lacks(word)]
+    unknown = [word for word in data.tokenisers[side].words(text) if word not in vocabulary]
     if not unknown:
         return []
     effect = "are left out" if vocabulary.unknown == "drop" else "become <unk>"

@@ -11,7 +11,7 @@ from headtohead.data import PreparedData, prepare
 from headtohead.errors import HeadToHeadError, nearest
 from headtohead.execution.loaded import LoadedRun, load
 from headtohead.model.transformer import Transformer
-from headtohead.planning.compatibility import undefined_reason
+from headtohead.planning.compatibility import find_incompatibility
 from headtohead.planning.lengths import decoding_limit
 from headtohead.planning.pitfalls import find_pitfalls
 from headtohead.plugins.registry import Registry, current
@@ -102,7 +102,7 @@ def model_of_recipe(
     """
     config = recipe_config(name, registry, overrides)
     data = prepare(config.data, cache)
-    reason = undefined_reason(config, data.record["longest"], registry)
+    reason = find_incompatibility(config, data.record["longest"], registry)
     if reason:
         raise HeadToHeadError(f"recipe '{name}' is incompatible with these settings: {reason}")
     model = Transformer(config, [seed], len(data.source_vocabulary), len(data.target_vocabulary)).eval()

@@ -1,4 +1,4 @@
-"""Sentences as trees, and their one English and one French rendering.
+"""Sentences as trees, with one English and one French text each.
 
 English order is subject, verb, object. French puts most adjectives after the noun, object pronouns
 before the verb and ne … pas around it; articles, adjectives and verbs agree. "you" is tu, "they"
@@ -17,7 +17,7 @@ ELIDED = {"je": "j'", "me": "m'", "te": "t'", "le": "l'", "la": "l'", "ne": "n'"
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """A determiner, at most one adjective, and a noun; ``number`` is 0 or 1.
+    """A determiner, at most one adjective, and a noun; ``number`` is 0 (singular) or 1 (plural).
 
     Before an adjective that precedes its noun, des becomes de: "de petits chats".
     """
@@ -59,9 +59,9 @@ Subject = NounPhrase | words.Pronoun
 
 @dataclass(frozen=True)
 class Clause:
-    """A subject and what it does or is; unused parts are None.
+    """A subject with a verb or a predicate; unused parts are None.
 
-    ``verb`` is None in a copular clause, which has a ``predicate`` instead.
+    A copular clause has a ``predicate`` and no ``verb``.
     """
 
     subject: Subject
@@ -70,21 +70,21 @@ class Clause:
     object: Subject | None = None
     negated: bool = False
     preposition: tuple[str, str] | None = None
-    place: NounPhrase | None = None
+    complement: NounPhrase | None = None
     adverbial: tuple[str, str] | None = None
 
     def english(self) -> list[str]:
         """Return the English words."""
-        said = [*_english_subject(self.subject), *self._english_verb()]
+        english = [*_english_subject(self.subject), *self._english_verb()]
         if self.predicate:
-            said.append(self.predicate.english)
+            english.append(self.predicate.english)
         if isinstance(self.object, words.Pronoun):
-            said.append(self.object.object[0])
+            english.append(self.object.object[0])
         elif self.object:
-            said += self.object.english()
-        if self.preposition and self.place:
-            said += [self.preposition[0], *self.place.english()]
-        return said + (self.adverbial[0].split() if self.adverbial else [])
+            english += self.object.english()
+        if self.preposition and self.complement:
+            english += [self.preposition[0], *self.complement.english()]
+        return english + (self.adverbial[0].split() if self.adverbial else [])
 
     def french(self) -> list[str]:
         """Return the French words."""
@@ -93,14 +93,14 @@ class Clause:
             core.append(self.object.object[1])
         core.append((self.verb.french if self.verb else words.BE)[self.subject.form])
         core += ["pas"] if self.negated else []
-        said = elide([*_french_subject(self.subject), *core])
+        french = elide([*_french_subject(self.subject), *core])
         if self.predicate:
-            said.append(agree(self.predicate, self.subject))
+            french.append(agree(self.predicate, self.subject))
         if isinstance(self.object, NounPhrase):
-            said += self.object.french()
-        if self.preposition and self.place:
-            said += [self.preposition[1], *self.place.french()]
-        return said + (self.adverbial[1].split() if self.adverbial else [])
+            french += self.object.french()
+        if self.preposition and self.complement:
+            french += [self.preposition[1], *self.complement.french()]
+        return french + (self.adverbial[1].split() if self.adverbial else [])
 
     def _english_verb(self) -> list[str]:
         third = self.subject.form == 2
@@ -115,7 +115,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Greeting:
-    """A greeting and whom it is for: hello my small cat."""
+    """A greeting with its addressee: hello my small cat."""
 
     addressee: NounPhrase
 
@@ -148,12 +148,12 @@ def agree(adjective: words.Adjective, with_: Subject) -> str:
     return adjective.french[2 * with_.number + int(with_.feminine)]
 
 
-def elide(said: list[str]) -> list[str]:
-    """Shorten je, me, te, le, la and ne before a vowel: ``ne est`` is ``n' est``."""
-    following = [*said[1:], ""]
+def elide(french: list[str]) -> list[str]:
+    """Shorten je, me, te, le, la and ne before a vowel: ``ne est`` becomes ``n' est``."""
+    following = [*french[1:], ""]
     return [
         ELIDED.get(word, word) if after[:1] and after[0] in VOWELS else word
-        for word, after in zip(said, following, strict=True)
+        for word, after in zip(french, following, strict=True)
     ]
 
 

@@ -1,6 +1,6 @@
-"""Drawing toy sentences, each with some of its siblings: the same words in another order.
+"""Random toy sentences, each with some of its siblings: the same English words in another order.
 
-``numpy.random.RandomState`` is used because its streams are frozen: the same seed draws the same
+``numpy.random.RandomState`` is used because its streams are frozen: a seed generates the same
 sentences under every version of numpy.
 """
 
@@ -17,7 +17,8 @@ from headtohead_plugins.datasets.toy import lexicon as words
 from headtohead_plugins.datasets.toy.grammar import Clause, Greeting, NounPhrase, Sentence, Subject
 
 SHORTEST, LONGEST = 3, 14
-PLACES = ("subject", "object", "place")
+PHRASES = ("subject", "object", "complement")
+"""Parts of a clause that can be noun phrases, from left to right."""
 FAMILY = (2, 3, 4)
 FAMILY_WEIGHTS = (0.1, 0.2, 0.7)
 
@@ -26,21 +27,21 @@ Random = np.random.RandomState
 
 
 def families(seed: int) -> Iterator[list[Sentence]]:
-    """Yield lists of sentences for ever; those of a list are permutations of each other."""
+    """Yield endlessly lists of sentences that are permutations of each other."""
     random = Random(seed)
     while True:
         sentence = draw_sentence(random)
         if SHORTEST <= len(sentence.english().split()) <= LONGEST:
             others = [other for other in siblings(sentence) if other != sentence]
-            wanted = int(random.choice(FAMILY, p=FAMILY_WEIGHTS))
-            order = random.permutation(len(others))[: wanted - 1]
+            size = int(random.choice(FAMILY, p=FAMILY_WEIGHTS))
+            order = random.permutation(len(others))[: size - 1]
             yield [sentence, *(others[index] for index in order)]
 
 
 def siblings(sentence: Sentence) -> list[Sentence]:
-    """Return every way to redistribute animate nouns, determiners and adjectives over a sentence.
+    """Return all redistributions of animate nouns, determiners and adjectives over a sentence.
 
-    The bag of English words stays the same: nouns and determiners keep their number.
+    All have the same bag of English words: nouns and determiners keep their number.
     """
     slots = _Slots(sentence)
     orders = product(_same_number(slots.nouns), _same_number(slots.determiners), permutations(slots.adjectives))
@@ -49,7 +50,7 @@ def siblings(sentence: Sentence) -> list[Sentence]:
 
 
 def draw_sentence(random: Random) -> Sentence:
-    """Draw one sentence; about one in eight has two clauses."""
+    """Sample a sentence; about 12 % have two clauses."""
     if random.random_sample() < 0.12:
         return Sentence((_short_clause(random), _short_clause(random)))
     kinds: Sequence[tuple[float, Callable[[Random], Clause | Greeting]]] = (
@@ -65,13 +66,13 @@ def draw_sentence(random: Random) -> Sentence:
 
 
 class _Slots:
-    """The places of a sentence whose words can change places, from left to right."""
+    """The words of a sentence that can be exchanged, from left to right."""
 
     def __init__(self, sentence: Sentence) -> None:
         self.sentence = sentence
-        found = [phrase for part in sentence.parts for phrase in _phrases(part)]
-        self.nouns = [(one.noun, one.number) for one in found if one.noun.animate]
-        self.determiners = [(one.determiner, one.number) for one in found]
+        phrases = [phrase for part in sentence.parts for phrase in _phrases(part)]
+        self.nouns = [(phrase.noun, phrase.number) for phrase in phrases if phrase.noun.animate]
+        self.determiners = [(phrase.determiner, phrase.number) for phrase in phrases]
         self.adjectives = [adjective for part in sentence.parts for adjective in _adjectives(part)]
 
     def fill(
@@ -80,7 +81,7 @@ class _Slots:
         determiners: Sequence[words.Determiner],
         adjectives: Sequence[words.Adjective],
     ) -> Sentence:
-        """Return the sentence with other words in its slots."""
+        """Return the sentence with these words in its slots."""
         noun, determiner, adjective = iter(nouns), iter(determiners), iter(adjectives)
 
         def phrase(old: NounPhrase) -> NounPhrase:
@@ -95,7 +96,7 @@ class _Slots:
             if isinstance(old, Greeting):
                 return Greeting(phrase(old.addressee))
             changed: dict[str, Any] = {
-                name: phrase(held) for name in PLACES if isinstance(held := getattr(old, name), NounPhrase)
+                name: phrase(value) for name in PHRASES if isinstance(value := getattr(old, name), NounPhrase)
             }
             predicate = next(adjective) if old.predicate else None
             return replace(old, **changed, predicate=predicate)
@@ -104,14 +105,14 @@ class _Slots:
 
 
 def _same_number(slots: Sequence[tuple[Item, int]]) -> Iterator[tuple[Item, ...]]:
-    """Yield the orders of the items in which each slot keeps its number."""
+    """Yield the orders of the items in which each slot keeps its grammatical number."""
     for order in permutations(slots):
         if all(new[1] == old[1] for new, old in zip(order, slots, strict=True)):
             yield tuple(item for item, _ in order)
 
 
 def _natural(sentence: Sentence) -> bool:
-    """Whether no negated verb has an indefinite object, which French would put differently."""
+    """Return whether no negated verb has an indefinite object, which French expresses differently."""
     return not any(
         isinstance(part, Clause)
         and part.negated
@@ -122,36 +123,36 @@ def _natural(sentence: Sentence) -> bool:
 
 
 def _adjectives(part: Clause | Greeting) -> list[words.Adjective]:
-    found = [phrase.adjective for phrase in _phrases(part)]
+    adjectives = [phrase.adjective for phrase in _phrases(part)]
     if isinstance(part, Clause):
-        found.append(part.predicate)
-    return [adjective for adjective in found if adjective]
+        adjectives.append(part.predicate)
+    return [adjective for adjective in adjectives if adjective]
 
 
 def _phrases(part: Clause | Greeting) -> list[NounPhrase]:
     if isinstance(part, Greeting):
         return [part.addressee]
-    held = (getattr(part, name) for name in PLACES)
-    return [phrase for phrase in held if isinstance(phrase, NounPhrase)]
+    values = (getattr(part, name) for name in PHRASES)
+    return [phrase for phrase in values if isinstance(phrase, NounPhrase)]
 
 
-def _one(random: Random, items: Sequence[Item]) -> Item:
+def _choose(random: Random, items: Sequence[Item]) -> Item:
     return items[random.randint(len(items))]
 
 
-def _maybe(random: Random, chance: float, items: Sequence[Item]) -> Item | None:
-    return _one(random, items) if random.random_sample() < chance else None
+def _choose_or_none(random: Random, probability: float, items: Sequence[Item]) -> Item | None:
+    return _choose(random, items) if random.random_sample() < probability else None
 
 
 def _noun_phrase(
     random: Random, *, animate: bool, adjective: float = 0.4, number: int | None = None, definite: bool = False
 ) -> NounPhrase:
     nouns = [noun for noun in words.NOUNS if noun.animate or not animate]
-    determiners = [one for one in words.DETERMINERS if not (definite and one.indefinite)]
+    determiners = [determiner for determiner in words.DETERMINERS if not (definite and determiner.indefinite)]
     return NounPhrase(
-        _one(random, determiners),
-        _maybe(random, adjective, words.ADJECTIVES),
-        _one(random, nouns),
+        _choose(random, determiners),
+        _choose_or_none(random, adjective, words.ADJECTIVES),
+        _choose(random, nouns),
         random.randint(2) if number is None else number,
     )
 
@@ -163,8 +164,8 @@ def _subject(random: Random, pronoun: float, *, adjective: float = 0.4) -> Subje
 
 
 def _pronoun(random: Random) -> words.Pronoun:
-    """I, you and we three times as often as others: nothing else shares their verb forms."""
-    return _one(random, [one for one in words.PRONOUNS for _ in range(1 if one.person == 3 else 3)])
+    """Sample I, you and we three times as often: no noun has their verb forms."""
+    return _choose(random, [pronoun for pronoun in words.PRONOUNS for _ in range(1 if pronoun.person == 3 else 3)])
 
 
 def _negated(random: Random) -> bool:
@@ -172,21 +173,21 @@ def _negated(random: Random) -> bool:
 
 
 def _transitive(random: Random) -> Clause:
-    """Half of all objects have the subject's number, so that the two can change places."""
+    """Sample a clause; the object often has the number of the subject, so that the two can be exchanged."""
     subject, negated = _subject(random, 0.2), _negated(random)
     return Clause(
         subject,
-        verb=_one(random, words.TRANSITIVES),
+        verb=_choose(random, words.TRANSITIVES),
         object=_object(random, subject, negated),
         negated=negated,
-        adverbial=_maybe(random, 0.1, words.ADVERBIALS),
+        adverbial=_choose_or_none(random, 0.1, words.ADVERBIALS),
     )
 
 
 def _object(random: Random, subject: Subject, negated: bool) -> Subject:
     if random.random_sample() < 0.18:
         person = subject.person if isinstance(subject, words.Pronoun) else 3
-        return _one(random, [one for one in words.PRONOUNS if person == 3 or one.person != person])
+        return _choose(random, [pronoun for pronoun in words.PRONOUNS if person == 3 or pronoun.person != person])
     number = subject.number if random.random_sample() < 0.75 else None
     return _noun_phrase(random, animate=random.random_sample() < 0.75, number=number, definite=negated)
 
@@ -194,20 +195,20 @@ def _object(random: Random, subject: Subject, negated: bool) -> Subject:
 def _intransitive(random: Random) -> Clause:
     return Clause(
         _subject(random, 0.7),
-        adverbial=_one(random, words.ADVERBIALS),
-        verb=_one(random, words.INTRANSITIVES),
+        adverbial=_choose(random, words.ADVERBIALS),
+        verb=_choose(random, words.INTRANSITIVES),
         negated=_negated(random),
     )
 
 
 def _going(random: Random) -> Clause:
-    """To go, or another verb, with or behind somebody or something."""
-    preposition = _one(random, words.PREPOSITIONS)
+    """Sample a clause with go or another intransitive verb and a prepositional phrase."""
+    preposition = _choose(random, words.PREPOSITIONS)
     return Clause(
         _subject(random, 0.6),
-        verb=words.GO if random.random_sample() < 0.6 else _one(random, words.INTRANSITIVES),
+        verb=words.GO if random.random_sample() < 0.6 else _choose(random, words.INTRANSITIVES),
         preposition=preposition,
-        place=_noun_phrase(random, animate=preposition[0] == "with", definite=True),
+        complement=_noun_phrase(random, animate=preposition[0] == "with", definite=True),
         negated=_negated(random),
     )
 
@@ -216,7 +217,7 @@ def _copular(random: Random) -> Clause:
     subject: Subject = _noun_phrase(random, animate=False)
     if random.random_sample() < 0.4:
         subject = _pronoun(random)
-    return Clause(subject, predicate=_one(random, words.ADJECTIVES), negated=_negated(random))
+    return Clause(subject, predicate=_choose(random, words.ADJECTIVES), negated=_negated(random))
 
 
 def _greeting(random: Random) -> Greeting:
@@ -224,13 +225,13 @@ def _greeting(random: Random) -> Greeting:
 
 
 def _short_clause(random: Random) -> Clause:
-    """A clause for one side of "and"."""
+    """Sample one of the two clauses around "and"."""
     subject = _subject(random, 0.3, adjective=0.3)
     negated = bool(random.random_sample() < 0.2)
     kind = random.random_sample()
     if kind < 0.4:
-        return Clause(subject, verb=_one(random, words.INTRANSITIVES), negated=negated)
+        return Clause(subject, verb=_choose(random, words.INTRANSITIVES), negated=negated)
     if kind < 0.7:
-        return Clause(subject, predicate=_one(random, words.ADJECTIVES), negated=negated)
-    verb = _one(random, words.TRANSITIVES)
+        return Clause(subject, predicate=_choose(random, words.ADJECTIVES), negated=negated)
+    verb = _choose(random, words.TRANSITIVES)
     return Clause(subject, verb=verb, object=_object(random, subject, negated), negated=negated)

@@ -1,4 +1,4 @@
-"""h2h heads on runs that were really trained: written beside the run, read by the report."""
+"""h2h ablate-heads on runs that were really trained: written beside the run, read by the report."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def call(folder, command, *arguments):
 
 def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(folder):
     markdown = folder / "reports" / "tiny" / "report.md"
-    assert "heads are not yet masked: h2h heads tiny, then h2h report" in markdown.read_text()
-    done = call(folder, "heads", "tiny", "--format", "json")
+    assert "heads are not yet masked: h2h ablate-heads tiny, then h2h report" in markdown.read_text()
+    done = call(folder, "ablate-heads", "tiny", "--format", "json")
     assert done.exit_code == 0, done.output
     files = sorted((folder / "runs" / "tiny").glob("*/heads.json"))
     assert len(files) == 2
@@ -84,14 +84,14 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
 
 def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twice(folder):
     (name,) = (path.name for path in (folder / "runs" / "tiny").glob("*-s1-*"))
-    call(folder, "heads", name[:-4], "--no-decode", "--again")
+    call(folder, "ablate-heads", name[:-4], "--no-decode", "--fresh")
     file = folder / "runs" / "tiny" / name / "heads.json"
     assert set(json.loads(file.read_text())["whole"]) == {"loss"}
     file.write_text(file.read_text().replace('"format": 1', '"format": 1, "kept": true'))
-    shown = call(folder, "heads", name)
+    shown = call(folder, "ablate-heads", name)
     assert "encoder" in shown.output
     assert '"kept": true' in file.read_text()
-    call(folder, "heads", name, "--again")
+    call(folder, "ablate-heads", name, "--fresh")
     assert "bleu" in json.loads(file.read_text())["whole"]
 
 
@@ -99,12 +99,10 @@ def test_what_has_no_finished_run_is_bad_input(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
     (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {}, []))
-    done = call(folder, "heads", "planned")
+    done = call(folder, "ablate-heads", "planned")
     assert done.exit_code == 2
-    assert done.output == (
-        "h2h: no run of 'planned' is done; heads are masked in trained models; start with h2h run FILE\n"
-    )
-    unknown = call(folder, "heads", "nothing")
+    assert done.output == ("h2h: no run of 'planned' is DONE; train it with h2h run FILE\n")
+    unknown = call(folder, "ablate-heads", "nothing")
     assert unknown.exit_code == 2
     assert unknown.output.startswith("h2h: no run 'nothing' in ")
 
@@ -115,11 +113,11 @@ def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
 
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
-    from headtohead.tools.head_ablation import _measure
+    from headtohead.tools.head_ablation import _measured
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
     run = load(path)
     bare = replace(run, words=replace(run.data, splits={}))
-    with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
-        _measure(bare, True)
+    with pytest.raises(HeadToHeadError, match="was imported without sentences; heads are masked"):
+        _measured(bare, True)

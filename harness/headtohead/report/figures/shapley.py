@@ -1,4 +1,4 @@
-"""A path as a waterfall: from the score at its start to that at its end, choice by choice."""
+"""Figure of a Shapley path as a waterfall: from the score of the start to that of the end, choice by choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from headtohead.analysis.shapley import PathAnalysis, Share
+from headtohead.analysis.shapley import PathAnalysis, ShapleyValue
 from headtohead.analysis.study import Analysis
 from headtohead.figures import style
 from headtohead.storage.metrics import readable, show
@@ -19,18 +19,18 @@ RISE, FALL = style.PALETTE[0], style.PALETTE[1]
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: from where to where the score goes, and the choice that moves it, if one does."""
+    """A row of the waterfall: the scores before and after, and the Shapley value of the choice, if it is known."""
 
     name: str
     start: float
     end: float
-    share: Share | None = None
+    value: ShapleyValue | None = None
 
 
 def waterfall_figure(analysis: Analysis) -> Figure | None:
-    """Draw the shares of a path, largest first; None without a path or a known distance."""
+    """Draw the Shapley values of a path, largest first; None without a path or a known total difference."""
     path = analysis.path
-    if path is None or path.distance.paired is None or not path.known:
+    if path is None or path.total.paired is None or not path.known:
         return None
     bars = list(_bars(analysis, path))
     with style.drawing():
@@ -52,13 +52,13 @@ def waterfall_figure(analysis: Analysis) -> Figure | None:
 
 
 def _bars(analysis: Analysis, path: PathAnalysis) -> Iterator[Bar]:
-    here = analysis.summaries[path.start].mean
-    for share in path.known:
-        there = here + share.mean
-        yield Bar(share.name, here, there, share)
-        here = there
+    before = analysis.summaries[path.start].mean
+    for value in path.known:
+        after = before + value.mean
+        yield Bar(value.name, before, after, value)
+        before = after
     if path.remainder:
-        yield Bar("not judged", here, analysis.summaries[path.end].mean)
+        yield Bar("not tested", before, analysis.summaries[path.end].mean)
 
 
 def _end(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) -> None:
@@ -68,29 +68,36 @@ def _end(figure: Figure, axes: Axes, analysis: Analysis, slug: str, row: int) ->
             [summary.low, summary.high], [row, row], color=style.INK, linewidth=2.2, solid_capstyle="butt", zorder=3
         )
     (point,) = axes.plot(summary.mean, row, "D", color=style.INK, markersize=6, zorder=4)
-    words = f"{analysis.frames.variants[slug]['title']}: {show(summary.mean, analysis.metric)}"
-    style.tip(figure, point, words)
+    style.tip(figure, point, f"{analysis.frames.by_slug[slug].title}: {show(summary.mean, analysis.metric)}")
     _note(axes, row, show(summary.mean, analysis.metric), bold=True)
 
 
 def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
-    share = bar.share
-    detected = share is not None and share.contrast.found
+    value = bar.value
+    detected = value is not None and value.contrast.detected
     colour = (RISE if bar.end >= bar.start else FALL) if detected else style.MUTED
     (patch,) = axes.barh(
         row, bar.end - bar.start, left=bar.start, height=0.56, color=colour, alpha=0.85 if detected else 0.45, zorder=2
     )
     change = show(bar.end - bar.start, metric, signed=True)
     style.tip(figure, patch, f"{bar.name}: {change}")
-    if share is None:
-        _note(axes, row, f"{change}  not judged")
+    if value is None:
+        _note(axes, row, f"{change}  not tested")
         return
-    for order, value in enumerate(share.by_order, 1):
+    for number, permutation_change in enumerate(value.by_permutation, 1):
         (dot,) = axes.plot(
-            bar.start + value, row, "|", color=style.INK, markersize=9, markeredgewidth=0.7, alpha=0.45, zorder=3
+            bar.start + permutation_change,
+            row,
+            "|",
+            color=style.INK,
+            markersize=9,
+            markeredgewidth=0.7,
+            alpha=0.45,
+            zorder=3,
         )
-        style.tip(figure, dot, f"{bar.name}, order {order}: {show(value, metric, signed=True)}")
-    paired = share.contrast.paired
+        text = f"{bar.name}, permutation {number}: {show(permutation_change, metric, signed=True)}"
+        style.tip(figure, dot, text)
+    paired = value.contrast.paired
     if paired is not None and math.isfinite(paired.low):
         axes.plot(
             [bar.start + paired.low, bar.start + paired.high],
@@ -100,19 +107,19 @@ def _bar(figure: Figure, axes: Axes, metric: str, bar: Bar, row: int) -> None:
             solid_capstyle="butt",
             zorder=4,
         )
-    _note(axes, row, f"{change}  {share.contrast.verdict or share.contrast.reason or ''}", muted=not detected)
+    _note(axes, row, f"{change}  {value.contrast.verdict or value.contrast.reason or ''}", muted=not detected)
 
 
 def _connect(axes: Axes, bars: list[Bar]) -> None:
-    """Lead from each row to the next at the score where the one ends and the other begins."""
+    """Connect the end of each row with the start of the next."""
     levels = [bar.start for bar in bars] + [bars[-1].end]
     for row, level in enumerate(levels):
         axes.plot([level, level], [row + 0.28, row + 0.72], color=style.MUTED, linewidth=0.8, zorder=1)
 
 
-def _note(axes: Axes, row: int, words: str, *, bold: bool = False, muted: bool = False) -> None:
+def _note(axes: Axes, row: int, text: str, *, bold: bool = False, muted: bool = False) -> None:
     axes.annotate(
-        words[:60],
+        text[:60],
         (1.005, row),
         xycoords=axes.get_yaxis_transform(),
         va="center",

@@ -1,4 +1,4 @@
-"""Paths between two configurations: differences, points, walks and what has no meaning."""
+"""Shapley paths between two configurations: choices, coalitions, permutations and incompatible coalitions."""
 
 import itertools
 import json
@@ -14,7 +14,7 @@ from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.planning.overview import overview
 from headtohead.planning.planner import make_plan
-from headtohead.planning.shapley import drawn_orders
+from headtohead.planning.shapley import sample_orders
 from headtohead.plugins.registry import load_registry
 
 BASE = """
@@ -99,13 +99,13 @@ def changed(found, variant):
 
 
 def choices(found):
-    return {one.name: (one.before, one.after) for one in found.path.choices}
+    return {choice.name: (choice.before, choice.after) for choice in found.path.choices}
 
 
 # the ends and their differences
 
 
-def test_base_is_laid_over_both_recipes_and_the_rest_is_the_difference(design):
+def test_base_is_merged_over_both_recipes_and_the_rest_is_the_difference(design):
     found = design("design: [{path: {from: recipe/left, to: recipe/right}}]")
     assert choices(found) == {
         "positional.encoder": ("none", "rotary(theta=500)"),
@@ -114,8 +114,8 @@ def test_base_is_laid_over_both_recipes_and_the_rest_is_the_difference(design):
         "model.norm": ("post", "pre"),
         "train.lr": (1e-4, 1e-3),
     }
-    assert {one.config.model.d_model for one in found.variants} == {8}
-    assert {one.config.train.epochs for one in found.variants} == {1}
+    assert {variant.config.model.d_model for variant in found.variants} == {8}
+    assert {variant.config.train.epochs for variant in found.variants} == {1}
     assert found.baseline == "from"
     assert found.path.names == ("left", "right")
 
@@ -125,14 +125,14 @@ def test_every_spelling_of_an_end_is_the_run_that_a_design_of_axes_would_train(d
     for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
         alone = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
         (baseline,) = alone.variants
-        keys = [run_key(one.config, 1, "f", recipes) for one in (variant, baseline)]
+        keys = [run_key(side.config, 1, "f", recipes) for side in (variant, baseline)]
         assert keys[0] == keys[1]
 
 
 def test_an_override_holds_for_both_ends(design):
     found = design(FOUR, "model.norm=post", "model.d_model=4")
     assert tuple(choices(found)) == ("model.activation", "model.bias", "train.lr")
-    assert {one.config.model.d_model for one in found.variants} == {4}
+    assert {variant.config.model.d_model for variant in found.variants} == {4}
 
 
 def test_what_a_result_does_not_depend_on_is_no_difference(design):
@@ -164,8 +164,8 @@ def test_fields_that_mean_nothing_apart_are_one_choice_and_an_entry_takes_its_op
     }
 
 
-def test_a_file_may_name_fields_that_change_together(design):
-    found = design(FOUR + "      together: {block: [model.norm, model.activation], rest: [train]}\n")
+def test_a_file_may_name_groups_of_fields(design):
+    found = design(FOUR + "      groups: {block: [model.norm, model.activation], rest: [train]}\n")
     assert choices(found) == {
         "block": ("norm pre, activation relu", "norm post, activation gelu"),
         "model.bias": (True, False),
@@ -188,83 +188,83 @@ def test_a_choice_moves_its_fields_and_no_other(design):
         assert variant.config.model_dump(exclude=rest) == start.config.model_dump(exclude=rest)
 
 
-# orders and walks
+# permutations
 
 
 def test_orders_are_all_there_once_each_followed_by_its_reverse():
-    orders = list(drawn_orders("abcd", 1))
+    orders = list(sample_orders("abcd", 1))
     assert sorted(orders) == sorted(itertools.permutations("abcd"))
     assert all(right == left[::-1] for left, right in zip(orders[::2], orders[1::2], strict=True))
 
 
 def test_orders_depend_on_their_seed_alone_and_more_of_them_begin_alike():
     def first(number, seed):
-        return list(itertools.islice(drawn_orders("abcdefgh", seed), number))
+        return list(itertools.islice(sample_orders("abcdefgh", seed), number))
 
     assert first(16, 1)[:8] == first(8, 1)
     assert first(8, 1) != first(8, 2)
     assert first(2, 1)[0] == ("b", "d", "h", "a", "c", "e", "g", "f")  # on any machine
 
 
-def test_every_choice_takes_every_place_about_equally_often():
+def test_every_choice_has_every_position_about_equally_often():
     names = "abcdef"
-    counts = {(name, place): 0 for name in names for place in range(6)}
+    counts = {(name, position): 0 for name in names for position in range(6)}
     for seed in range(1, 601):
-        for place, name in enumerate(next(drawn_orders(names, seed))):
-            counts[name, place] += 1
+        for position, name in enumerate(next(sample_orders(names, seed))):
+            counts[name, position] += 1
     expected = 600 / 6
     assert sum((count - expected) ** 2 / expected for count in counts.values()) < 46.8  # χ², 25 df
 
 
-def test_a_path_has_its_ends_every_single_difference_at_both_and_the_points_of_its_walks(design):
+def test_a_path_has_its_ends_every_single_difference_at_both_and_the_coalitions_of_its_permutations(design):
     found = design(FOUR)
     everything = frozenset(NAMES)
-    points = {changed(found, variant) for variant in found.variants}
-    assert len(points) == len(found.variants)
+    coalitions = {changed(found, variant) for variant in found.variants}
+    assert len(coalitions) == len(found.variants)
     wanted = {frozenset(), everything}
     wanted |= {frozenset([name]) for name in NAMES} | {everything - {name} for name in NAMES}
-    for walk in found.path.walks:
-        wanted |= {step.point for step in walk}
-    assert points == wanted
-    assert len(found.path.walks) == 8
-    assert len({tuple(step.choices for step in walk) for walk in found.path.walks}) == 8
+    for permutation in found.path.permutations:
+        wanted |= {step.coalition for step in permutation}
+    assert coalitions == wanted
+    assert len(found.path.permutations) == 8
+    assert len({tuple(step.choices for step in permutation) for permutation in found.path.permutations}) == 8
 
 
-def test_a_walk_applies_each_choice_once_from_one_end_to_the_other(design):
-    for walk in design(FOUR).path.walks:
-        here = frozenset()
-        for step in walk:
+def test_a_permutation_applies_each_choice_once_from_one_end_to_the_other(design):
+    for permutation in design(FOUR).path.permutations:
+        applied = frozenset()
+        for step in permutation:
             (name,) = step.choices
-            assert step.point == here | {name}
-            here = step.point
-        assert here == frozenset(NAMES)
+            assert step.coalition == applied | {name}
+            applied = step.coalition
+        assert applied == frozenset(NAMES)
 
 
-def test_all_orders_are_walked_where_there_are_few(design):
+def test_all_permutations_are_evaluated_where_there_are_few(design):
     found = design(FOUR.replace(", model.bias: true", "").replace(", model.bias: false", ""))
-    assert len(found.path.walks) == math.factorial(3) == found.path.possible
-    assert found.notes == ("path: all 6 orders of 3 choices are walked",)
+    assert len(found.path.permutations) == math.factorial(3) == found.path.possible
+    assert found.notes == ("path: all 6 permutations of 3 choices are evaluated",)
 
 
-def test_more_orders_keep_the_points_of_fewer(design):
+def test_more_orders_keep_the_coalitions_of_fewer(design):
     fewer = design(FOUR)
     more = design(FOUR + "      orders: 12\n")
-    assert len(more.path.walks) == 12
-    assert more.path.walks[:8] == fewer.path.walks
-    assert {one.slug for one in fewer.variants} <= {one.slug for one in more.variants}
+    assert len(more.path.permutations) == 12
+    assert more.path.permutations[:8] == fewer.path.permutations
+    assert {variant.slug for variant in fewer.variants} <= {variant.slug for variant in more.variants}
 
 
-def test_another_seed_walks_other_orders(design):
+def test_another_seed_samples_other_permutations(design):
     orders = [
-        [step.choices for walk in design(FOUR + extra).path.walks for step in walk]
+        [step.choices for permutation in design(FOUR + extra).path.permutations for step in permutation]
         for extra in ("", "      orders_seed: 2\n")
     ]
     assert orders[0] != orders[1]
 
 
-def test_names_are_short_and_details_stand_in_the_axes(design):
+def test_names_are_short_and_the_axes_have_the_details(design):
     found = design(FOUR)
-    assert [one.slug for one in found.variants][:7] == [
+    assert [variant.slug for variant in found.variants][:7] == [
         "from",
         "to",
         "from-plus-model.norm",
@@ -273,24 +273,24 @@ def test_names_are_short_and_details_stand_in_the_axes(design):
         "from-plus-train.lr",
         "to-minus-model.norm",
     ]
-    titles = {one.slug: one.title for one in found.variants}
+    titles = {variant.slug: variant.title for variant in found.variants}
     assert titles["from"] == "from start"
     assert titles["from-plus-model.norm"] == "from + model.norm"
     assert titles["to-minus-train.lr"] == "to − train.lr"
-    walked = [one for one in found.variants if one.slug.startswith("walk-")]
-    assert walked
-    assert all(one.title == one.slug.replace("-", " ") for one in walked)
-    assert dict(walked[0].axes).keys() == set(NAMES)
+    inside = [variant for variant in found.variants if variant.slug.startswith("permutation-")]
+    assert inside
+    assert all(variant.title == variant.slug.replace("-", " ") for variant in inside)
+    assert dict(inside[0].axes).keys() == set(NAMES)
 
 
-def test_two_choices_share_the_points_between_the_ends(design):
+def test_two_choices_share_the_coalitions_between_the_ends(design):
     found = design("""
         design: [{path: {from: {model.norm: pre, train.lr: 1.0e-3},
                          to: {model.norm: post, train.lr: 2.0e-3}}}]
     """)
-    assert [one.slug for one in found.variants] == ["from", "to", "from-plus-model.norm", "from-plus-train.lr"]
+    assert [variant.slug for variant in found.variants] == ["from", "to", "from-plus-model.norm", "from-plus-train.lr"]
     record = found.path.record.to_json()["choices"]
-    assert [(one["alone"], one["without"]) for one in record] == [
+    assert [(choice["alone"], choice["without"]) for choice in record] == [
         ("from-plus-model.norm", "from-plus-train.lr"),
         ("from-plus-train.lr", "from-plus-model.norm"),
     ]
@@ -298,99 +298,100 @@ def test_two_choices_share_the_points_between_the_ends(design):
 
 def test_a_single_choice_is_the_whole_path(design):
     found = design("design: [{path: {from: {model.norm: pre}, to: {model.norm: post}}}]")
-    assert [one.slug for one in found.variants] == ["from", "to"]
-    assert [one.pairs for one in found.contrasts()[1:]] == [(("to", "from"),)]
+    assert [variant.slug for variant in found.variants] == ["from", "to"]
+    assert [contrast.pairs for contrast in found.contrasts()[1:]] == [(("to", "from"),)]
 
 
-def test_what_is_tested_is_the_distance_and_each_choice_over_all_walks(design):
+def test_the_contrasts_are_the_total_difference_and_each_choice_over_all_permutations(design):
     found = design(FOUR)
     whole, *each = found.contrasts()
     assert (whole.kind, whole.variant, whole.baseline) == ("variant", "to", "from")
-    assert [one.choices for one in each] == [(name,) for name in NAMES]
-    by_slug = {one.slug: changed(found, one) for one in found.variants}
-    for one in each:
-        assert len(one.pairs) == 8
-        for after, before in one.pairs:
-            assert by_slug[after] - by_slug[before] == set(one.choices)
+    assert [contrast.choices for contrast in each] == [(name,) for name in NAMES]
+    by_slug = {variant.slug: changed(found, variant) for variant in found.variants}
+    for contrast in each:
+        assert len(contrast.pairs) == 8
+        for after, before in contrast.pairs:
+            assert by_slug[after] - by_slug[before] == set(contrast.choices)
 
 
-# points without a meaning
+# incompatible coalitions
 
 
-def test_orders_that_can_be_walked_go_first_and_the_others_are_counted(design):
+def test_compatible_permutations_are_preferred_and_the_others_are_counted(design):
     found = design(TIED)
     path = found.path
-    assert len(path.walks) == 8
-    for walk in path.walks:
-        order = [name for step in walk for name in step.choices]
-        assert all(len(step.choices) == 1 for step in walk)
+    assert len(path.permutations) == 8
+    for permutation in path.permutations:
+        order = [name for step in permutation for name in step.choices]
+        assert all(len(step.choices) == 1 for step in permutation)
         assert order.index("data.vocabulary.shared") < order.index("model.tie_embeddings")
     reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
     assert path.tried == 8 + path.blocked[reason]
     assert (
-        f"path: {path.tried - 8} of {path.tried} orders looked at pass a point without a "
-        f"meaning ({reason})" in found.notes
+        f"path: {path.tried - 8} of {path.tried} sampled permutations contain an incompatible coalition "
+        f"({reason})" in found.notes
     )
 
 
-def test_a_difference_that_has_no_meaning_alone_is_excluded_with_its_reason(design):
+def test_a_difference_that_is_incompatible_alone_is_excluded_with_its_reason(design):
     found = design(TIED)
     reason = "tie_embeddings 'all' requires one vocabulary; set data.vocabulary.shared: true"
-    assert [(one.slug, one.title, one.reason, one.source) for one in found.excluded] == [
-        ("from-plus-model.tie_embeddings", "from + model.tie_embeddings", reason, "undefined"),
-        ("to-minus-data.vocabulary.shared", "to − data.vocabulary.shared", reason, "undefined"),
+    assert [(record.slug, record.title, record.reason, record.source) for record in found.excluded] == [
+        ("from-plus-model.tie_embeddings", "from + model.tie_embeddings", reason, "incompatible"),
+        ("to-minus-data.vocabulary.shared", "to − data.vocabulary.shared", reason, "incompatible"),
     ]
-    assert {(one.choice, one.end, one.needs) for one in found.path.apart} == {
+    assert {(item.choice, item.end, item.needs) for item in found.path.inseparable} == {
         ("model.tie_embeddings", "from", ("data.vocabulary.shared",)),
         ("data.vocabulary.shared", "to", ("model.tie_embeddings",)),
     }
-    record = {one["name"]: one for one in found.path.record.to_json()["choices"]}
+    record = {choice["name"]: choice for choice in found.path.record.to_json()["choices"]}
     assert record["model.tie_embeddings"]["alone"] is None
     assert record["model.tie_embeddings"]["without"] == "to-minus-model.tie_embeddings"
     assert any(
-        note == f"path: model.tie_embeddings alone has no meaning: {reason}; not without data.vocabulary.shared"
+        note == f"path: model.tie_embeddings is incompatible when applied alone: {reason}; "
+        "it requires data.vocabulary.shared"
         for note in found.notes
     )
 
 
-def test_where_no_order_can_be_walked_the_walk_steps_over_the_point(design):
-    def undefined(config):
-        """Norm and bias have no meaning apart, whatever the rest is."""
-        moved = config.model.norm == "post", not config.model.bias
-        return "norm and bias go together" if moved[0] != moved[1] else None
+def test_without_a_compatible_permutation_inseparable_choices_are_applied_as_a_group(design):
+    def find_incompatibility(config):
+        """Norm and bias are inseparable."""
+        applied = config.model.norm == "post", not config.model.bias
+        return "norm and bias are inseparable" if applied[0] != applied[1] else None
 
-    found = design(FOUR, undefined=undefined)
+    found = design(FOUR, find_incompatibility=find_incompatibility)
     path = found.path
-    assert len(path.walks) == 8
-    assert path.blocked == {"norm and bias go together": path.tried}
-    for walk in path.walks:
-        together = [step for step in walk if len(step.choices) > 1]
-        assert len(together) == 1
-        assert {"model.norm", "model.bias"} <= set(together[0].choices)
-        assert [step.point for step in walk if path.points[step.point].refusal] == []
-    joint = [one for one in found.contrasts() if len(getattr(one, "choices", ())) > 1]
-    pairs = sum(len(one.pairs) for one in joint)
+    assert len(path.permutations) == 8
+    assert path.blocked == {"norm and bias are inseparable": path.tried}
+    for permutation in path.permutations:
+        groups = [step for step in permutation if len(step.choices) > 1]
+        assert len(groups) == 1
+        assert {"model.norm", "model.bias"} <= set(groups[0].choices)
+        assert not any(path.coalitions[step.coalition].incompatibility for step in permutation)
+    joint = [contrast for contrast in found.contrasts() if len(getattr(contrast, "choices", ())) > 1]
+    pairs = sum(len(contrast.pairs) for contrast in joint)
     assert pairs == 8
-    live = {one.slug for one in found.variants}
-    for one in found.contrasts()[1:]:
-        assert {slug for pair in one.pairs for slug in pair} <= live
-    assert [len(one.choices) for one in found.contrasts()[1:]].count(1) == 2
-    assert any("are applied together in" in note for note in found.notes)
-    assert {one.source for one in found.excluded} == {"undefined"}
+    trained = {variant.slug for variant in found.variants}
+    for contrast in found.contrasts()[1:]:
+        assert {slug for pair in contrast.pairs for slug in pair} <= trained
+    assert [len(contrast.choices) for contrast in found.contrasts()[1:]].count(1) == 2
+    assert any("are applied as a group in" in note for note in found.notes)
+    assert {record.source for record in found.excluded} == {"incompatible"}
 
 
-def test_an_exclusion_of_the_file_is_stepped_around_too(design):
+def test_an_exclusion_of_the_file_makes_a_coalition_incompatible_too(design):
     found = design(FOUR + "exclude: [{when: {model.norm: post, model.bias: true}, reason: why}]")
-    for walk in found.path.walks:
-        order = [name for step in walk for name in step.choices]
+    for permutation in found.path.permutations:
+        order = [name for step in permutation for name in step.choices]
         assert order.index("model.bias") < order.index("model.norm")
-    assert [(one.slug, one.reason, one.source) for one in found.excluded] == [
+    assert [(record.slug, record.reason, record.source) for record in found.excluded] == [
         ("from-plus-model.norm", "why", "exclude"),
         ("to-minus-model.bias", "why", "exclude"),
     ]
 
 
-def test_what_only_the_data_can_tell_is_asked_of_the_data(plan):
+def test_incompatibilities_with_the_data_are_found(plan):
     found = plan("""
         design:
           - path:
@@ -399,11 +400,11 @@ def test_what_only_the_data_can_tell_is_asked_of_the_data(plan):
                    train.lr: 2.0e-3}
     """)
     reason = "tokens is longer than the 8 positions of learned"
-    assert [one.slug for one in found.design.excluded if reason in one.reason] == [
+    assert [record.slug for record in found.design.excluded if reason in record.reason] == [
         "from-plus-positional.encoder",
         "to-minus-data.max_words",
     ]
-    assert {(one.choice, one.needs) for one in found.design.path.apart} == {
+    assert {(item.choice, item.needs) for item in found.design.path.inseparable} == {
         ("positional.encoder", ("data.max_words",)),
         ("data.max_words", ("positional.encoder",)),
     }
@@ -435,8 +436,8 @@ def failure(design, text, *overrides, **options):
         ("design: [{path: {from: recipe/left, to: 7}}]", "x.yaml:7: design[0].path.to: expected text, got 7"),
         (
             "design: [{path: {from: recipe/left, to: recipe/left}}]",
-            "x.yaml:7: design[0].path: the two ends do not differ once base is laid over both; leave "
-            "what they should differ in out of base",
+            "x.yaml:7: design[0].path: both ends are the same after base is merged over them; remove the fields that "
+            "should differ from base",
         ),
         (
             "design: [{path: {from: recipe/left, to: {model.nrm: pre}}}]",
@@ -447,25 +448,25 @@ def failure(design, text, *overrides, **options):
             "x.yaml:7: design[0].path.orders: must be at least 8, got 4",
         ),
         (
-            "design: [{path: {from: recipe/left, to: recipe/right, together: {a: [train.lrr]}}}]",
-            "x.yaml:7: design[0].path.together.a[0]: unknown field 'train.lrr'; did you mean 'train.lr'?",
+            "design: [{path: {from: recipe/left, to: recipe/right, groups: {a: [train.lrr]}}}]",
+            "x.yaml:7: design[0].path.groups.a[0]: unknown field 'train.lrr'; did you mean 'train.lr'?",
         ),
         (
-            "design: [{path: {from: recipe/left, to: recipe/right, together: {a: [train], b: [train.lr]}}}]",
-            "x.yaml:7: design[0].path.together.b[0]: 'train.lr' already belongs to 'a'",
+            "design: [{path: {from: recipe/left, to: recipe/right, groups: {a: [train], b: [train.lr]}}}]",
+            "x.yaml:7: design[0].path.groups.b[0]: 'train.lr' already belongs to 'a'",
         ),
         (
-            "design: [{path: {from: recipe/left, to: recipe/right, together: {model.norm: [train.lr]}}}]",
-            "x.yaml:7: design[0].path.together: two choices are called 'model.norm'; name one of them otherwise",
+            "design: [{path: {from: recipe/left, to: recipe/right, groups: {model.norm: [train.lr]}}}]",
+            "x.yaml:7: design[0].path.groups: two choices have the name 'model.norm'; rename one of them",
         ),
         (
             "design: [{path: {from: recipe/left, to: recipe/right}}, {product: {positional: [none]}}]",
-            "x.yaml:7: design: a path stands alone in its design, got 2 blocks; give each question a file of its own",
+            "x.yaml:7: design: a path must be the only block of a design, got 2 blocks; use one file per question",
         ),
         (
             "baseline: {positional: none}\ndesign: [{path: {from: recipe/left, to: recipe/right}}]",
-            "x.yaml:7: baseline: a path is compared with its start; lay over both ends what stands "
-            "here by moving it to base",
+            "x.yaml:7: baseline: the baseline of a path is its start; move these fields to base, which is merged over "
+            "both ends",
         ),
         (
             "design: [{path: {from: {model: {tie_embeddings: all}}, to: recipe/right}}]",
@@ -475,28 +476,28 @@ def failure(design, text, *overrides, **options):
         (
             "design: [{path: {from: recipe/left, to: {attention: split-heads, model.heads: 3}}}]\n"
             "exclude: [{when: {train.lr: 1e-3}, reason: why}]",
-            "x.yaml:8: exclude[0]: this leaves out an end of the path",
+            "x.yaml:8: exclude[0]: this excludes an end of the path; narrow the exclusion",
         ),
         (
             "design: [{path: {from: recipe/left, to: {evaluate.decode: none}}}]",
-            "x.yaml:2: metrics.primary: 'test/exact_match' needs translations, and the path's 'to' "
+            "x.yaml:2: metrics.primary: 'test/exact_match' requires translations, but 'to' of the path "
             "has evaluate.decode: none; use test/token_accuracy, or set evaluate.decode in base",
         ),
     ],
 )
-def test_every_fault_of_a_path_is_one_line_with_its_place(design, text, message):
+def test_every_error_of_a_path_is_a_line_with_its_location(design, text, message):
     assert failure(design, text) == message
 
 
-def test_the_recipe_of_base_would_lie_over_both_ends_and_is_refused(design):
+def test_a_recipe_in_base_is_an_error(design):
     base = BASE.replace("base:\n", "base:\n  recipe: left\n")
     message = failure(design, "design: [{path: {from: recipe/left, to: recipe/right}}]", base=base)
     assert message == (
-        "x.yaml:4: base.recipe: the recipes of a path are its ends, and base is laid over both; leave it out"
+        "x.yaml:4: base.recipe: a path's recipes are its ends, and base is merged over both; remove this recipe"
     )
 
 
-def test_an_end_without_a_meaning_is_an_error_at_that_end(plan):
+def test_an_incompatible_end_is_an_error_at_that_end(plan):
     message = failure(
         plan,
         """
@@ -511,48 +512,48 @@ def test_an_end_without_a_meaning_is_an_error_at_that_end(plan):
 # plan and record
 
 
-def test_the_plan_counts_points_orders_and_runs(plan):
+def test_the_plan_counts_coalitions_permutations_and_runs(plan):
     found = plan(FOUR)
-    points = len(found.variants)
-    told = overview(found)
-    inside = points - 2 - 8
-    assert told.lines[2] == (
-        f"path: start to end, 4 choices, 8 orders; {points} points: 2 ends, 8 single differences, "
-        f"{inside} inside walks (h2h plan {found.loaded.path} --format json lists them)"
+    coalitions = len(found.variants)
+    summary = overview(found)
+    inside = coalitions - 2 - 8
+    assert summary.lines[2] == (
+        f"path: start to end, 4 choices, 8 permutations; {coalitions} coalitions: 2 ends, 8 single differences, "
+        f"{inside} inside permutations (h2h plan {found.loaded.path} --format json lists them)"
     )
-    assert any(line.startswith(f"runs: {points} variants × 2 seeds = {2 * points}") for line in told.lines)
-    assert len(told.rows) == 2 + 8
-    assert told.sections["choices"] == (
+    assert any(line.startswith(f"runs: {coalitions} variants × 2 seeds = {2 * coalitions}") for line in summary.lines)
+    assert len(summary.rows) == 2 + 8
+    assert summary.sections["choices"] == (
         "model.norm: pre → post",
         "model.activation: relu → gelu",
         "model.bias: true → false",
         "train.lr: 0.001 → 0.002",
     )
-    assert "path: 8 of 24 orders are walked, drawn with seed 1; the others are not sampled" in (found.notes)
+    assert "path: 8 of 24 permutations are evaluated, sampled with seed 1" in found.notes
 
 
-def test_power_is_that_of_the_distance_and_of_the_choices(plan):
-    families = {one.family: one.contrasts for one in plan(FOUR).power}
+def test_power_is_that_of_the_total_difference_and_of_the_choices(plan):
+    families = {family.family: family.contrasts for family in plan(FOUR).power}
     assert families == {"variant": 1, "choice": 4}
 
 
-def test_the_record_holds_the_walks_and_nothing_that_json_lacks(plan):
+def test_the_record_holds_the_permutations_and_nothing_that_json_lacks(plan):
     found = plan(TIED)
     record = json.loads(json.dumps(found.record().to_json(), allow_nan=False))
     path = record["path"]
-    slugs = {one["slug"] for one in record["variants"]}
-    axes = {one["slug"]: one["axes"] for one in record["variants"]}
+    slugs = {variant["slug"] for variant in record["variants"]}
+    axes = {variant["slug"]: variant["axes"] for variant in record["variants"]}
     assert path["start"] == {"slug": "from", "name": "start"}
     assert path["orders"]["possible"] == 120
-    for walk in path["walks"]:
-        here = "from"
-        for step in walk:
+    for permutation in path["permutations"]:
+        slug = "from"
+        for step in permutation:
             assert step["slug"] in slugs
-            differing = {n for n in axes[here] if axes[here][n] != axes[step["slug"]][n]}
+            differing = {n for n in axes[slug] if axes[slug][n] != axes[step["slug"]][n]}
             assert differing == set(step["choices"])
-            here = step["slug"]
-        assert here == "to"
-    assert [one["title"] for one in record["excluded"]] == [
+            slug = step["slug"]
+        assert slug == "to"
+    assert [combination["title"] for combination in record["excluded"]] == [
         "from + model.tie_embeddings",
         "to − data.vocabulary.shared",
     ]
@@ -562,13 +563,13 @@ def test_a_design_without_a_path_has_none_in_its_record(plan):
     assert plan("design: [{product: {positional: [none]}}]").record().to_json()["path"] is None
 
 
-def test_match_widens_the_points_of_a_path(plan):
+def test_match_widens_the_coalitions_of_a_path(plan):
     found = plan("""
         match: parameters
         design: [{path: {from: {attention: split-heads, train.lr: 1.0e-3},
                          to: {attention: independent-heads, train.lr: 2.0e-3}}}]
     """)
-    counts = [one.counts.non_embedding for one in found.variants]
+    counts = [variant.counts.non_embedding for variant in found.variants]
     assert max(counts) / min(counts) < 1.02
 
 

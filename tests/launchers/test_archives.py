@@ -15,7 +15,8 @@ import pytest
 from headtohead import files
 from headtohead.errors import HeadToHeadError
 from headtohead.execution import stack_archive
-from headtohead.execution.remote import MARK, Message, RemoteJob
+from headtohead.execution.remote import Message, RemoteJob
+from headtohead.execution.stack_archive import FOLDER_TOKEN
 from headtohead.execution.transfer import Transfer
 from headtohead.plugins.launcher import Job, WorkerPlugins
 from headtohead.storage import exits
@@ -98,69 +99,69 @@ def statuses(study: Study, names: object) -> list[dict[str, str]]:
 
 
 def test_a_folder_of_the_same_path_with_another_mark_is_not_the_folder(planned: Study) -> None:
-    sending = sent(planned)
-    (sending.job.stack / MARK).write_text("a copy from last week")
-    assert [message.kind for message in messages(sending.remote)] == ["away"]
-    (sending.job.stack / MARK).unlink()
-    assert [message.kind for message in messages(sending.remote)] == ["away"]
+    transfer = sent(planned)
+    (transfer.job.stack / FOLDER_TOKEN).write_text("a copy from last week")
+    assert [message.kind for message in messages(transfer.remote)] == ["away"]
+    (transfer.job.stack / FOLDER_TOKEN).unlink()
+    assert [message.kind for message in messages(transfer.remote)] == ["away"]
     assert planned.content() == {}
 
 
 def test_other_code_on_the_other_machine_is_refused(planned: Study) -> None:
-    sending = sent(planned)
-    job = RemoteJob(sending.remote.stack, "cpu", sending.remote.mark, "0.1.0 (code 12345678)")
+    transfer = sent(planned)
+    job = RemoteJob(transfer.remote.stack, "cpu", transfer.remote.folder_token, "0.1.0 (code 12345678)")
     (message,) = messages(job)
     assert message.kind == "refused"
-    assert "this machine 0.1.0 (code 12345678); install the same on both" in message.text
+    assert "this machine 0.1.0 (code 12345678); install the same version on both" in message.text
 
 
 def test_locks_marks_and_what_is_shipped_stay_at_home(planned: Study) -> None:
-    sending = sent(planned)
-    assert sending.leased()
-    run = StackFolder(sending.job.stack).runs()[0].path
+    transfer = sent(planned)
+    assert transfer.leased()
+    run = StackFolder(transfer.job.stack).runs()[0].path
     (run / "mlflow.json").write_text("{}")
-    with zipfile.ZipFile(io.BytesIO(sending.pack())) as archive:
+    with zipfile.ZipFile(io.BytesIO(transfer.pack())) as archive:
         names = {Path(name).name for name in archive.namelist()}
     assert {"stack.json", "run.json"} <= names
-    assert not names & {f"{run.name}.json", f"{run.name}.lock", "stack.lock", "mlflow.json", MARK}
+    assert not names & {f"{run.name}.json", f"{run.name}.lock", "stack.lock", "mlflow.json", FOLDER_TOKEN}
 
 
 def test_a_stack_that_another_process_holds_is_not_sent(planned: Study) -> None:
-    sending = sent(planned)
-    run = StackFolder(sending.job.stack).runs()[0].path
+    transfer = sent(planned)
+    run = StackFolder(transfer.job.stack).runs()[0].path
     with Lease(run):
-        assert not sending.leased()
-        assert sending.busy().code == exits.BUSY
-    assert sending.leased()
-    sending.close()
+        assert not transfer.leased()
+        assert transfer.busy().code == exits.BUSY
+    assert transfer.leased()
+    transfer.close()
     with Lease(run):
         pass
 
 
 def test_a_copy_whose_leases_were_taken_over_changes_nothing(planned: Study) -> None:
-    sending = sent(planned)
-    assert sending.leased()
-    message = Message("exit", code=exits.OK, archive=sending.pack())
-    run = StackFolder(sending.job.stack).runs()[-1].path
+    transfer = sent(planned)
+    assert transfer.leased()
+    message = Message("exit", code=exits.OK, archive=transfer.pack())
+    run = StackFolder(transfer.job.stack).runs()[-1].path
     (run / "status.json").write_text('{"state": "DONE", "attempt": 2}')
     lease = planned.experiment / ".leases" / f"{run.name}.json"
     files.write_json(lease, files.read_json(lease) | {"token": "of another process"})
-    ended = sending.receive(message)
+    ended = transfer.receive(message)
     assert ended is not None
     assert ended.code == exits.BUSY
     assert files.read_json(run / "status.json") == {"state": "DONE", "attempt": 2}
-    sending.close()
+    transfer.close()
     assert files.read_json(lease)["token"] == "of another process"
 
 
 def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    sending = sent(planned)
-    assert sending.leased()
-    end = messages(sending.remote, (sending.pack(), sending.read_data()))[-1]
+    transfer = sent(planned)
+    assert transfer.leased()
+    end = messages(transfer.remote, (transfer.pack(), transfer.read_data()))[-1]
     written: list[Path] = []
     real = files.replace
     monkeypatch.setattr(files, "replace", lambda p, w: (written.append(p), real(p, w)))
-    sending.receive(end)
+    transfer.receive(end)
     last = [path.name for path in written[-2:]]
     assert last == ["status.json", "status.json"]
     assert "checkpoint.safetensors" in {path.name for path in written[:-2]}
@@ -180,17 +181,17 @@ def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name:
 
 
 def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned: Study) -> None:
-    sending = sent(planned)
-    resume = StackFolder(sending.job.stack).resume_path
+    transfer = sent(planned)
+    resume = StackFolder(transfer.job.stack).resume_path
     resume.write_bytes(b"where it was")
-    whole, light = sending.pack(), stack_archive.pack(sending.job.stack, heavy=False)
+    whole, light = transfer.pack(), stack_archive.pack(transfer.job.stack, tensors=False)
     resume.unlink()
-    without = sending.pack()
-    stack_archive.put_back(whole, sending.job.stack, ended=False)
+    without = transfer.pack()
+    stack_archive.put_back(whole, transfer.job.stack, ended=False)
     assert resume.read_bytes() == b"where it was"
-    stack_archive.put_back(light, sending.job.stack, ended=False)
+    stack_archive.put_back(light, transfer.job.stack, ended=False)
     assert resume.exists()
-    stack_archive.put_back(without, sending.job.stack, ended=True)
+    stack_archive.put_back(without, transfer.job.stack, ended=True)
     assert not resume.exists()
 
 
@@ -227,13 +228,13 @@ seeds: 1
     for run in folder.runs():
         (run.path / "status.json").unlink()
     sent = WorkerPlugins(files=((str(plugin), plugin.read_bytes()),))
-    sending = Transfer(Job(folder.path, "cpu", plugins=sent), "cpu")
-    assert sending.leased()
-    parts = sending.pack(), sending.read_data()
+    transfer = Transfer(Job(folder.path, "cpu", plugins=sent), "cpu")
+    assert transfer.leased()
+    parts = transfer.pack(), transfer.read_data()
     assert b"Mine" not in parts[0], "code does not travel among the files of a study"
     pairs.unlink()
     plugin.unlink()
-    end = messages(sending.remote, parts)[-1]
-    sending.receive(end)
+    end = messages(transfer.remote, parts)[-1]
+    transfer.receive(end)
     assert end.code == exits.OK, (folder.path / "worker.log").read_text()
     assert study.states() == {"DONE"}

@@ -70,7 +70,7 @@ def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence
         "model.tie_embeddings",
         "train.lr",
     ]
-    assert len(record["path"]["walks"]) == 6
+    assert len(record["path"]["permutations"]) == 6
     frames = load_frames(folder / "runs" / "walk")
     assert set(frames.runs["state"]) == {"DONE"}
     assert len(frames.runs) == 2 * len(record["variants"])
@@ -78,21 +78,24 @@ def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence
     assert sentence.endswith(".")
 
 
-def test_shares_of_trained_runs_add_up_to_the_trained_distance(walked):
+def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(walked):
     folder, _ = walked
     found = analyse_path(load_frames(folder / "runs" / "walk"), "test/token_accuracy")
     assert found.names == ("blind", "tied")
-    assert all(share.known for share in found.shares)
-    total = sum(share.mean for share in found.shares)
-    assert total == pytest.approx(found.distance.paired.mean, abs=1e-12)
+    assert all(value.known for value in found.values)
+    total = sum(value.mean for value in found.values)
+    assert total == pytest.approx(found.total.paired.mean, abs=1e-12)
 
 
-def test_the_report_of_the_command_names_what_is_undefined_apart(walked):
+def test_the_report_of_the_command_names_inseparable_choices(walked):
     folder, _ = walked
     text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8")
     assert "## Choice by choice" in text
-    assert "model.tie_embeddings applied alone to blind has no meaning: tied 'all' needs one vocabulary" in (text)
-    assert "data.vocabulary.shared and model.tie_embeddings were applied together in 2 of 6 walks" in text
+    assert (
+        "model.tie_embeddings is incompatible when applied alone to blind: tie_embeddings 'all' requires one vocabulary"
+        in text
+    )
+    assert "data.vocabulary.shared and model.tie_embeddings were applied as a group in 2 of 6 permutations" in text
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 
@@ -101,4 +104,4 @@ def test_the_same_command_finds_nothing_left_to_do(walked, cache, h2h_here):
     done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     assert "nothing to run" in done.stdout
-    assert "path: blind to tied, 3 choices, 6 orders" in done.stdout
+    assert "path: blind to tied, 3 choices, 6 permutations" in done.stdout

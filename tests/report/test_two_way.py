@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headtohead.analysis.study import analyse
-from headtohead.analysis.two_way import find_grid, shares
+from headtohead.analysis.two_way import find_two_way_table, variance_parts
 from headtohead.report.two_way import two_way_table
 from headtohead.report.writing import write_report
 from headtohead.storage.frames import load_frames
@@ -30,7 +30,7 @@ def table(made: ModuleType, folder: Path, **changes: Any) -> Path:
         axes={"positional": POSITIONAL, "attention": ATTENTION},
         maps=False,
         score=score,
-        excluded=[{"axes": LEFT_OUT, "reason": "uniform attention has no queries", "source": "undefined"}],
+        excluded=[{"axes": LEFT_OUT, "reason": "uniform attention has no queries", "source": "incompatible"}],
         **changes,
     )
     return made.write_study(folder, study)
@@ -42,7 +42,7 @@ def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: Path) -> None:
-    grid = find_grid(analyse(load_frames(crossed)))
+    grid = find_two_way_table(analyse(load_frames(crossed)))
     assert grid is not None
     assert grid.axes == ("positional", "attention")
     assert grid.rows == ("alibi", "none", "rotary", "sinusoidal")
@@ -62,9 +62,9 @@ def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: 
 def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     frames = load_frames(crossed)
     analysis = analyse(frames)
-    grid = find_grid(analysis)
+    grid = find_two_way_table(analysis)
     assert grid is not None
-    found = shares(grid, frames, analysis.metric)
+    found = variance_parts(grid, frames, analysis.metric)
     assert found is not None
     rows = [name for name in POSITIONAL if name != "rotary"]
     scores = {
@@ -83,7 +83,7 @@ def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     assert found.rows == pytest.approx(of_rows)
     assert found.columns == pytest.approx(of_columns)
     assert found.seeds == pytest.approx(of_seeds)
-    assert found.rows + found.columns + found.together + found.seeds == pytest.approx(1)
+    assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
 
 
 def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path: Path) -> None:
@@ -95,13 +95,13 @@ def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path
     assert "## Every pair" in text
     assert "| | uniform | linear | split-heads |" in text
     assert "| **rotary** | – | 0." in text
-    assert "1 pair of 4 × 3 is left out" in text
-    assert "Of the 3 rows without a gap." in text
+    assert "1 pair of 4 × 3 is excluded" in text
+    assert "This covers the 3 complete rows." in text
 
 
 def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
     analysis = analyse(load_frames(table(made, tmp_path, primary="test/loss")))
-    grid = find_grid(analysis)
+    grid = find_two_way_table(analysis)
     assert grid is not None
     shades = {}
     for row, cells in zip(grid.rows, two_way_table(analysis, grid).rows, strict=True):
@@ -123,4 +123,4 @@ def test_a_star_three_axes_or_two_values_are_no_table(
     made: ModuleType, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))
-    assert find_grid(analyse(load_frames(folder))) is None
+    assert find_two_way_table(analyse(load_frames(folder))) is None

@@ -44,15 +44,15 @@ Score = Callable[[frozenset[str], int], float | None]
 
 @dataclass
 class PathStudy:
-    """What is walked and what comes out; ``undefined`` gets the applied choices."""
+    """A made-up study; ``score`` and ``is_incompatible`` get the applied choices."""
 
     names: tuple[str, ...]
     score: Score
     seeds: tuple[int, ...] = (1, 2, 3)
     orders: int = 8
     primary: str = "valid/token_accuracy"
-    undefined: Callable[[frozenset[str]], bool] | None = None
-    name: str = "walked"
+    is_incompatible: Callable[[frozenset[str]], bool] | None = None
+    name: str = "shapley"
     states: dict[tuple[str, int], str] = field(default_factory=dict)
 
 
@@ -67,7 +67,8 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
     (folder / "experiment.json").write_text(json.dumps(record, allow_nan=False), encoding="utf-8")
     start = record["variants"][0]["axes"]
     applied = {
-        one["slug"]: frozenset(n for n, value in one["axes"].items() if value != start[n]) for one in record["variants"]
+        variant["slug"]: frozenset(n for n, value in variant["axes"].items() if value != start[n])
+        for variant in record["variants"]
     }
     for run, planned in zip(runs, plan.runs, strict=True):
         _write_run(folder / planned.directory, run, study, applied[run.variant])
@@ -76,7 +77,7 @@ def write_path(root: Path, study: PathStudy, cache: Path) -> Path:
 
 def _file(study: PathStudy) -> dict[str, Any]:
     return {
-        "question": "What accounts for the distance?",
+        "question": "What accounts for the difference?",
         "base": BASE,
         "design": [
             {
@@ -94,14 +95,14 @@ def _file(study: PathStudy) -> dict[str, Any]:
 
 @contextmanager
 def _registry(study: PathStudy) -> Iterator[Registry]:
-    """Register, for a while, a positional that calls undefined what the study says."""
+    """Register a positional encoding that is incompatible with the study's incompatible coalitions."""
 
     class Choosy(Sinusoidal):
         @classmethod
         def incompatible_with(cls, options: Any, setting: Setting) -> str | None:
             applied = frozenset(name for name in study.names if _value(setting.config, name) == ENDS[name][1])
-            refused = study.undefined is not None and study.undefined(applied)
-            return "these do not go together" if refused else None
+            refused = study.is_incompatible is not None and study.is_incompatible(applied)
+            return "these are inseparable" if refused else None
 
     class Plugin:
         @headtohead.hookimpl
@@ -130,7 +131,7 @@ def _write_run(folder: Path, run: RunRecord, study: PathStudy, applied: frozense
         run.to_json()
         | {
             "versions": {"torch": "2"},
-            "execution": {"stack": [run.key], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
+            "execution": {"stack": [run.run_hash], "member": 0, "threads": 1, "device": "cpu", "dtype": "float32"},
         },
     )
     _dump(folder / "status.json", {"state": state, "reason": None, "step": 10, "steps": 10})

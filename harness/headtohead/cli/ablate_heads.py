@@ -1,0 +1,100 @@
+"""``h2h ablate-heads``: the effect of masking attention heads of finished runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headtohead.cli.options import format_option, plugin_option, runs_option
+
+
+@click.command("ablate-heads")
+@click.argument("target", metavar="RUN|EXPERIMENT")
+@click.option("--no-decode", is_flag=True, help="Measure only the loss, without translating; much faster.")
+@click.option("--fresh", is_flag=True, help="Compute anew where heads.json exists.")
+@format_option("json: the content of heads.json of each run.", "json")
+@runs_option
+@plugin_option
+def command(
+    target: str, no_decode: bool, fresh: bool, form: str, runs_root: Path, plugin_files: tuple[Path, ...]
+) -> None:
+    """Mask the heads of finished runs at test time and write the effects to heads.json.
+
+    RUN is a run's directory or a prefix of its name. EXPERIMENT is a file, a name or a folder, and selects all
+    its finished runs. In each layer, first each head is masked, then all heads except one. heads.json in the run
+    directory holds the change of test loss, BLEU and exact match, and the entropy and distance of the recorded
+    maps. h2h report shows these effects if the experiment file has claims about them.
+    """
+    from headtohead.plugins.registry import use_files
+    from headtohead.tools.head_ablation import masked_heads
+
+    use_files(plugin_files)
+    records = []
+    for path in _directories(target, runs_root):
+        record = masked_heads(path, decode=not no_decode, fresh=fresh)
+        records.append(record)
+        if form == "text":
+            _print(path.name, record)
+    if form == "json":
+        click.echo(json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False))
+
+
+def _directories(target: str, runs_root: Path) -> list[Path]:
+    """Return the directories of the selected finished runs."""
+    from headtohead.errors import HeadToHeadError
+    from headtohead.execution.loaded import find_run
+    from headtohead.storage import states
+    from headtohead.storage.experiment import ExperimentDirectory
+    from headtohead.storage.progress import find_experiment
+    from headtohead.storage.run_directory import RunDirectory
+
+    try:
+        folder = find_experiment(Path(target), runs_root)
+    except HeadToHeadError:
+        if Path(target).suffix in (".yaml", ".yml"):
+            raise
+        return [find_run(target, runs_root)]
+    experiment = ExperimentDirectory.read(folder)
+    paths = [experiment.run_path(run) for run in experiment.record.runs]
+    done = [path for path in paths if RunDirectory(path).state == states.DONE]
+    if not done:
+        raise HeadToHeadError(f"no run of '{experiment.name}' is DONE; train it with h2h run FILE")
+    return done
+
+
+def _print(run_name: str, record: dict[str, Any]) -> None:
+    from headtohead.cli.tables import print_table
+
+    whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
+    click.echo(f"{run_name}: {whole} with all heads")
+    names = list(record["whole"])
+    columns = [
+        "role",
+        "layer",
+        "head",
+        *(f"{name} without" for name in names),
+        *(f"{name} alone" for name in names),
+        "entropy",
+        "distance",
+    ]
+    rows = [
+        [
+            head["role"],
+            str(head["layer"]),
+            str(head["head"]),
+            *(f"{head['without-one'][name]:+.4f}" for name in names),
+            *(f"{head['only-one'][name]:+.4f}" for name in names),
+            _number(head.get("entropy")),
+            _number(head.get("distance")),
+        ]
+        for head in record["heads"]
+    ]
+    print_table(columns, rows, right=set(range(1, len(columns))))
+    click.echo("")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,30 @@
+"""``h2h reproduce``: retrain a finished run and compare weights and scores."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from headtohead.cli.options import plugin_option, runs_option
+
+
+@click.command("reproduce")
+@click.argument("run")
+@runs_option
+@plugin_option
+def command(run: str, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
+    """Retrain the stack of RUN with the same members, threads and device, and compare the results.
+
+    RUN is a run's directory or a prefix of its name. Exit code 0 if every weight and score is bit-for-bit equal,
+    else 1.
+    """
+    from headtohead.cli.progress import make_watcher
+    from headtohead.execution.reproduce import reproduce
+    from headtohead.plugins.registry import use_files
+
+    use_files(plugin_files)
+    result = reproduce(run, runs_root, make_watcher())
+    click.echo(result.summary)
+    sys.exit(0 if result.equal else 1)

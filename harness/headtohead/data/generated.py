@@ -1,0 +1,262 @@
+"""Generated corpora of tasks whose target a function computes: distinct examples of every length.
+
+``numpy.random.RandomState`` is used because its streams are frozen: a seed generates the same pairs
+under every version of numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from pydantic import Field
+
+from headtohead.data.corpus import hash_pairs
+from headtohead.errors import HeadToHeadError
+from headtohead.plugins.dataset import Corpus, Pair
+from headtohead.plugins.entry import Options
+
+Random = np.random.RandomState
+
+HELD_OUT = 5
+"""Split length: at most one fifth of the examples of a training length is in the test part."""
+
+MIN_EXAMPLES = 20
+"""Smallest number of examples that can be divided into train, valid and test."""
+
+
+class LengthOptions(Options):
+    """Number and lengths of the generated pairs."""
+
+    size: int = Field(
+        6000, ge=50, le=200_000, description="distinct pairs up to longest; the test part of split length is extra"
+    )
+    seed: int = Field(1, ge=1, description="seed of the generator; data.seed is the seed of the split")
+    shortest: int = Field(1, ge=1, description="length of the shortest example")
+    longest: int = Field(10, ge=1, le=100, description="length of the longest example, L")
+    test_each: int = Field(50, ge=1, description="split length: test pairs of each length up to 2 · longest")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One pair, or several pairs that must stay in the same part of a split.
+
+    Two examples with the same ``key`` are duplicates. ``pairs`` are source and target as text.
+    """
+
+    key: str
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task whose targets are computed.
+
+    Args:
+        name: Name of the dataset, for errors.
+        languages: Descriptions of source and target.
+        citation: Origin of the task.
+        draw: Generates an example of a length; all keys must be about equally likely.
+        capacity: Number of keys of a length.
+        each: Number of pairs of an example of a length.
+        targets_join: See `Corpus`.
+        unit: Unit of a length, in the plural.
+    """
+
+    name: str
+    languages: tuple[str, str]
+    citation: str
+    draw: Callable[[Random, int], Example]
+    capacity: Callable[[int], int]
+    each: Callable[[int], int] = lambda _: 1
+    targets_join: bool = True
+    unit: str = "symbols"
+
+
+def generate_corpus(task: Task, options: LengthOptions, split: str) -> Corpus:
+    """Generate a corpus.
+
+    Split ``iid`` has all lengths up to ``longest``; headtohead divides it. For split ``length`` the
+    test part is generated first: ``test_each`` pairs of each length up to twice ``longest``, so that
+    it has lengths of the training part and longer ones. No example of the test part is generated
+    again for the other parts.
+
+    Raises:
+        HeadToHeadError: If the task has fewer examples than requested.
+    """
+    if options.shortest > options.longest:
+        raise HeadToHeadError(
+            f"{task.name}: shortest is {options.shortest} and longest {options.longest}; "
+            "lower shortest or raise longest"
+        )
+    random = Random(options.seed)
+    seen: dict[int, set[str]] = {}
+    test: list[Pair] = []
+    if split == "length":
+        for length in range(options.shortest, 2 * options.longest + 1):
+            available = task.capacity(length)
+            if length <= options.longest:
+                available //= HELD_OUT
+            count = min(options.test_each // task.each(length), available)
+            test += _draw(task, random, length, count, seen.setdefault(length, set()), "test")
+    counts = _counts(task, options, {length: len(keys) for length, keys in seen.items()})
+    rest = [
+        pair
+        for length, count in counts.items()
+        for pair in _draw(task, random, length, count, seen.setdefault(length, set()), None)
+    ]
+    pairs = [*rest, *test]
+    return Corpus(
+        pairs=pairs,
+        data_hash=hash_pairs(pairs),
+        licence="MIT",
+        citation=f"headtohead {task.name}: generated, after {task.citation}",
+        languages=task.languages,
+        notes=_notes(task, options, split),
+        targets_join=task.targets_join,
+    )
+
+
+def _draw(task: Task, random: Random, length: int, count: int, seen: set[str], part: str | None) -> list[Pair]:
+    """Generate ``count`` examples whose keys are not in ``seen``, and add their keys to it."""
+    pairs: list[Pair] = []
+    remaining = count
+    while remaining:
+        example = task.draw(random, length)
+        if example.key not in seen:
+            seen.add(example.key)
+            remaining -= 1
+            pairs += [Pair(*pair, example.key, part) for pair in example.pairs]
+    return pairs
+
+
+def _counts(task: Task, options: LengthOptions, used: dict[int, int]) -> dict[int, int]:
+    """Return the number of examples of each length: equally many pairs as far as a length has them."""
+    lengths = range(options.shortest, options.longest + 1)
+    free = {length: task.capacity(length) - used.get(length, 0) for length in lengths}
+    available = sum(free[length] * task.each(length) for length in lengths)
+    if available < options.size:
+        raise HeadToHeadError(
+            f"{task.name} has only {available:,} pairs of {options.shortest} to {options.longest} "
+            f"{task.unit}{' outside its test part' if used else ''}, but size is {options.size:,}; "
+            "lower size, or allow more lengths or symbols"
+        )
+    counts, remaining = {}, options.size
+    by_capacity = sorted(lengths, key=lambda length: free[length] * task.each(length))
+    for index, length in enumerate(by_capacity):
+        equal_share = remaining // (len(by_capacity) - index)
+        counts[length] = min(free[length], equal_share // task.each(length))
+        remaining -= counts[length] * task.each(length)
+    if sum(counts.values()) < MIN_EXAMPLES:
+        raise HeadToHeadError(
+            f"{task.name}: size {options.size:,} gives {sum(counts.values())} examples of "
+            f"{max(task.each(length) for length in lengths):,} pairs each, fewer than {MIN_EXAMPLES}; "
+            "raise size or lower longest"
+        )
+    return {length: counts[length] for length in lengths}
+
+
+def _notes(task: Task, options: LengthOptions, split: str) -> tuple[str, ...]:
+    if split != "length":
+        return ()
+    low, high = options.shortest, options.longest
+    return (
+        f"split length: train and valid have {low} to {high} {task.unit}, test has {low} to "
+        f"{2 * high}, up to {options.test_each} pairs of each length",
+    )
+
+
+class SymbolOptions(LengthOptions):
+    """Options of tasks on sequences of symbols; symbols are numbers from 0."""
+
+    alphabet: int = Field(10, ge=2, le=1000, description="number of symbols")
+    distinct: bool = Field(False, description="no symbol occurs twice in a source")
+    all_orders: bool = Field(
+        False,
+        description="every generated set of n symbols in all its n! orders, in the same part of the split; "
+        "requires distinct",
+    )
+
+
+def symbol_corpus(
+    name: str,
+    options: SymbolOptions,
+    split: str,
+    answer: Callable[[Sequence[int]], Sequence[int]],
+    *,
+    citation: str,
+    ordered: bool = True,
+) -> Corpus:
+    """Generate sequences of symbols and compute the target of each.
+
+    Args:
+        name: Name of the dataset, for errors.
+        options: Options of the dataset.
+        split: ``iid`` or ``length``.
+        answer: Computes the target of a source.
+        citation: Origin of the task.
+        ordered: Whether another order of the same symbols is another example.
+
+    Raises:
+        HeadToHeadError: If options contradict each other, or the task has fewer examples than requested.
+    """
+    _check_symbols(name, options, split)
+    by_bag = options.all_orders or not ordered
+
+    def draw(random: Random, length: int) -> Example:
+        source = _symbols(random, length, options, by_bag)
+        key = " ".join(map(str, sorted(source) if by_bag else source))
+        orders = _orders(source) if options.all_orders else [source]
+        return Example(key, tuple((_text(order), _text(answer(order))) for order in orders))
+
+    def capacity(length: int) -> int:
+        size = options.alphabet
+        if options.distinct:
+            return math.comb(size, length) if by_bag else math.perm(size, length)
+        return math.comb(size + length - 1, length) if by_bag else size**length
+
+    each = math.factorial if options.all_orders else lambda _: 1
+    languages = ("symbols", f"symbols ({name})")
+    return generate_corpus(Task(name, languages, citation, draw, capacity, each), options, split)
+
+
+def _check_symbols(name: str, options: SymbolOptions, split: str) -> None:
+    longest = options.longest * (2 if split == "length" else 1)
+    if options.distinct and options.alphabet < longest:
+        twice = " (2 · longest in split length)" if split == "length" else ""
+        raise HeadToHeadError(
+            f"{name}: {longest} distinct symbols{twice} require an alphabet of {longest}, got "
+            f"{options.alphabet}; raise alphabet or lower longest"
+        )
+    if options.all_orders and not options.distinct:
+        raise HeadToHeadError(f"{name}: all_orders requires distinct: true, because repeated symbols repeat orders")
+    if options.all_orders and split == "length":
+        raise HeadToHeadError(
+            f"{name}: all_orders does not support split length: {longest} symbols have {longest}! orders; "
+            "use split: iid"
+        )
+
+
+def _symbols(random: Random, length: int, options: SymbolOptions, by_bag: bool) -> list[int]:
+    """Sample symbols: all sequences equally likely, or all multisets equally likely in a random order."""
+    symbols: np.ndarray
+    if options.distinct:
+        symbols = random.permutation(options.alphabet)[:length]
+    elif not by_bag:
+        symbols = random.randint(options.alphabet, size=length)
+    else:
+        # Stars and bars: n of alphabet + n - 1 positions are a multiset of n symbols, each equally likely.
+        positions = np.sort(random.permutation(options.alphabet + length - 1)[:length])
+        symbols = random.permutation(positions - np.arange(length))
+    return [int(symbol) for symbol in symbols]
+
+
+def _orders(symbols: Sequence[int]) -> list[list[int]]:
+    return [list(order) for order in permutations(sorted(symbols))]
+
+
+def _text(symbols: Sequence[int]) -> str:
+    return " ".join(map(str, symbols))

@@ -1,0 +1,24 @@
+"""Upper bound of the score of an encoder without word order."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+
+def bag_of_words_upper_bound(sources: Sequence[str], references: Sequence[Sequence[str]]) -> float | None:
+    """Return the best exact match of a model whose output depends on the bag of source words only.
+
+    Such a model has one output per bag of words. The bound is the sum over bags of the largest
+    number of sentences that accept the same translation, divided by the number of sentences; None
+    without sentences.
+
+    >>> bag_of_words_upper_bound(["a b", "b a", "c"], [["x"], ["y"], ["z"]])
+    0.6666666666666666
+    """
+    if not sources:
+        return None
+    accepted: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for source, translations in zip(sources, references, strict=True):
+        accepted[tuple(sorted(source.split()))].update(set(translations))
+    return sum(max(counts.values()) for counts in accepted.values()) / len(sources)

@@ -1,0 +1,38 @@
+"""The upper bound equals the score of the best model whose output depends on the bag of words only."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headtohead.data import bag_of_words_upper_bound
+
+CORPUS = st.lists(
+    st.tuples(
+        st.sampled_from(["a b", "b a", "a a b", "c", "a b c", "c b a"]),
+        st.lists(st.sampled_from("xyz"), min_size=1, max_size=2, unique=True),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(CORPUS)
+def test_the_bound_is_the_best_score_of_all_functions_of_the_bag(corpus: list[tuple[str, list[str]]]) -> None:
+    bags = sorted({tuple(sorted(source.split())) for source, _ in corpus})
+    best = 0
+    for outputs in product("xyz", repeat=len(bags)):
+        output = dict(zip(bags, outputs, strict=True))
+        best = max(best, sum(output[tuple(sorted(s.split()))] in t for s, t in corpus))
+    sources, references = [s for s, _ in corpus], [t for _, t in corpus]
+    assert bag_of_words_upper_bound(sources, references) == best / len(corpus)
+
+
+def test_the_bound_depends_on_word_frequencies() -> None:
+    assert bag_of_words_upper_bound(["a a b", "a b b"], [["x"], ["y"]]) == 1.0
+
+
+def test_an_empty_test_set_has_no_bound() -> None:
+    assert bag_of_words_upper_bound([], []) is None

@@ -136,8 +136,8 @@ def test_rerun_tells_when_something_else_comes_out(
 
     from safetensors.torch import load_file
 
-    from headtohead.cli.progress import Lines
-    from headtohead.execution.reproduce import repeat
+    from headtohead.cli.progress import LineWatcher
+    from headtohead.execution.reproduce import reproduce
     from headtohead.training import checkpoint
 
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
@@ -146,6 +146,6 @@ def test_rerun_tells_when_something_else_comes_out(
     weights = load_file(path / "checkpoint.safetensors")
     weights["lm_head.bias"][0, 0] += 0.5
     checkpoint.save(path / "checkpoint.safetensors", weights, {})
-    comparison = repeat(path.name, study.runs, Lines())
-    assert not comparison.equal
-    assert "weights differ by at most 0.5" in comparison.words
+    reproduction = reproduce(path.name, study.runs, LineWatcher())
+    assert not reproduction.equal
+    assert "weights differ by at most 0.5" in reproduction.summary

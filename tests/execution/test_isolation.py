@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headtohead import LocalLauncher, api, files
-from headtohead.cli.progress import Lines
+from headtohead.cli.progress import LineWatcher
 from headtohead.execution import scheduler
 from headtohead.model.members import shape
 from headtohead.planning import planner
@@ -315,9 +315,9 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
 def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
-    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
     assert execution._current([folder]) == [folder]
-    other = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    other = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
     record = folder.record
     other._split(folder, [replace(record, members=[member]) for member in record.members])
     assert len(other.next_round) == 2
@@ -327,7 +327,7 @@ def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: St
 def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
-    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), Lines(), study.experiment)
+    execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
     with leased(study.directories()[1]):
         execution._split(folder, [replace(folder.record, variant="half")])
         execution._end_runs(folder, "FAILED", "a fault")

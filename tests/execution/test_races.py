@@ -45,7 +45,7 @@ COMMAND = """
 import json, sys, time
 from pathlib import Path
 from headtohead import LocalLauncher, files
-from headtohead.cli.progress import Lines
+from headtohead.cli.progress import LineWatcher
 from headtohead.config.loading import load_file
 from headtohead.execution import scheduler
 from headtohead.planning.planner import make_plan
@@ -61,7 +61,7 @@ for line in sys.stdin:
     while go and not Path(go).exists():
         time.sleep(0.002)
     machine = scheduler.Machine(LocalLauncher(), "cpu", workers, 1)
-    outcome = scheduler.execute(plan, machine, Path(cache), Lines(), "")
+    outcome = scheduler.execute(plan, machine, Path(cache), LineWatcher(), "")
     files.write_json(Path(reply), dict(outcome.states))
 """
 """What ``h2h run`` does for each line of its input, without report and shipping."""

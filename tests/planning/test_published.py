@@ -24,7 +24,7 @@ PUBLISHED_VALUES = """
 published:
   source: A. Author 2018
   claims:
-    - says: Rotary is better.
+    - statement: Rotary is better.
       variant: {positional: rotary}
       published: {variant: 2, against: 1, where: table 3}
       expect: higher

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headtohead.config.identity import run_key
+from headtohead.config.identity import run_hash
 from headtohead.errors import HeadToHeadError
 from headtohead.planning.design import expand
 from headtohead.planning.overview import overview
@@ -125,7 +125,7 @@ def test_every_spelling_of_an_end_is_the_run_that_a_design_of_axes_would_train(d
     for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
         alone = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
         (baseline,) = alone.variants
-        keys = [run_key(side.config, 1, "f", recipes) for side in (variant, baseline)]
+        keys = [run_hash(side.config, 1, "f", recipes) for side in (variant, baseline)]
         assert keys[0] == keys[1]
 
 

@@ -67,14 +67,14 @@ def _cell(run: RunProgress) -> str:
 def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
     from headtohead.execution.failures import failure_lines, next_step
 
-    unfinished = progress.with_state(*states.ABNORMAL)
-    if unfinished:
+    stopped = progress.with_state(*states.ABNORMAL)
+    if stopped:
         click.echo("\nwithout a complete result:")
-    for run in unfinished:
+    for run in stopped:
         reason = f": {run.reason}" if run.reason else ""
         click.echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
-    for line in failure_lines(folder, [run.directory for run in unfinished]):
+    for line in failure_lines(folder, [run.directory for run in stopped]):
         click.echo(line)
-    step = next_step(Counter(run.state for run in unfinished), "the same h2h run")
+    step = next_step(Counter(run.state for run in stopped), "the same h2h run")
     if step:
         click.echo(step)

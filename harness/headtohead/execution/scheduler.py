@@ -484,7 +484,9 @@ class _Execution:
             self._restart(folder)
 
     def _end_runs(self, folder: StackFolder, state: str, reason: str, wait_seconds: float = 0.0) -> None:
-        """Write the state of unfinished runs. A stack with runs that another process trains is added to the next round.
+        """Write the state of runs without a final state.
+
+        A stack with runs that another process trains is added to the next round.
 
         Args:
             folder: The stack.

@@ -149,7 +149,7 @@ class Worker:
         )
 
     def run(self) -> None:
-        """Train, evaluate and finish every unfinished member."""
+        """Train and evaluate the members, and write their results."""
         for index, run in enumerate(self.runs):
             if run.state in states.FINAL:
                 self.training.retire(index, "ended before")

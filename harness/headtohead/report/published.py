@@ -84,7 +84,7 @@ def _claim(frames: Frames, result: ClaimResult) -> TableRow:
     measured = [_score(summary, metric) for _, summary in sides if summary]
     return TableRow(
         (
-            TableCell(claim.says, (CellNote(" against ".join(names), "interval wrap"),)),
+            TableCell(claim.statement, (CellNote(" against ".join(names), "interval wrap"),)),
             TableCell(readable(metric), (CellNote(f"published: {published.where}", "interval wrap"),)),
             TableCell(" against ".join(values) or "no value"),
             TableCell(" against ".join(measured)),

@@ -123,7 +123,7 @@ class PublishedValues(Section):
 class Claim(Section):
     """A published result, and the difference that agrees with it."""
 
-    says: str = Field(description="the claim in one sentence")
+    statement: str = Field(description="the claim in one sentence")
     variant: dict[str, Any] = Field(description="axis values of the claim's variant; other axes are as in the baseline")
     against: dict[str, Any] | None = Field(
         None, description="axis values of the variant that it is compared with; default: the baseline"

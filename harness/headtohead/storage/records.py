@@ -245,7 +245,7 @@ class PublishedNumbers(Record):
 class ClaimRecord(Record):
     """A published claim with the slugs of its variants; ``against`` is None with ``expect: at-most``."""
 
-    says: str
+    statement: str
     variant: str
     against: str | None
     metric: str

@@ -117,7 +117,7 @@ class StackFolder:
 
     @property
     def resume_path(self) -> Path:
-        """The resume point, which exists while the stack is unfinished."""
+        """The resume point, which exists while runs of the stack have no final state."""
         return self.path / "resume.safetensors"
 
     @property

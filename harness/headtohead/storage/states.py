@@ -19,7 +19,7 @@ EXCLUDED = "EXCLUDED"
 ACTIVE = frozenset({LEASED, RUNNING})
 """States in which a process holds the run's lease."""
 
-UNFINISHED = ACTIVE | {PLANNED}
+PENDING = ACTIVE | {PLANNED}
 """States of a run that has not ended."""
 
 RESULTS = frozenset({DONE, DIVERGED})
@@ -34,5 +34,5 @@ FINAL = RESULTS | RETRYABLE
 ABNORMAL = RETRYABLE | {DIVERGED, KILLED, INTERRUPTED}
 """States of runs that stopped without being DONE; status lists them with their reason."""
 
-STORED = FINAL | UNFINISHED | {KILLED}
+STORED = FINAL | PENDING | {KILLED}
 """States that ``status.json`` can hold."""

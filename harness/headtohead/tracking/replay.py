@@ -27,7 +27,7 @@ from headtohead.tracking.store import Store
 if TYPE_CHECKING:
     from mlflow.entities import LoggedModel, Metric, Run
 
-STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.UNFINISHED, "RUNNING")
+STATUS = {states.DONE: "FINISHED", states.KILLED: "KILLED"} | dict.fromkeys(states.PENDING, "RUNNING")
 MARKER = "mlflow.json"
 PAGE = 250
 """Number of runs per search request."""

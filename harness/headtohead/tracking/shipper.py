@@ -94,7 +94,7 @@ class StudyShipper:
     def _due(self, run: TrackedRun) -> bool:
         if self.seen.get(run.run_hash) == run.modified() or not run.begun():
             return False
-        if run.state_or_unreadable() in states.UNFINISHED:
+        if run.state_or_unreadable() in states.PENDING:
             since = self.live_since.setdefault(run.run_hash, time.monotonic())
             return time.monotonic() - since >= self.live_seconds
         return True

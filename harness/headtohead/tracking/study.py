@@ -71,7 +71,7 @@ def close_study(destination: Destination, study: TrackedStudy, reports_root: Pat
         tags=[RunTag(name, value) for name, value in tags.items()],
     )
     _ship_files(destination, study, reports_root)
-    finished = not (counts.keys() & (states.UNFINISHED | {"waiting"}))
+    finished = not (counts.keys() & (states.PENDING | {"waiting"}))
     if finished:
         note = _experiment_note(destination, study, report.partition("\n\n")[0])
         client.set_experiment_tag(destination.experiment_id, NOTE_TAG, note)

@@ -195,13 +195,13 @@ def run(
             return Result(planned.directory, outcome.states, None, None)
     if retry:
         planned = with_failed_reset(planned)
-    for note in (*planned.notes, *(family.summary for family in planned.power)):
+    for note in planned.notes:
         log(f"note: {note}")
     outcome = train(planned)
     written = None
     if set(outcome.states) <= states.RESULTS or allow_partial:
         written = write_report(planned.directory, reports=reports, allow_partial=allow_partial)
-        log(written.answer)
+        log(written.short_answer)
         log(f"report: {written.html}")
     log_end(planned, target, outcome)
     _finish_shipping(shippers, planned.name, target, root, seconds_to_ship, log)

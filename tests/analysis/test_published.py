@@ -20,7 +20,7 @@ from headtohead.storage.records import ClaimRecord
 Plant = Callable[..., Frames]
 
 CLAIM: dict[str, Any] = {
-    "says": "Rotary is better.",
+    "statement": "Rotary is better.",
     "variant": "rotary",
     "against": "sinusoidal",
     "metric": "test/exact_match",

@@ -20,7 +20,7 @@ def processes(benchmark: Callable[[str], ModuleType]) -> ModuleType:
 
 
 def test_stack_sizes_are_those_of_h2h_run(processes: ModuleType, tmp_path: Path) -> None:
-    plan = processes.make_study_plan(processes.STACK_SIZES_FILE["quickstart"], 8, None, tmp_path)
+    plan = processes.make_study_plan(processes.SIZES["quickstart"], 8, None, tmp_path)
     assert len(plan.runs) == 8
     assert processes.arranged_sizes(plan, 2, {}) == (4, 4)
     stack_shape = shape(plan.by_slug[plan.runs[0].variant].config, current())
@@ -56,7 +56,7 @@ def test_each_round_starts_with_another_side(processes: ModuleType) -> None:
 
 @pytest.mark.slow
 def test_the_sides_train_and_are_compared(processes: ModuleType, tmp_path: Path) -> None:
-    plan = processes.make_study_plan(processes.STACK_SIZES_FILE["quickstart"], 4, None, tmp_path)
+    plan = processes.make_study_plan(processes.SIZES["quickstart"], 4, None, tmp_path)
     config = plan.by_slug[plan.runs[0].variant].config
     with processes.side(config, (2, 1), 1) as two:
         turn = two.turn(5)

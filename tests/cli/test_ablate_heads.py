@@ -113,11 +113,11 @@ def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
 
     from headtohead.errors import HeadToHeadError
     from headtohead.execution.loaded import load
-    from headtohead.tools.head_ablation import _measured
+    from headtohead.tools.head_ablation import _measure
 
     monkeypatch.setenv("H2H_CACHE", str(folder / "cache"))
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
     run = load(path)
     bare = replace(run, words=replace(run.data, splits={}))
     with pytest.raises(HeadToHeadError, match="was imported without sentences; heads are masked"):
-        _measured(bare, True)
+        _measure(bare, True)

@@ -31,7 +31,7 @@ class Tied(headtohead.Recipe):
 
 @headtohead.hookimpl
 def register_recipes():
-    return {"blind": Blind, "tie_embeddings": Tied}
+    return {"blind": Blind, "tied": Tied}
 '''
 
 WALK = {

@@ -39,18 +39,18 @@ PUBLISHED = {
     "claims": [
         CLAIM
         | {
-            "says": "Rotary is *far* better.",
+            "statement": "Rotary is *far* better.",
             "published": {"variant": 25.8, "against": 12.5, "where": "BLEU, table 3"},
         },
         CLAIM
         | {
-            "says": "None is better.",
+            "statement": "None is better.",
             "variant": "none",
             "published": {"variant": None, "against": None, "where": "no value"},
         },
         CLAIM
         | {
-            "says": "None stays under a third.",
+            "statement": "None stays under a third.",
             "variant": "none",
             "against": None,
             "expect": "at-most",
@@ -59,7 +59,7 @@ PUBLISHED = {
         },
         CLAIM
         | {
-            "says": "At length nine both are equal.",
+            "statement": "At length nine both are equal.",
             "expect": "equal",
             "margin": 0.001,
             "lengths": [9, 11],
@@ -164,7 +164,7 @@ def test_a_contrast_of_a_claim_and_a_table_prints_one_sensitivity(made, tmp_path
     )
     folder = made.write_study(tmp_path / "runs", study)
     content = json.loads((folder / "experiment.json").read_text())
-    claim = {"says": "Rotary is better.", "published": {"variant": 25.8, "against": 25.3, "where": "row D"}}
+    claim = {"statement": "Rotary is better.", "published": {"variant": 25.8, "against": 25.3, "where": "row D"}}
     content["published"] = PUBLISHED | {"claims": [CLAIM | claim, CLAIM | claim]}
     (folder / "experiment.json").write_text(json.dumps(content))
     report = write_report(folder, tmp_path / "reports")

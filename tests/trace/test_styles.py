@@ -40,7 +40,7 @@ def read(trace, head):
 def test_talking_heads_are_traced_before_and_after_mixing(traced):
     subject, trace = traced(attention={"name": "talking-heads", "start": "random"})
     style = subject.attention("decoder").style
-    before, behind = (mixing[0].tolist() for mixing in (style.before, style.behind))
+    before, behind = (mixing[0].tolist() for mixing in (style.before, style.after))
     plain = [products(trace, head) for head in range(HEADS)]
     shares = [trace[f"{PATH}.head.{head}.unmixed-weights"] for head in range(HEADS)]
     for head in range(HEADS):

@@ -79,7 +79,7 @@ def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
     assert content(tmp_path / "project") == {}
 
 
-@pytest.mark.parametrize("command", ["report", "status", "sync", "heads"])
+@pytest.mark.parametrize("command", ["report", "status", "sync", "ablate-heads"])
 @pytest.mark.parametrize(
     "changes",
     [{"directory": "../../outside"}, {"reused_from": "../outside"}, {"directory": "{outside}"}],

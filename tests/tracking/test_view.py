@@ -52,9 +52,9 @@ def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Tracke
         start=PathEnd(slug="from", name="start"),
         end=PathEnd(slug="to", name="end"),
         choices=(),
-        walks=(),
+        permutations=(),
         orders=PathOrders(possible=1, tried=1, blocked={}, seed=0),
-        apart=(),
+        inseparable=(),
     )
     walked = replace(study, record=study.record.model_copy(update={"path": path}))
     states = {key.rpartition(".")[2]: _state(value) for key, value in views(walked).items()}

@@ -346,7 +346,7 @@ def test_words_read_off_the_reference_are_alone_without_its_padding() -> None:
         for parameter in stack.model.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.5)
     rows = list(range(len(test)))
-    found = _unpadded(stack, rows, translate_teacher_forced).written
+    found = _unpadded(stack, rows, translate_teacher_forced).translations
     assert found is not None
     for row in rows:
         ids = [torch.tensor(item).view(1, 1, -1) for item in (test.source[row], test.target[row])]

@@ -246,3 +246,36 @@ def _separate_scores(analysis: Analysis) -> str:
         f"The variants use different data sets and are not ranked; "
         f"{readable(analysis.metric)} of each variant: {'; '.join(scores)}."
     )
+
+
+def short_answer(analysis: Analysis) -> str:
+    """Return the answer for a terminal: one line per axis, without intervals.
+
+    An experiment without factor contrasts has the answer of its report.
+    """
+    contrasts = main_contrasts(analysis)
+    if any(contrast.kind != "factor" for contrast in contrasts) or all(
+        contrast.paired is None for contrast in contrasts
+    ):
+        return answer(analysis)
+    by_axis: dict[str, list[str]] = {}
+    for contrast in contrasts:
+        by_axis.setdefault(str(contrast.axis), []).append(_short_clause(analysis, contrast))
+    width = max(map(len, by_axis))
+    lines = [f"  {axis:{width}}  {'; '.join(clauses)}" for axis, clauses in by_axis.items()]
+    if any(contrast.verdict == INCONCLUSIVE for contrast in contrasts):
+        lines.append("  Inconclusive: these runs do not show which is better. The report has intervals and tests.")
+    return "\n".join([analysis.frames.record.question, *lines])
+
+
+def _short_clause(analysis: Analysis, contrast: Contrast) -> str:
+    sides = f"{contrast.left} against {contrast.right}" + (f" ({contrast.within})" if contrast.within else "")
+    if contrast.paired is None:
+        return f"{sides}: {contrast.reason}"
+    if contrast.detected:
+        size = f"{show(abs(contrast.paired.mean), contrast.metric)} {readable(contrast.metric)}"
+        varies = ", depending on the other axes" if _direction_warning(contrast, analysis) else ""
+        return f"{sides}: {contrast.verdict} by {size}{varies}"
+    if settings_contradict(analysis, contrast):
+        return f"{sides}: depends on the other axes"
+    return f"{sides}: {contrast.verdict or 'too few seeds for a test'}"

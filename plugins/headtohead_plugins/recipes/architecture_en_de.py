@@ -30,7 +30,7 @@ MODULES = {
     "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.linear1",
     "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
     "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "words": "final_layer",
+    "lm_head": "final_layer",
 }
 EMBEDDINGS = {
     "source_embedding.weight": "encoder_embedding.weight",

@@ -25,7 +25,7 @@ MODULES = {
     "decoder.{layer}.feed_forward.inner": f"{DECODER}.feed_forward.fc1",
     "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.fc2",
     "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "words": "fc",
+    "lm_head": "fc",
 }
 
 

@@ -29,7 +29,7 @@ MODULES = {
     "decoder.{layer}.feed_forward.inner": f"{DECODER}.feedforward.fc1",
     "decoder.{layer}.feed_forward.outer": f"{DECODER}.feedforward.fc2",
     "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
-    "words": "fc_out",
+    "lm_head": "fc_out",
 }
 
 

@@ -31,7 +31,7 @@ MODULES = {
     "decoder.{layer}.feed_forward.outer": f"{DECODER}.feed_forward.linear2",
     "decoder.{layer}.feed_forward_branch.norm": f"{DECODER}.norm3",
     "decoder_norm": "decoder.norm",
-    "words": "output_layer",
+    "lm_head": "output_layer",
 }
 EMBEDDINGS = {
     "source_embedding.weight": "encoder_embedding.weight",

@@ -65,7 +65,7 @@ def test_geometries_reduce_under_every_masking(one, other, heads, masking):
 
 def style(choice, role="encoder", layer=0, **model):
     built = Subject(tiny_config("none", choice, **model))
-    fresh = type(built.model)(built.config, built.seeds, *built.words)
+    fresh = type(built.model)(built.config, built.seeds, *built.vocab_sizes)
     stack = fresh.encoder if role == "encoder" else fresh.decoder
     return stack[layer].attention.style
 

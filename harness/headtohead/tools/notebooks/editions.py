@@ -139,9 +139,9 @@ def _reduce(content: Fields, reductions: Mapping[str, Any]) -> Iterator[str]:
             ]
         yield f"{recipe} with {', '.join(f'{name} {_yaml(value)}' for name, value in fields.items())}"
     for block in content.get("design", []):
-        if "path" in block and "together" in reductions:
-            block["path"]["together"] = reductions["together"]
-            yield f"{', '.join(reductions['together'])}: each of these groups changes as one choice"
+        if "path" in block and "groups" in reductions:
+            block["path"]["groups"] = reductions["groups"]
+            yield f"{', '.join(reductions['groups'])}: each of these groups changes as one choice"
 
 
 def _assign(content: Fields, path: Sequence[str], value: Any) -> Iterator[str]:

@@ -24,7 +24,7 @@ STUDY = {
         "source": "Michel et al. 2019",
         "claims": [
             {
-                "says": "Cross-attention loses most.",
+                "statement": "Cross-attention loses most.",
                 "variant": {},
                 "metric": "heads/cross/only-one/loss",
                 "against_metric": "heads/encoder/only-one/loss",
@@ -52,7 +52,7 @@ def call(folder, command, *arguments):
 
 def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(folder):
     markdown = folder / "reports" / "tiny" / "report.md"
-    assert "heads are not yet masked: h2h ablate-heads tiny, then h2h report" in markdown.read_text()
+    assert "no head ablation; run h2h ablate-heads tiny, then h2h report" in markdown.read_text()
     done = call(folder, "ablate-heads", "tiny", "--format", "json")
     assert done.exit_code == 0, done.output
     files = sorted((folder / "runs" / "tiny").glob("*/heads.json"))
@@ -119,5 +119,5 @@ def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
     (path,) = (folder / "runs" / "tiny").glob("*-s2-*")
     run = load(path)
     bare = replace(run, words=replace(run.data, splits={}))
-    with pytest.raises(HeadToHeadError, match="was imported without sentences; heads are masked"):
+    with pytest.raises(HeadToHeadError, match="was imported without sentences; ablating heads requires"):
         _measure(bare, True)

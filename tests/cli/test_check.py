@@ -268,7 +268,7 @@ def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
     assert code == 1
     line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
     assert output.count("to be done") == 1  # one error, raised by many invariants
-    assert f"\nbroken: ValueError: to be done (mine.py:{line})\n  raised by " in output
+    assert f"\nviolated: ValueError: to be done (mine.py:{line})\n  raised by " in output
     raised = output.partition("  raised by ")[2].splitlines()[0].split(", ")
     assert "causality" in raised
     assert len(raised) >= 5

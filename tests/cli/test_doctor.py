@@ -106,7 +106,7 @@ def test_a_package_that_is_absent_fails(h2h, monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda _: ["no-such-package-here>=1"])
     code, levels, lines = h2h()
     assert (code, levels["no-such-package-here"]) == (1, "fail")
-    assert lines["no-such-package-here"] == ("not installed; type pip install 'no-such-package-here>=1'")
+    assert lines["no-such-package-here"] == ("not installed; run pip install 'no-such-package-here>=1'")
 
 
 def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch):

@@ -114,7 +114,10 @@ def test_options_that_would_replace_the_results_need_a_name(folder: Path, call: 
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--data-file", "nowhere.tsv"], "h2h: --data-file 'nowhere.tsv' does not exist; name a file of pairs\n"),
+        (
+            ["--data-file", "nowhere.tsv"],
+            "h2h: --data-file 'nowhere.tsv' does not exist; pass a file of sentence pairs\n",
+        ),
         (
             ["--only", "heads-split-or-independant"],
             "h2h: unknown experiment 'heads-split-or-independant'; did you mean 'heads-split-or-independent'?\n",

@@ -65,7 +65,7 @@ def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
     assert any(
         line.startswith("sinusoidal-masking.decoder-causal = sinusoidal-masking.decoder-padding") for line in lines
     )
-    assert any("seeds detect" in line for line in lines)
+    assert any("seeds: MDE" in line for line in lines)
 
 
 def test_nothing_is_written_by_a_plan(h2h, experiment, tmp_path):

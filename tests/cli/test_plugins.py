@@ -75,7 +75,10 @@ def test_one_entry_is_described_with_its_options(h2h):
     assert lines[0] == "learned (positional)"
     assert any("Gehring" in line for line in lines)
     assert "default in cross: 'none'" in lines
-    assert "max_length whole number ≥ 1 128 positions in the table, boundary tokens counted" in lines
+    assert (
+        "max_length whole number ≥ 1 128 rows of the table: tokens of the longest sentence, with boundary tokens"
+        in lines
+    )
 
 
 def test_a_name_of_two_families_describes_both(h2h):

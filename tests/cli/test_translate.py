@@ -108,7 +108,7 @@ def test_what_makes_no_sense_is_one_line(translate, run_of):
     over = translate(str(zeros), "--beam", "4", "she eats")
     assert (over.returncode, over.stderr) == (
         2,
-        f"h2h: run '{zeros.name}' writes all words in one pass over zeros (evaluate.decode: "
+        f"h2h: run '{zeros.name}' decodes all words in a single pass (evaluate.decode: "
         "non-autoregressive), which has no beam; remove the beam\n",
     )
     with pytest.raises(HeadToHeadError, match=r"which has no beam"):

@@ -126,7 +126,7 @@ def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     name = undisturbed.directories()[0].name
     done = undisturbed.here(undisturbed.folder, "reproduce", name, H2H_CACHE=str(undisturbed.cache))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "equal to the last bit" in done.stdout
+    assert "bit-for-bit equal" in done.stdout
 
 
 def test_rerun_tells_when_something_else_comes_out(

@@ -304,7 +304,7 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
             writer.set_state("FAILED")
         done = study.run(option, code=2)
         assert re.fullmatch(
-            rf"h2h: run '{run.name}' is in use by process \d+ on \S+; wait for it or end it, then "
+            rf"h2h: run '{run.name}' is in use by process \d+ on \S+; wait for that process or end it, then "
             r"run the same command\n",
             done.stderr,
         )

@@ -34,7 +34,7 @@ def test_a_debug_run_leaves_a_finished_study_as_it_is(study: Study, monkeypatch:
         f"experiment 'tiny' has {len(recorded)} finished or running runs, and --set "
         f"train.steps=2 --seeds 1 would drop {len(recorded)} of them from its report; add --name "
         "LABEL (name= in Python) to create experiment 'tiny-LABEL', or edit the experiment "
-        "into the file"
+        "file"
     )
     assert study.run(*debug, code=2).stderr == f"h2h: {expected}\n"
     assert study.run(*debug, "--fresh", code=2).stderr == f"h2h: {expected}\n"

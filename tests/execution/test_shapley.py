@@ -89,7 +89,7 @@ def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(walked)
 
 def test_the_report_of_the_command_names_inseparable_choices(walked):
     folder, _ = walked
-    text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8")
+    text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8").replace("\\", "")
     assert "## Choice by choice" in text
     assert (
         "model.tie_embeddings is incompatible when applied alone to blind: tie_embeddings 'all' requires one vocabulary"

@@ -21,7 +21,7 @@ def test_the_sweep_is_trained_first_and_each_variant_has_its_best_setting(study:
     plan = files.read_json(study.experiment / "experiment.json")
     assert all(one["chosen"] == {"train.lr": 0.02} for one in plan["tuning"]["variants"].values())
     markdown = (study.folder / "reports/tiny/report.md").read_text()
-    assert "## Settings that were tried" in markdown
+    assert "## Tuning" in markdown
     assert "| valid/loss | lr 1e-09 | lr 0.02 |" in markdown
     page = (study.folder / "reports/tiny/index.html").read_text()
     assert 'href="#tuning"' in page

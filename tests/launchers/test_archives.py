@@ -174,7 +174,7 @@ def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(name, "taken over")
-    with pytest.raises(HeadToHeadError, match=r"not a path inside|is no part of"):
+    with pytest.raises(HeadToHeadError, match=r"not a path inside|is not part of"):
         stack_archive.put_back(buffer.getvalue(), sent(planned).job.stack, ended=False)
     assert (planned.experiment / "experiment.json").read_bytes() == before
     assert not (planned.folder / "outside.json").exists()

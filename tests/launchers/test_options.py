@@ -72,7 +72,7 @@ def test_an_extra_that_is_not_installed_is_one_line(
     package = {"ray": "ray", "slurm": "submitit"}[name]
     monkeypatch.setitem(sys.modules, package, None)
     line = refused(h2h_here, study, "--launcher", name)
-    assert line.endswith(f"type pip install 'headtohead[{name}]'")
+    assert line.endswith(f"run pip install 'headtohead[{name}]'")
 
 
 def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: Study) -> None:
@@ -81,7 +81,7 @@ def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: 
     line = refused(h2h_here, study, "--launcher", "ray", "--address", address)
     assert line == (
         f"h2h: no Ray cluster responds at '{address}' (Connection refused); start a cluster with "
-        "ray start --head, or name one with --address HOST:PORT"
+        "ray start --head, or use --address HOST:PORT"
     )
     line = refused(h2h_here, study, "--launcher", "ray", "--address", "ray://head:10001")
     assert line.startswith(

@@ -69,8 +69,8 @@ def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
     ray = Clustered({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}).launcher
     job = Job(tmp_path, "cuda", threads=4)
     assert ray.share("cuda", 50, None, None) == (3, 5)
-    assert ray._needs(job, 3) == {"num_cpus": 1, "num_gpus": 1.0}  # type: ignore[attr-defined]
-    assert ray._needs(job, 6) == {"num_cpus": 1, "num_gpus": 0.5}  # type: ignore[attr-defined]
+    assert ray._resources(job, 3) == {"num_cpus": 1, "num_gpus": 1.0}  # type: ignore[attr-defined]
+    assert ray._resources(job, 6) == {"num_cpus": 1, "num_gpus": 0.5}  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow

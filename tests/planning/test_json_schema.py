@@ -66,7 +66,7 @@ def test_every_committed_experiment_is_valid(path: Path, validator: jsonschema.D
         ("base/positional.theta", 500),
         ("base/positional", "my-encoding"),
         ("base/data/pair", "eng-fra"),
-        ("base/model/fill", -1e9),
+        ("base/model/mask_value", -1e9),
         ("base/recipe", "slides-en-fr"),
         ("baseline/recipe", {"name": "tatoeba-en-es", "positional": "sinusoidal"}),
         ("design", [{"product": {"match": ["none", "parameters"], "data.size": [100, 200]}}]),

@@ -156,7 +156,7 @@ def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
     config["train"]["lr"] = 0.5
     for run, changes in zip(first.runs, (None, None, {"config": config}), strict=True):
         record(first, run, changes=changes)
-    with pytest.raises(HeadToHeadError, match=r"s3-.*another train.lr"):
+    with pytest.raises(HeadToHeadError, match=r"s3-.*a different train.lr"):
         plan(seeds=3)
 
 
@@ -164,7 +164,7 @@ def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(pla
     first = plan(seeds=2)
     record(first, first.runs[0])
     record(first, first.runs[1], changes={"data": {"data_hash": "0" * 64}})
-    with pytest.raises(HeadToHeadError, match=r"s2-.*another data.data_hash"):
+    with pytest.raises(HeadToHeadError, match=r"s2-.*a different data.data_hash"):
         plan(seeds=2)
 
 

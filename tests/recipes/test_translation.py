@@ -264,7 +264,7 @@ def test_a_run_without_vocabularies_cannot_translate(notebooks, saved, h2h):
     )
     assert refused(h2h, "translate", "three", "hello") == (
         "run 'three' has no vocabularies; repeat h2h import-checkpoint with --data "
-        "and the sentences that it was trained on"
+        "and the file of sentence pairs it was trained on"
     )
     assert "has no vocabularies" in refused(h2h, "attention", "three", "hello")
 
@@ -278,7 +278,7 @@ def test_a_word_that_notebook_4_does_not_have_is_refused_by_name(notebooks, impo
 def test_a_sentence_longer_than_the_table_is_refused(notebooks, imported):
     loaded = imported("scratch-en-fr", notebooks.Scratch())
     assert loaded.translate(["I love you good"])
-    with pytest.raises(HeadToHeadError, match="6 tokens is longer than the table of 5 positions"):
+    with pytest.raises(HeadToHeadError, match="6 tokens exceeds the 5 positions"):
         loaded.translate(["I love you good night"])
     with pytest.raises(HeadToHeadError, match="6 tokens"):
         loaded.logits(torch.ones(1, 5).long(), torch.ones(1, 6).long())
@@ -289,7 +289,7 @@ def test_attention_of_an_imported_run_is_shown(notebooks, saved, h2h):
     model = notebooks.Scratch(words=(40, 60))
     with torch.no_grad():
         model.fc.bias[55] += 100.0
-    arguments = ("import", saved(model), "--recipe", "scratch-en-fr", "--name", "one")
+    arguments = ("import-checkpoint", saved(model), "--recipe", "scratch-en-fr", "--name", "one")
     assert h2h(*arguments)[0] == 0
     code, out, _ = h2h("attention", "one", "I love you", "--target", "Je t’aime")
     assert code == 0

@@ -127,7 +127,7 @@ def test_words_that_vanish_are_named(h2h):
 def test_a_checkpoint_without_vocabularies_is_traced_by_its_ids(h2h, folder):
     torch.save(tatoeba_weights(), folder / "weights.pt")
     arguments = ["weights.pt", "--recipe", "tatoeba-en-es", "--name", "ids", "--set", "model.heads=2"]
-    result = CliRunner().invoke(main, ["import", *arguments])
+    result = CliRunner().invoke(main, ["import-checkpoint", *arguments])
     assert result.exit_code == 0, result.output
     code, output = h2h("ids", "2 5 3", "--target", "2 4", "--only", "encoder.positions")
     assert code == 0

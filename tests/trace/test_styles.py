@@ -71,7 +71,7 @@ def test_talking_heads_are_traced_before_and_after_mixing(traced):
 def test_maps_of_a_differential_head_precede_the_head(traced):
     subject, trace = traced(attention="differential")
     style = subject.attention("decoder").style
-    share, gain = float(style.share()[0].detach()), style.gain[0].tolist()
+    share, gain = float(style.lambda_()[0].detach()), style.gain[0].tolist()
     joined = []
     for head in range(HEADS):
         path = f"{PATH}.map.{head}"

@@ -52,7 +52,7 @@ def test_an_unknown_study_is_answered_with_the_nearest(tmp_path: Path, store_uri
 
 
 def test_a_folder_that_holds_the_experiment_is_not_written_over(store_uri: str, folder: Path) -> None:
-    with pytest.raises(HeadToHeadError, match="exists already"):
+    with pytest.raises(HeadToHeadError, match="already exists"):
         materialise(store_uri, "quickstart", folder.parent)
 
 

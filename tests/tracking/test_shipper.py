@@ -109,7 +109,7 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     folder = make_experiment(seeds=2, axes=AXES)
     (folder / ".shipping-done").touch()
     assert not room.follow(StudyShipper(folder, down), os.getpid())
-    assert "Connection refused; runs are safe" in caplog.text
+    assert "Connection refused; no run is lost" in caplog.text
     assert ship(folder, store_uri).shipped == 4
 
 
@@ -123,7 +123,7 @@ def test_it_looks_until_it_is_told_to_finish(make_experiment: MakeExperiment, mo
             (folder / ".shipping-done").touch()
 
     monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(StudyShipper, "look", look)
+    monkeypatch.setattr(StudyShipper, "poll", look)
     monkeypatch.setattr(StudyShipper, "finish", lambda shipper: len(looks) == 3)
     assert room.follow(StudyShipper(folder, "sqlite:///unused.db"), os.getpid())
 

@@ -106,7 +106,7 @@ def test_a_missing_store_is_not_created_by_readers(tmp_path: Path) -> None:
 
 def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(HeadToHeadError, match=r"cannot use the MLflow store .*runs are safe"):
+    with pytest.raises(HeadToHeadError, match=r"cannot use the MLflow store .*no run is lost"):
         open_store(f"sqlite:///{tmp_path}/file/mlflow.db", create=True)
 
 

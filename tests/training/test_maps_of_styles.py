@@ -105,7 +105,7 @@ def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():
 
 def test_a_notebooks_cell_says_that_weights_can_be_negative():
     signed, plain, fast = (maps_of(name) for name in ("differential", "split-heads", "linear"))
-    words = "Negative weights are orange, −1 the fullest."
+    words = "Negative weights are orange, −1 in full colour."
     assert words in maps_html(signed.record, signed.weights)
     assert words not in maps_html(plain.record, plain.weights)
     assert "Maps of the cross: φ(q)·φ(k)" in maps_html(fast.record, fast.weights)

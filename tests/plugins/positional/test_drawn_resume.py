@@ -61,7 +61,7 @@ def test_resume_that_forgets_how_far_the_draws_had_come_is_seen(tmp_path):
     whole.run()
     cut_off("shape", path, 6)
     tensors, state = checkpoint.load(path)
-    counts = [name for name in tensors if name.endswith("draws.state")]
+    counts = [name for name in tensors if name.endswith("rng.state")]
     assert len(counts) == 2, "one for each side"
     for name in counts:
         tensors[name][:, 1] = 0

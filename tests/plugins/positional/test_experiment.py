@@ -49,7 +49,7 @@ def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reas
         assert name in done.stdout
     said = " ".join(done.stdout.split())
     assert "fire divides the distance by the query's position" in said
-    assert "for the encoder use another encoding" in said
+    assert "use another encoding for the encoder" in said
 
 
 @pytest.fixture(scope="module")

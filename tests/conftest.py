@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,45 @@ def h2h_here() -> Command:
         return Completed(arguments, done.exit_code, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for prepared data, which tests share: preparing the default data takes a second."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One empty store, created the slow way once and copied for every test that needs one."""
+    from headtohead.tracking.store import open_store
+
+    folder = tmp_path_factory.mktemp("template")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own use of its libraries
+        open_store(f"sqlite:///{folder}/mlflow.db", create=True)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture(scope="session")
+def no_figures() -> Callable[[], AbstractContextManager[None]]:
+    """Leave figures out of reports meanwhile, where a test is about something else: they take longer than the rest."""
+    from headtohead.report import writing
+
+    @contextmanager
+    def leave_out() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(writing, "draw", lambda content: {})
+            yield
+
+    return leave_out
+
+
+@pytest.fixture
+def without_figures(no_figures: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Leave figures out of the reports of a test."""
+    with no_figures():
+        yield
 
 
 @pytest.fixture

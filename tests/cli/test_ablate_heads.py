@@ -37,10 +37,11 @@ STUDY = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, no_figures):
     made = tmp_path_factory.mktemp("heads")
     (made / "tiny.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    done = call(made, "run", str(made / "tiny.yaml"), "--no-tracking", "--reports", str(made / "reports"))
+    with no_figures():
+        done = call(made, "run", str(made / "tiny.yaml"), "--no-tracking", "--reports", str(made / "reports"))
     assert done.exit_code == 0, done.output
     return made
 
@@ -68,7 +69,7 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
     assert "**Of 1 published claim, 1 " in markdown.read_text()
     picture = (folder / "reports" / "tiny" / "figures" / "heads.svg").read_text()
     assert picture.count("without this head, seed") == 2 * 3 * 2
-    assert picture.count("with this head alone, seed") == 2 * 3 * 2
+    assert picture.count("with only this head, seed") == 2 * 3 * 2
     assert {f"{one['role']} {one['layer']}" for one in written[0]["heads"]} == {"encoder 0", "decoder 0", "cross 0"}
     assert "cross-attention, layer 0" in picture
     assert "layer 1" not in picture

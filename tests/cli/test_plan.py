@@ -22,11 +22,6 @@ seeds: 2
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def h2h(tmp_path, monkeypatch, cache):
     """Run a command in an empty folder with a registry of its own; return exit code and output."""

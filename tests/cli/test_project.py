@@ -26,7 +26,7 @@ TINY = {
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, h2h_here) -> Path:
+def project(tmp_path_factory: pytest.TempPathFactory, h2h_here, no_figures) -> Path:
     """A project with one finished run, started in its root."""
     root = tmp_path_factory.mktemp("project")
     for name in ("experiments", "data", "runs", "elsewhere/deep"):
@@ -34,7 +34,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, h2h_here) -> Path:
     rows = (f"word{i} word{i % 7}\tpalabra{i} palabra{i % 7}\n" for i in range(60))
     (root / "data" / "pairs.tsv").write_text("".join(rows), "utf-8")
     (root / "experiments" / "tiny.yaml").write_text(yaml.safe_dump(TINY), "utf-8")
-    done = h2h_here(root, "run", "experiments/tiny.yaml", "--no-tracking", H2H_CACHE=str(root / "cache"))
+    with no_figures():
+        done = h2h_here(root, "run", "experiments/tiny.yaml", "--no-tracking", H2H_CACHE=str(root / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "report: reports/tiny/index.html"
     return root

@@ -28,10 +28,11 @@ SENTENCES = ["the cat sees a dog", "she eats", "the black dogs love it"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, h2h_here):
+def folder(tmp_path_factory, h2h_here, no_figures):
     made = tmp_path_factory.mktemp("translate")
     (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
+    with no_figures():
+        done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     return made
 

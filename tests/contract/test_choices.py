@@ -240,6 +240,7 @@ class TestMultiQuery(AttentionContract):
         return {"kv_heads": 1}
 
 
+@pytest.mark.slow
 class TestUnequalWidths(AttentionContract):
     @pytest.fixture
     def name(self):

@@ -43,7 +43,7 @@ def test_invariants_apply_where_their_domain_says_and_hold_there(names):
 
 
 def test_outside_its_domain_an_invariant_shows_the_predicted_failure():
-    verdict = check(tiny_config(masking="none"))["causality"]
+    verdict = INVARIANT["causality"](Subject(tiny_config(masking="none")))
     assert verdict.state == "does not apply"
     assert verdict.number > 1e-3
     assert str(verdict).startswith(

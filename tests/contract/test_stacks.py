@@ -44,7 +44,7 @@ def test_member_of_a_stack_trains_as_the_run_with_its_seed_alone(row, toy):
     config = tiny_config(**row, decoder_layers=1, train={"batch_tokens": 128})
     # A style for a fixed number of tokens gets sentences of that length.
     data = toy if only_length(config) is None else None
-    verdict = a_member_trains_as_it_would_alone(Subject(config, seeds=(3, 1, 2), data=data))
+    verdict = a_member_trains_as_it_would_alone(Subject(config, seeds=(3, 1), data=data))
     assert verdict.state == "holds", str(verdict)
 
 

@@ -56,7 +56,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
 
 @pytest.mark.parametrize(("page", "body"), samples(), ids=lambda value: str(value)[:40])
 def test_a_sample_experiment_plans(
-    page: str, body: str, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, body: str, registry: Registry, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headtohead.plugins.registry._current", registry)
     content = yaml.safe_load(body)
@@ -70,7 +70,7 @@ def test_a_sample_experiment_plans(
         ),
         registry,
         tmp_path / "runs",
-        tmp_path / "cache",
+        cache,
     )
     assert len(plan.variants) >= 2
     assert plan.remaining

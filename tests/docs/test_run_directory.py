@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -25,11 +27,13 @@ seeds: 2
 
 
 @pytest.fixture(scope="module")
-def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def experiment(
+    tmp_path_factory: pytest.TempPathFactory, no_figures: Callable[[], AbstractContextManager[None]]
+) -> Path:
     folder = tmp_path_factory.mktemp("study")
     file = folder / "small.yaml"
     file.write_text(STUDY, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, no_figures():
         patch.setenv("H2H_CACHE", str(folder / "cache"))
         done = headtohead.run(file, runs=folder / "runs", reports=folder / "reports", device="cpu", tracking=False)
     assert done.states == {"DONE": 2}

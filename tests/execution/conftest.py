@@ -24,7 +24,7 @@ Command = Callable[..., Completed]
 TINY: dict[str, Any] = {
     "question": "Does it survive?",
     "base": {
-        "data": {"dataset": "toy-grammar", "size": 400},
+        "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {"steps": 60, "batch_tokens": 128, "lr": 0.005, "evaluate_every": 20},
     },
@@ -33,9 +33,12 @@ TINY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+@pytest.fixture(autouse=True)
+def reports_without_figures(without_figures: None) -> None:
+    """Leave figures out of the reports of commands in this process.
+
+    Commands that are processes of their own, and those of fixtures of a module, draw them.
+    """
 
 
 @dataclass(frozen=True)

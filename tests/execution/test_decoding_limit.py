@@ -34,10 +34,11 @@ STUDY = {
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory, h2h_here):
+def path(tmp_path_factory, h2h_here, no_figures):
     made = tmp_path_factory.mktemp("limit")
     (made / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
-    done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
+    with no_figures():
+        done = h2h_here(made, "run", "study.yaml", "--no-tracking", H2H_CACHE=str(made / "cache"))
     assert done.returncode == 0, done.stdout + done.stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("H2H_CACHE", str(made / "cache"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -85,8 +86,10 @@ def test_a_worker_dies_with_its_killed_parent(study: Study) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["at once", "leased", "training", "scoring"])
 def test_a_killed_parent_and_the_same_command_again(
-    study: Study, undisturbed: Study, same_results: Check, moment: str
+    study: Study, undisturbed: Study, same_results: Check, store_template: Path, moment: str
 ) -> None:
+    if moment != "at once":  # then the store is created too
+        shutil.copyfile(store_template, study.folder / "mlflow.db")
     parent = study.start(*EVERY_STEP)
     reached = {
         "at once": lambda: (study.experiment / "experiment.json").exists(),

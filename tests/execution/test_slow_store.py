@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import socket
 import sqlite3
@@ -147,11 +148,9 @@ def test_a_server_that_never_answers(study: Study, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_sqlite_file(study: Study, monkeypatch: pytest.MonkeyPatch, store_template: Path) -> None:
     database = study.folder / "mlflow.db"
-    create = "import sys; from headtohead.tracking.store import open_store as o; "
-    create += "o(sys.argv[1], create=True)"
-    subprocess.run([sys.executable, "-c", create, f"sqlite:///{database}"], check=True)
+    shutil.copyfile(store_template, database)
     with locked(database):
         messages = lines_of_a_run(study, monkeypatch, None)
     check(study, messages, f"sqlite:///{database}")

@@ -25,11 +25,11 @@ from headtohead.storage.stack import stack_folders
 STUDY: dict[str, Any] = {
     "question": "Is it the same elsewhere?",
     "base": {
-        "data": {"dataset": "toy-grammar", "size": 400},
+        "data": {"dataset": "toy-grammar", "size": 200},
         "model": {"d_model": 8, "heads": 2, "layers": 1, "d_ff": 16, "dropout": 0.1},
         "train": {
             # Long enough after the first evaluation that a test can kill what still trains.
-            "steps": 720,
+            "steps": 360,
             "batch_tokens": 128,
             "lr": 0.005,
             "evaluate_every": 60,
@@ -68,6 +68,12 @@ class Study:
 
     def write(self, **base: Any) -> None:
         content = {**STUDY, "base": {name: part | base.get(name, {}) for name, part in STUDY["base"].items()}}
+        self.file.write_text(yaml.safe_dump(content, sort_keys=False))
+
+    def write_one_stack(self, **base: Any) -> None:
+        """Write a study of the baseline alone: a process of a cluster takes seconds to import torch."""
+        content = {name: part for name, part in STUDY.items() if name != "design"}
+        content["base"] = {name: part | base.get(name, {}) for name, part in STUDY["base"].items()}
         self.file.write_text(yaml.safe_dump(content, sort_keys=False))
 
     @contextmanager

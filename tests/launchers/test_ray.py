@@ -184,7 +184,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_no_worker_outlives_the_command(cluster: Cluster, study: Study, wait_for: Wait, how: signal.Signals) -> None:
-    study.write(train={"steps": 1_000_000})
+    study.write_one_stack(train={"steps": 1_000_000})
     with study.started("--launcher", "ray", "--address", cluster.address) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
         (worker,) = study.holders().values()
@@ -209,7 +209,7 @@ def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise
     study: Study, wait_for: Wait, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loopback: bool
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    study.write(train={"steps": 1_000_000})
+    study.write_one_stack(train={"steps": 1_000_000})
     options = () if loopback else ("--launcher-option", "loopback=false")
     with study.started("--launcher", "ray", "--address", "local", *options) as parent:
         wait_for(lambda: bool(study.begun()), parent=parent)
@@ -231,7 +231,7 @@ def test_a_token_in_the_home_folder_is_passed_on(
     token = tmp_path / ".ray" / "auth_token"
     token.parent.mkdir()
     token.write_text("0123456789abcdef" * 4)
-    study.write(train={"steps": 20})
+    study.write_one_stack(train={"steps": 4})
     # A head that finds a token requires it; with the mode "disabled" it does not.
     if mode is not None:
         monkeypatch.setenv("RAY_AUTH_MODE", mode)

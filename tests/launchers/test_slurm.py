@@ -30,9 +30,12 @@ def has_slurm() -> bool:
     return bool(done.stdout.strip())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slurm() -> None:
-    """Ask when the first test needs it: a controller that is down answers after seconds."""
+    """Ask when the first test needs it: a controller that is down answers after seconds.
+
+    Of the session, so that a test is skipped before its other fixtures train a study.
+    """
     if not has_slurm():
         pytest.skip("no Slurm with an idle node here")
 

@@ -18,11 +18,6 @@ SPANISH = "eng-spa.manythings-2019-07-21.2col.tsv.xz"
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="session")
 def recipe(cache: Path) -> Callable[..., Case]:
     """Return a function that makes the case of a recipe, with overrides."""
 

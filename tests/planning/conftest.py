@@ -46,11 +46,6 @@ def design(load, registry):
     return design
 
 
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def plan(load, registry, cache, tmp_path):
     """Plan a design over the small base, with runs in the test's own folder."""

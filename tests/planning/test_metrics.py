@@ -17,6 +17,7 @@ def test_an_unknown_metric_is_one_line_with_the_nearest_name(line: str) -> None:
         load_text(text, Path("x.yaml"))
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
     """The list and the results of a real run agree."""
     import json

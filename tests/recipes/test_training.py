@@ -1,4 +1,4 @@
-"""tatoeba-en-es has the losses of a plain implementation for 50 steps with equal weights and batches.
+"""tatoeba-en-es has the losses of a plain implementation for 25 steps with equal weights and batches.
 
 ``benchmarks/notebook3.py`` compares the two at the notebook's sizes over seeds, each with its own
 initial weights and batches.
@@ -16,7 +16,7 @@ from headtohead.plugins.registry import current
 from headtohead.tools.pitfalls.entries import recipe_config
 from headtohead.training.loop import StackTraining
 
-STEPS, ROWS = 50, 8
+STEPS, ROWS = 25, 8
 WORDS = {
     "i": "yo",
     "you": "tú",
@@ -89,7 +89,7 @@ def plain_losses(model, training):
     return losses[:STEPS]
 
 
-def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
+def test_losses_of_25_steps_are_those_of_a_plain_loop(notebooks, training):
     torch.manual_seed(3)
     words = training.model.vocab_sizes
     plain = notebooks.Tatoeba((words.source, words.target), 16, 2, 2, 24).double()
@@ -101,6 +101,6 @@ def test_losses_of_50_steps_are_those_of_a_plain_loop(notebooks, training):
     training.run()
     expected = plain_losses(plain, training)
     assert len(ours) == STEPS
-    # float64 rounding, amplified by Adam over 50 steps.
+    # float64 rounding, amplified by Adam over 25 steps.
     assert max(abs(a - b) for a, b in zip(ours, expected, strict=True)) < 1e-9
-    assert expected[-1] < 0.8 * expected[0]
+    assert expected[-1] < 0.9 * expected[0]

@@ -38,9 +38,3 @@ def messy(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def paths() -> ModuleType:
     """The module that writes made-up path experiments."""
     return _load("shapley_study")
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepared data of the made-up path experiments."""
-    return tmp_path_factory.mktemp("cache")

@@ -145,6 +145,7 @@ def test_the_level_of_the_interval_is_shared_among_the_tested_claims(report):
     assert "The interval is the 98.33 % interval of the difference" in text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_report_without_claims_speaks_of_none(made, tmp_path):
     study = made.Study(axes={"positional": ["sinusoidal", "rotary"]}, seeds=(1, 2), maps=False)
     paths = write_report(made.write_study(tmp_path / "runs", study), tmp_path)

@@ -294,8 +294,9 @@ def test_text_from_data_never_becomes_markup(made, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def incomplete(messy, tmp_path_factory):
-    return write_report(messy, tmp_path_factory.mktemp("reports"))
+def incomplete(messy, tmp_path_factory, no_figures):
+    with no_figures():  # tests/analysis draws those of such a study
+        return write_report(messy, tmp_path_factory.mktemp("reports"))
 
 
 def test_incomplete_variants_are_not_ranked_and_the_page_says_so_first(incomplete):
@@ -329,6 +330,7 @@ def test_failures_exclusions_reuse_and_equals_are_all_listed(incomplete):
         ) in text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     study = made.Study(
         seeds=(1, 2),
@@ -344,6 +346,7 @@ def test_a_leaky_split_is_labelled_on_top(made, tmp_path):
     assert text.index("LEAKY") < text.index("Reproduction")
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     study = made.Study(
         axes={"quirks.shift_targets": ["next", "same"]},
@@ -355,6 +358,7 @@ def test_losses_that_do_not_compare_are_blank_with_the_reason(made, tmp_path):
     assert 'title="losses are not comparable: labels differ"' in text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tmp_path):
     study = made.Study(
         axes={"train.label_smoothing": [0.0, 0.1]},
@@ -371,6 +375,7 @@ def test_losses_on_held_out_data_are_shown_whatever_the_label_smoothing(made, tm
     assert row.split("|")[2].split()[0] == f"{sum(losses) / 2:.3f}"
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_code_that_changed_between_runs_is_stale(made, tmp_path):
     study = made.Study(seeds=(1, 2), maps=False, axes={"positional": ["sinusoidal", "none"]})
     folder = made.write_study(tmp_path / "runs", study)
@@ -400,6 +405,7 @@ def test_a_study_of_numbers_without_factors_without_maps_reports(made, tmp_path)
     assert "3 seeds: a single sign-flip test requires at least 6 seeds" in text
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_study_of_which_nothing_has_run_reports(made, tmp_path):
     axes = {"positional": ["sinusoidal", "none"]}
     states = {(slug, seed): "PLANNED" for slug in axes["positional"] for seed in (1, 2)}
@@ -424,6 +430,7 @@ def test_the_command_prints_the_answer_and_where_it_stands(again):
     assert lines[1] == f"report:   {folder / 'index.html'}"
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_says_where_the_report_came_from(made, tmp_path, monkeypatch):
     import headtohead.tracking
     from headtohead.cli.report import command
@@ -495,6 +502,7 @@ def test_costs_of_runs_trained_together_are_said_to_be_so(page, report):
     assert sentence in report.markdown.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_description_is_markdown_that_fetches_and_runs_nothing(made, tmp_path):
     study = made.Study(
         seeds=(1, 2),

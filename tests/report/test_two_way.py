@@ -86,6 +86,7 @@ def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path: Path) -> None:
     written = write_report(crossed, tmp_path)
     page = written.html.read_text("utf-8")

@@ -24,7 +24,7 @@ seeds: 1
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, no_figures):
     """A folder where a small study was run once."""
     folder = tmp_path_factory.mktemp("study")
     (folder / "traced.yaml").write_text(STUDY)
@@ -33,7 +33,8 @@ def folder(tmp_path_factory):
         patch.setenv("H2H_CACHE", str(folder / "cache"))
         patch.delenv("H2H_RUNS", raising=False)
         patch.delenv("H2H_REPORTS", raising=False)
-        headtohead.run("traced.yaml", tracking=False)
+        with no_figures():
+            headtohead.run("traced.yaml", tracking=False)
     return folder
 
 

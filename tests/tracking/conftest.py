@@ -59,19 +59,15 @@ def make_experiment(tmp_path: Path) -> MakeExperiment:
     return make
 
 
+@pytest.fixture(scope="session")
+def experiment_writer() -> MakeExperiment:
+    """Return a function that writes one experiment below a folder."""
+    return write_experiment
+
+
 @pytest.fixture
 def change_json() -> Callable[..., None]:
     return update_json
-
-
-@pytest.fixture(scope="session")
-def store_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One empty store, created the slow way once and copied for every test that needs one."""
-    from headtohead.tracking.store import open_store
-
-    folder = tmp_path_factory.mktemp("template")
-    open_store(f"sqlite:///{folder}/mlflow.db", create=True)
-    return folder / "mlflow.db"
 
 
 @pytest.fixture

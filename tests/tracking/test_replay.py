@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,14 +59,27 @@ def shipped(place: Place) -> Place:
     return place
 
 
-def test_a_run_is_named_by_its_variant_and_seed(shipped: Place) -> None:
-    info = shipped.shipped().info
+@pytest.fixture(scope="module")
+def delivered(
+    experiment_writer: MakeExperiment, tmp_path_factory: pytest.TempPathFactory, store_template: Path
+) -> Place:
+    """A run that was shipped, for tests that change nothing."""
+    folder = tmp_path_factory.mktemp("delivered")
+    shutil.copyfile(store_template, folder / "mlflow.db")
+    runs = experiment_writer(folder / "runs", seeds=1, axes=ONE_VARIANT)
+    place = Place(runs, f"sqlite:///{folder}/mlflow.db")
+    place.ship()
+    return place
+
+
+def test_a_run_is_named_by_its_variant_and_seed(delivered: Place) -> None:
+    info = delivered.shipped().info
     assert info.run_name == "rotary · causal · s1"
     assert (info.status, info.start_time, info.end_time) == ("FINISHED", 1767603600000, 1767603642000)
 
 
-def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shipped: Place) -> None:
-    params = shipped.shipped().data.params
+def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(delivered: Place) -> None:
+    params = delivered.shipped().data.params
     assert {"positional": "rotary", "masking": "causal", "seed": "1"}.items() <= params.items()
     assert params["attention"] == "split-heads"
     assert params["model.d_model"] == "64"
@@ -73,74 +87,74 @@ def test_axes_and_configuration_are_parameters_and_runtime_fields_are_not(shippe
     assert not {"train.backend", "train.checkpoint_seconds", "train.num_microbatches"} & params.keys()
 
 
-def test_tags_say_what_the_run_is_and_how_to_repeat_it(shipped: Place) -> None:
-    tags = shipped.shipped().data.tags
-    assert tags["h2h.run_hash"] == shipped.run.run_hash
+def test_tags_say_what_the_run_is_and_how_to_repeat_it(delivered: Place) -> None:
+    tags = delivered.shipped().data.tags
+    assert tags["h2h.run_hash"] == delivered.run.run_hash
     assert (tags["h2h.state"], tags["h2h.variant"], tags["h2h.seed"]) == ("DONE", "rotary-causal", "1")
     assert tags["mlflow.source.git.commit"] == "c0ffee"
-    assert f"`h2h reproduce quickstart/{shipped.run.path.name}`" in tags["mlflow.note.content"]
+    assert f"`h2h reproduce quickstart/{delivered.run.path.name}`" in tags["mlflow.note.content"]
 
 
-def test_histories_and_final_values_arrive(shipped: Place) -> None:
-    run = shipped.shipped()
-    history = shipped.client.get_metric_history(run.info.run_id, "train/loss")
+def test_histories_and_final_values_arrive(delivered: Place) -> None:
+    run = delivered.shipped()
+    history = delivered.client.get_metric_history(run.info.run_id, "train/loss")
     assert [metric.step for metric in history] == list(range(5, 301, 5))
     assert history[0].timestamp == 1767603600625
-    results = json.loads((shipped.run.path / "results.json").read_text())
+    results = json.loads((delivered.run.path / "results.json").read_text())
     assert {key: run.data.metrics[key] for key in results["metrics"]} == results["metrics"]
     assert len(run.data.metrics) < 30
 
 
-def test_the_run_directory_arrives_unchanged(shipped: Place) -> None:
-    there = shipped.artifact("run")
+def test_the_run_directory_arrives_unchanged(delivered: Place) -> None:
+    there = delivered.artifact("run")
     for path in there.rglob("*"):
         if path.is_file():
-            original = shipped.run.path / path.relative_to(there)
+            original = delivered.run.path / path.relative_to(there)
             assert path.read_bytes() == original.read_bytes()
     assert (there / "attention/maps.safetensors").is_file()
 
 
-def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(shipped: Place) -> None:
-    names = [path.name for path in shipped.artifact("images").iterdir()]
+def test_attention_is_a_stepped_image_of_the_same_key_in_every_run(delivered: Place) -> None:
+    names = [path.name for path in delivered.artifact("images").iterdir()]
     starts = sorted({name.partition("+timestamp")[0] for name in names})
     assert starts == [f"attention~{role}+step+{probe}" for role in ("cross", "decoder", "encoder") for probe in (0, 1)]
-    assert shipped.shipped().data.tags["mlflow.loggedImages"] == "True"
+    assert delivered.shipped().data.tags["mlflow.loggedImages"] == "True"
 
 
-def test_figures_have_names_for_people(shipped: Place) -> None:
-    names = {path.name for path in shipped.artifact("figures").iterdir()}
+def test_figures_have_names_for_people(delivered: Place) -> None:
+    names = {path.name for path in delivered.artifact("figures").iterdir()}
     maps = [f"attention-{role}-probe-{probe}.png" for role in ("encoder", "decoder", "cross") for probe in (0, 1)]
     assert names == {*maps, "exact-match-by-source-length.svg"}
 
 
-def test_translations_are_a_table_that_mlflow_reads_back(shipped: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translations_are_a_table_that_mlflow_reads_back(delivered: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     # MLflow's own reader of tables looks for the run in the store of the environment.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", shipped.uri)
-    experiment = shipped.client.get_experiment_by_name("quickstart")
-    table = shipped.client.load_table(experiment.experiment_id, "translations.json")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", delivered.uri)
+    experiment = delivered.client.get_experiment_by_name("quickstart")
+    table = delivered.client.load_table(experiment.experiment_id, "translations.json")
     assert list(table.columns) == ["source", "references", "hypothesis", "exact"]
     assert len(table) == 250
     assert set(table["exact"]) == {0, 1}
 
 
-def test_the_dataset_is_known_by_its_fingerprint(shipped: Place) -> None:
-    (entry,) = shipped.shipped().inputs.dataset_inputs
-    record = json.loads((shipped.run.path / "run.json").read_text())
+def test_the_dataset_is_known_by_its_fingerprint(delivered: Place) -> None:
+    (entry,) = delivered.shipped().inputs.dataset_inputs
+    record = json.loads((delivered.run.path / "run.json").read_text())
     assert entry.dataset.name == "toy-grammar"
     assert record["data"]["data_hash"].startswith(entry.dataset.digest)
     assert json.loads(entry.dataset.profile)["test"] == 250
 
 
-def test_the_model_belongs_to_the_run_and_holds_its_weights(shipped: Place) -> None:
-    run = shipped.shipped()
+def test_the_model_belongs_to_the_run_and_holds_its_weights(delivered: Place) -> None:
+    run = delivered.shipped()
     (output,) = run.outputs.model_outputs
-    model = shipped.client.get_logged_model(output.model_id)
+    model = delivered.client.get_logged_model(output.model_id)
     assert (model.source_run_id, model.status) == (run.info.run_id, "READY")
     assert model.params == {"positional": "rotary", "masking": "causal"}
-    results = json.loads((shipped.run.path / "results.json").read_text())
+    results = json.loads((delivered.run.path / "results.json").read_text())
     assert {metric.key: metric.value for metric in model.metrics} == results["metrics"]
     weights = Path(model.artifact_location.removeprefix("file://")) / "checkpoint.safetensors"
-    assert weights.read_bytes() == (shipped.run.path / "checkpoint.safetensors").read_bytes()
+    assert weights.read_bytes() == (delivered.run.path / "checkpoint.safetensors").read_bytes()
 
 
 def test_shipping_again_sends_nothing(shipped: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +20,14 @@ MakeExperiment = Callable[..., Path]
 AXES = {"positional": ["rotary", "none"]}
 
 
-@pytest.fixture
-def study(make_experiment: MakeExperiment, store_uri: str) -> MlflowClient:
-    folder = make_experiment(seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
+@pytest.fixture(scope="module")
+def study(
+    experiment_writer: MakeExperiment, tmp_path_factory: pytest.TempPathFactory, store_template: Path
+) -> MlflowClient:
+    """A study that was shipped, for tests that change nothing."""
+    root = tmp_path_factory.mktemp("study")
+    store_uri = f"sqlite:///{shutil.copyfile(store_template, root / 'mlflow.db')}"
+    folder = experiment_writer(root / "runs", seeds=2, axes=AXES, states={(1, 2): "DIVERGED"})
     report = folder.parent.parent / "reports/quickstart"
     (report / "figures").mkdir(parents=True)
     (report / "report.md").write_text("# Which?\n\n**Rotary is better.**\n\n![seeds](x.svg)\\\nA caption.\n\nA note.")

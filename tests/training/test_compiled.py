@@ -82,6 +82,7 @@ def test_a_compiled_training_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_that_are_others_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend that returns half of each gradient."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -291,7 +292,10 @@ SMALL = {"d_model": 16, "heads": 2, "layers": 1, "d_ff": 32}
 RECIPES: dict[str, tuple[dict[str, Any], int]] = {
     "scratch-en-fr": ({}, 1),
     "architecture-en-de": ({"model": SMALL, "train": {"epochs": 1}}, 2),
-    "tatoeba-en-es": ({"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}}, 1),
+    "tatoeba-en-es": (
+        {"model": SMALL, "train": {"epochs": 1}, "data": {"dataset": "notebook-en-de"}, "evaluate": {"max_length": 12}},
+        1,
+    ),
     "slides-en-fr": ({"model": SMALL}, 0),
     "by-hand-en-fr": ({}, 1),
 }
@@ -309,7 +313,13 @@ def outcome(name: str) -> tuple[StackTraining, PreparedData, SplitResults]:
     return stack, data, score_test_split(stack, data, limit)(1)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+SHARED = ("architecture-en-de", "tatoeba-en-es")
+"""Recipes that other tests train too."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SHARED else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
+)
 def test_each_notebooks_choices_train_to_the_end(name: str) -> None:
     stack, data, results = outcome(name)
     assert stack.progress.step == stack.steps == RECIPES[name][1]
@@ -500,9 +510,11 @@ def test_what_is_reached_counts_padding_and_empty_targets() -> None:
 # -- through the command -----------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_runs_without_training_or_translations_are_done_reported_and_shipped(
-    tmp_path: Path, h2h_here: Callable[..., Any]
+    tmp_path: Path, h2h_here: Callable[..., Any], store_template: Path
 ) -> None:
+    shutil.copyfile(store_template, tmp_path / "mlflow.db")
     experiment = {
         "question": "What does an untrained model know?",
         "base": {"recipe": "slides-en-fr", "model": SMALL},
@@ -517,7 +529,9 @@ def test_runs_without_training_or_translations_are_done_reported_and_shipped(
     assert done.returncode == 0, done.stdout + done.stderr
     folder = tmp_path / "runs" / "odd"
     plan = json.loads((folder / "experiment.json").read_text())
-    assert ["greedy decoding requires <sos> and <eos>" in exclusion["reason"] for exclusion in plan["excluded"]] == [True]
+    assert ["greedy decoding requires <sos> and <eos>" in exclusion["reason"] for exclusion in plan["excluded"]] == [
+        True
+    ]
     runs = sorted(path.parent for path in folder.glob("*/run.json"))
     assert len(runs) == 2
     for run in runs:

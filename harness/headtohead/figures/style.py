@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1f2328", "#667080", "#e3e6ea", "#ffffff"
@@ -80,6 +81,10 @@ def to_svg(figure: Figure, salt: str) -> str:
         # Browsers draw the text with fonts that have more glyphs than matplotlib's font.
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         buffer = io.StringIO()
+        FigureCanvasSVG(figure)
+        if (layout := figure.get_layout_engine()) is not None:
+            layout.execute(figure)
+            figure.set_layout_engine(None)  # else savefig draws the figure once more, for its layout
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]

@@ -16,6 +16,8 @@ import torch
 from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
+pytestmark = pytest.mark.slow  # importing the libraries takes seconds; the loops of the neighbour file do not
+
 HEADS, WIDTH, SIZE = 4, 16, 4
 DOUBLE, SINGLE = 1e-12, 1e-6
 

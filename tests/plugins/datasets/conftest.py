@@ -35,6 +35,21 @@ def prepared(module_cache: Path) -> Prepare:
     return run
 
 
+@pytest.fixture(scope="module")
+def corpus(module_cache: Path) -> Read:
+    """Read a generated corpus, once per module for equal options."""
+    corpora: dict[str, Corpus] = {}
+
+    def run(dataset: str, split: str | None = None, **options: Any) -> Corpus:
+        config = data_config(dataset=dataset, split=split, options=options)
+        key = config.model_dump_json()
+        if key not in corpora:
+            corpora[key] = read_corpus(config, module_cache)
+        return corpora[key]
+
+    return run
+
+
 @pytest.fixture
 def read(tmp_path: Path) -> Read:
     """Load the corpus of a dataset with options."""

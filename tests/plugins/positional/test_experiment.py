@@ -53,8 +53,9 @@ def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reas
 
 
 @pytest.fixture(scope="module")
-def trained(folder, h2h):
-    done = h2h("run", "encodings.yaml", "--no-tracking")
+def trained(folder, h2h, no_figures):
+    with no_figures():
+        done = h2h("run", "encodings.yaml", "--no-tracking")
     assert done.returncode == 0, done.stderr
     return folder / "runs" / "encodings"
 

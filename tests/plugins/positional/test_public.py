@@ -38,6 +38,7 @@ def random(*shape):
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
 def test_t5_relative_is_that_of_transformers(role):
     """Bitwise equal at distances up to 700, and for a cached step."""
@@ -67,6 +68,7 @@ def test_t5_relative_is_that_of_x_transformers_without_its_scale(role, lucidrain
         assert torch.equal(own.bias(PLACES, PLACES, role, 0)[1, 0], theirs(40, 40))
 
 
+@pytest.mark.slow
 def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
     """``relative_key`` of Wav2Vec2-BERT: outputs within 1e-12 in float64, clip 3, heads sharing."""
     from transformers import Wav2Vec2BertConfig
@@ -115,6 +117,7 @@ def test_alibi_is_that_of_x_transformers(heads, lucidrains):
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12])
 def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
     """Bloom adds slope · j, not -slope · (i - j): to a softmax over what is behind, the same.
@@ -167,6 +170,7 @@ def test_sinusoidal_is_that_of_x_transformers_in_another_order(lucidrains):
     assert (own - expected).abs().max() > 1, "without undoing the order they differ"
 
 
+@pytest.mark.slow
 def test_sinusoidal_is_that_of_transformers_in_another_order():
     """Marian, a translator: float64 rounded to float32, hence within 1e-7."""
     from transformers import MarianConfig

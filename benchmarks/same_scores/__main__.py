@@ -24,7 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ("quickstart", "matched", "subwords")
 PREFIXES = ("train/", "valid/", "test/", "attention/", "parameters/", "flops_per_token", "steps")
-RENAMED_COLUMNS: dict[str, str] = {}
+RENAMED_COLUMNS: dict[str, str] = {
+    "test/loss_alone": "test/loss_unpadded",
+    "test/exact_match_alone": "test/exact_match_unpadded",
+}
 """Columns of the earlier version by their name in this one."""
 
 

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STUDIES = ("quickstart", "matched", "subwords")
 PREFIXES = ("train/", "valid/", "test/", "attention/", "parameters/", "flops_per_token", "steps")
 RENAMED_COLUMNS: dict[str, str] = {
-    "test/loss_alone": "test/loss_unpadded",
-    "test/exact_match_alone": "test/exact_match_unpadded",
+    "test/loss_unpadded": "test/loss_alone",
+    "test/exact_match_unpadded": "test/exact_match_alone",
 }
 """Columns of the earlier version by their name in this one."""
 

@@ -80,7 +80,7 @@ def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
 
 def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
     content = {
-        "says": "x",
+        "statement": "x",
         "published": {"variant": None, "against": None, "where": "x"},
         "variant": "sinusoidal",
         "against": "sinusoidal",

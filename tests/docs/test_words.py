@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("harness", "plugins", "benchmarks", "experiments", "docs")
 SUFFIXES = (".py", ".md", ".yaml", ".j2", ".js", ".css", ".json", ".ipynb")
-LEXICON = "plugins/headtohead_plugins/datasets/toy/lexicon.py"
-"""Words of the toy language."""
+EXEMPT = ("plugins/headtohead_plugins/datasets/toy/lexicon.py", "benchmarks/same_scores/__main__.py")
+"""Words of the toy language, and a table of earlier names."""
 
 FILES = [
     *(
@@ -45,7 +45,7 @@ def test_no_file_has_a_retired_word(folder: str) -> None:
     ]
     assert files
     found = {str(path.relative_to(ROOT)): found_in(path.read_text(encoding="utf-8")) for path in files}
-    assert {name: words for name, words in found.items() if words and name != LEXICON} == {}
+    assert {name: words for name, words in found.items() if words and name not in EXEMPT} == {}
 
 
 def test_retired_words_are_found_across_lines_and_in_any_case() -> None:

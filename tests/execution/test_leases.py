@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.synchronize
 import os
 import subprocess
 import sys
@@ -178,7 +179,7 @@ def test_nobody_takes_a_lease_over_during_a_write(run: Path) -> None:
     assert [str(error) for error in refused] == [f"'{run.name}' is being written by another process"]
 
 
-def _try(run: Path, queue: multiprocessing.Queue[bool]) -> None:
+def _try(run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessing.synchronize.Event) -> None:
     lease = Lease(run)
     try:
         lease.acquire()
@@ -186,7 +187,7 @@ def _try(run: Path, queue: multiprocessing.Queue[bool]) -> None:
         queue.put(False)
     else:
         queue.put(True)
-        time.sleep(1.0)
+        answered.wait(60)  # a winner that ends would leave a dead lease, which another may take
 
 
 def test_of_many_that_find_a_dead_lease_one_gets_it(run: Path) -> None:
@@ -194,10 +195,12 @@ def test_of_many_that_find_a_dead_lease_one_gets_it(run: Path) -> None:
         silence(run)
         context = multiprocessing.get_context("fork")
         queue: multiprocessing.Queue[bool] = context.Queue()
-        processes = [context.Process(target=_try, args=(run, queue)) for _ in range(6)]
+        answered = context.Event()
+        processes = [context.Process(target=_try, args=(run, queue, answered)) for _ in range(6)]
         for process in processes:
             process.start()
-        won = [queue.get(timeout=20) for _ in processes]
+        won = [queue.get(timeout=60) for _ in processes]
+        answered.set()
         for process in processes:
             process.join()
         assert sum(won) == 1

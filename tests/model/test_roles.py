@@ -11,7 +11,7 @@ def chosen(config, family):
     return [getattr(config, family).role(role).name for role in ("encoder", "decoder", "cross")]
 
 
-def test_bare_masking_names_mean_what_each_role_needs():
+def test_a_plain_masking_name_sets_the_default_mask_of_each_role():
     expected = {
         "none": ["none", "none", "none"],
         "padding": ["padding", "padding", "padding"],
@@ -22,7 +22,7 @@ def test_bare_masking_names_mean_what_each_role_needs():
 
 
 @pytest.mark.parametrize("name", ["none", "sinusoidal", "learned", "rotary", "alibi"])
-def test_bare_positional_names_leave_cross_attention_alone(name):
+def test_a_plain_positional_name_sets_no_encoding_in_cross_attention(name):
     assert chosen(tiny_config(name), "positional") == [name, name, "none"]
 
 

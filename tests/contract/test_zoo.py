@@ -35,7 +35,7 @@ def registry():
 
 @pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.family}/{fault.name}")
-def test_the_listed_invariants_detect_a_fault_and_the_page_lists_it(fault):
+def test_the_listed_invariants_detect_each_fault_and_the_page_lists_it(fault):
     result = ZOO.caught(fault, with_counterexample=False)
     assert fault.caught_by
     missed = {name: str(verdict) for name, verdict in result.verdicts.items() if verdict.state != "violated"}

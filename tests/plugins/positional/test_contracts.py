@@ -41,7 +41,9 @@ CHOICES = {
 
 
 DEFAULT = ("shaw-relative on keys, by head", "fire, shared", "sandwich in every role", "drawn against fixed")
-PARAMS = [one if name in DEFAULT else pytest.param(one, marks=pytest.mark.slow) for name, one in CHOICES.items()]
+PARAMS = [
+    choice if name in DEFAULT else pytest.param(choice, marks=pytest.mark.slow) for name, choice in CHOICES.items()
+]
 
 
 class TestEveryChoice(VariantContract):

@@ -42,14 +42,14 @@ def h2h(folder, h2h_here):
     return partial(h2h_here, folder, H2H_CACHE=str(folder / "cache"), COLUMNS="400")
 
 
-def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reason(h2h):
+def test_plan_lists_every_entry_and_excludes_fire_in_the_encoder_with_the_reason(h2h):
     done = h2h("plan", "encodings.yaml")
     assert done.returncode == 0, done.stderr
     for name in ("t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape", "randomised"):
         assert name in done.stdout
-    said = " ".join(done.stdout.split())
-    assert "fire divides the distance by the query's position" in said
-    assert "for the encoder use another encoding" in said
+    output = " ".join(done.stdout.split())
+    assert "fire divides the distance by the query's position" in output
+    assert "for the encoder use another encoding" in output
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def trained(folder, h2h):
     return folder / "runs" / "encodings"
 
 
-def test_every_entry_trains_decodes_and_leaves_maps(trained):
+def test_every_entry_trains_decodes_and_writes_maps(trained):
     runs = [path.parent for path in trained.glob("*/status.json")]
     assert len(runs) == 18
     for run in runs:
@@ -80,7 +80,7 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("variant", FORMULAS)
-def test_trained_run_is_traced_with_the_formula_of_its_encoding(h2h, trained, variant):
+def test_trace_of_a_trained_run_shows_the_formula_of_its_encoding(h2h, trained, variant):
     (run,) = trained.glob(f"*{variant}*-s1-*")
     sentence = (run / "translations.tsv").read_text("utf-8").splitlines()[1].split("\t")[0]
     done = h2h("trace", run.name, sentence)

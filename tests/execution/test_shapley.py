@@ -52,9 +52,9 @@ WALKING = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tr
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory, cache, h2h_here):
-    """Run the whole path once; return the folder and what the command printed."""
-    folder = tmp_path_factory.mktemp("walked")
+def trained_path(tmp_path_factory, cache, h2h_here):
+    """Run the whole path once; return the folder and the output of the command."""
+    folder = tmp_path_factory.mktemp("trained_path")
     (folder / "ends.py").write_text(PLUGIN)
     (folder / "walk.yaml").write_text(yaml.safe_dump(WALK, sort_keys=False))
     done = h2h_here(folder, *WALKING, H2H_CACHE=str(cache))
@@ -62,10 +62,10 @@ def walked(tmp_path_factory, cache, h2h_here):
     return folder, done.stdout
 
 
-def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence(walked):
-    folder, printed = walked
+def test_every_coalition_between_two_recipes_is_trained_and_answered_in_one_sentence(trained_path):
+    folder, printed = trained_path
     record = json.loads((folder / "runs" / "walk" / "experiment.json").read_text())
-    assert [one["name"] for one in record["path"]["choices"]] == [
+    assert [choice["name"] for choice in record["path"]["choices"]] == [
         "data.vocabulary.shared",
         "model.tie_embeddings",
         "train.lr",
@@ -78,8 +78,8 @@ def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence
     assert sentence.endswith(".")
 
 
-def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(walked):
-    folder, _ = walked
+def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(trained_path):
+    folder, _ = trained_path
     found = analyse_path(load_frames(folder / "runs" / "walk"), "test/token_accuracy")
     assert found.names == ("blind", "tied")
     assert all(value.known for value in found.values)
@@ -87,8 +87,8 @@ def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(walked)
     assert total == pytest.approx(found.total.paired.mean, abs=1e-12)
 
 
-def test_the_report_of_the_command_names_inseparable_choices(walked):
-    folder, _ = walked
+def test_the_report_of_the_command_names_inseparable_choices(trained_path):
+    folder, _ = trained_path
     text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8")
     assert "## Choice by choice" in text
     assert (
@@ -99,8 +99,8 @@ def test_the_report_of_the_command_names_inseparable_choices(walked):
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 
-def test_the_same_command_finds_nothing_left_to_do(walked, cache, h2h_here):
-    folder, _ = walked
+def test_the_same_command_trains_no_further_run(trained_path, cache, h2h_here):
+    folder, _ = trained_path
     done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     assert "nothing to run" in done.stdout

@@ -28,9 +28,9 @@ def test_every_command_and_option_has_help(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
-    for member in commands:
-        assert (member.help or "none")[0].isupper()
-        without_help = [p.opts[0] for p in member.params if isinstance(p, click.Option) and not p.help]
+    for subcommand in commands:
+        assert (subcommand.help or "none")[0].isupper()
+        without_help = [p.opts[0] for p in subcommand.params if isinstance(p, click.Option) and not p.help]
         assert without_help == []
 
 

@@ -1,4 +1,4 @@
-"""Two crossed axes become a table whose numbers are those of the runs."""
+"""Two crossed axes give a table with the means of the runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table(made, tmp_path_factory.mktemp("runs"))
 
 
-def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: Path) -> None:
+def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed: Path) -> None:
     grid = find_two_way_table(analyse(load_frames(crossed)))
     assert grid is not None
     assert grid.axes == ("positional", "attention")
@@ -59,7 +59,7 @@ def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: 
         assert found.mean == pytest.approx(mean, abs=1e-6)
 
 
-def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
+def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     frames = load_frames(crossed)
     analysis = analyse(frames)
     grid = find_two_way_table(analysis)
@@ -73,8 +73,8 @@ def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     }
 
     def mean(row: str | None = None, column: str | None = None) -> float:
-        kept = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
-        return sum(kept) / len(kept)
+        selected = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
+        return sum(selected) / len(selected)
 
     total = sum((value - mean()) ** 2 for value in scores.values())
     of_rows = sum((mean(a) - mean()) ** 2 for a, _, _ in scores) / total
@@ -86,7 +86,7 @@ def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     assert found.rows + found.columns + found.interaction + found.seeds == pytest.approx(1)
 
 
-def test_the_report_shows_the_table_and_what_is_left_out(crossed: Path, tmp_path: Path) -> None:
+def test_the_report_shows_the_table_and_names_omitted_variants(crossed: Path, tmp_path: Path) -> None:
     written = write_report(crossed, tmp_path)
     page = written.html.read_text("utf-8")
     text = (written.html.parent / "report.md").read_text("utf-8")
@@ -119,7 +119,7 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION}, "one_at_a_time": True},
     ],
 )
-def test_a_star_three_axes_or_two_values_are_no_table(
+def test_stars_three_axes_and_two_values_give_no_table(
     made: ModuleType, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))

@@ -1,4 +1,4 @@
-"""A metric that no run will have is refused before anything is trained."""
+"""A metric that no run measures is refused before anything is trained."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ def test_an_unknown_metric_is_one_line_with_the_nearest_name(line: str) -> None:
         load_text(text, Path("x.yaml"))
 
 
-def test_every_metric_that_is_named_is_measured(tmp_path: Path) -> None:
-    """The list and the results of a real run agree."""
+def test_every_listed_metric_is_measured(tmp_path: Path) -> None:
+    """The list equals the metrics of a trained run."""
     import json
 
     from headtohead import api

@@ -49,7 +49,7 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize(("compute", "given", "cell"), RIGHT.values(), ids=RIGHT.keys())
+@pytest.mark.parametrize(("compute", "arguments", "cell"), RIGHT.values(), ids=RIGHT.keys())
 def test_a_cell_is_computed_by_its_formula(compute, arguments, cell):
     assert compute(*arguments) == examples.CellExample(*cell)
 

@@ -62,7 +62,7 @@ def test_sync_names_a_run_that_it_cannot_ship_and_fails(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
         (["--uri", "./mlruns"], "file store './mlruns' is not supported"),

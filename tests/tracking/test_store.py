@@ -74,7 +74,7 @@ def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("revision", "words"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
+    ("revision", "message"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
 )
 def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(
     store_uri: str, revision: str, message: str

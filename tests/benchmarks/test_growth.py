@@ -151,7 +151,7 @@ def test_the_parent_frees_the_memory_of_stacks_that_ended(
     watched = Watched()
     make_study(tmp_path, 20, 2, watched, workers=40)
     grown = watched.held[40] - watched.held[10]
-    # 30 stacks; the record of one takes some 20 kB
+    # 30 stacks; the record of a stack takes about 20 kB
     assert grown < 30 * 1000, watched.held
 
 

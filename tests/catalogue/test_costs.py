@@ -108,6 +108,6 @@ def test_a_formula_is_printed_in_mathematical_notation(formula: str, shown: str)
     assert pretty(formula) == shown
 
 
-def test_sizes_that_do_not_fit_are_not_counted() -> None:
+def test_inconsistent_sizes_are_not_counted() -> None:
     style = current().attention("split-heads")
     assert count(style, style.Options(), {"d": 10, "h": 4, "n": 3}, "decoder") is None

@@ -159,7 +159,7 @@ def test_hidden_cells_are_grey_and_colours_grow_with_numbers() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["c", "d", "e"]
 
 
-def test_a_colour_range_is_symmetric_where_numbers_have_both_signs() -> None:
+def test_a_colour_range_is_symmetric_if_numbers_have_both_signs() -> None:
     assert ColourRange.covering([-2.0, 1.0, np.nan]) == ColourRange(-2.0, 2.0)
     assert ColourRange.covering([-3.0, 0.0]) == ColourRange(-3.0, 0.0)
     assert ColourRange.covering([0.0, 0.0]) == ColourRange(0.0, 1.0)

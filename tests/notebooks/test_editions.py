@@ -52,7 +52,7 @@ def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
         assert len(expand(loaded, current()).variants) > 1
 
 
-def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
+def test_the_quick_form_has_six_experiments_with_separate_names() -> None:
     quick = {edition.name for edition in editions(quick=True)}
     assert len(quick) == 6
     assert all(name.endswith("-quick") for name in quick)
@@ -60,7 +60,7 @@ def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
-def test_a_file_that_needs_no_data_file_is_run_as_it_is(name: str) -> None:
+def test_a_file_that_requires_no_data_file_is_used_unchanged(name: str) -> None:
     full = edition(name)
     assert full.text == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
     assert (full.name, full.changes) == (name, ())
@@ -80,7 +80,7 @@ def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
     assert after == before
 
 
-def test_recipes_of_a_design_are_reduced_one_by_one(pairs: Path) -> None:
+def test_recipes_of_a_design_are_reduced_individually(pairs: Path) -> None:
     quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
     recipes = quick["design"][0]["one_at_a_time"]["recipe"]
     cut = {recipe["name"]: recipe for recipe in recipes if isinstance(recipe, dict)}

@@ -32,7 +32,7 @@ def test_both_numbers_agree_with_their_definition_for_every_head():
             assert found.distance[layer, head] == pytest.approx(expected[1])
 
 
-def test_entropy_is_the_logarithm_of_the_keys_if_uniform_and_zero_for_one_key():
+def test_entropy_is_log_keys_if_uniform_and_zero_if_one_key_has_all_weight():
     assert entropy(np.full((4, 8), 1 / 8)) == pytest.approx(math.log(8))
     assert entropy(np.eye(5)) == 0
     assert mean_distance(np.eye(5)) == 0

@@ -57,9 +57,9 @@ def test_known_effects_are_detected_with_their_sign(quickstart):
     found = by_name(families(load_frames(quickstart), METRIC).factors)
     assert found["positional: rotary − sinusoidal"].verdict == "better"
     assert found["masking: causal − padding-causal"].verdict == "worse"
-    undetected = found["attention: independent-heads − split-heads"]
-    assert undetected.verdict == "inconclusive"
-    assert undetected.verdict_text.startswith("inconclusive (MDE 0.0")
+    inconclusive = found["attention: independent-heads − split-heads"]
+    assert inconclusive.verdict == "inconclusive"
+    assert inconclusive.verdict_text.startswith("inconclusive (MDE 0.0")
 
 
 def test_the_minimum_detectable_effect_uses_the_first_step_of_holm(quickstart):

@@ -77,7 +77,7 @@ def test_an_entry_without_formulas_is_shown_with_counts(monkeypatch: pytest.Monk
     assert shown["biases"] == "128 at d = 32, h = 4, L = 2, n = 16"
 
 
-def test_flops_are_those_that_a_plan_counts() -> None:
+def test_flops_equal_the_counts_of_a_plan() -> None:
     """The count of a whole model grows with each layer by the formulas of its parts."""
     tokens, width, inner = 7, 24, 40
 

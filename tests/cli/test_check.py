@@ -245,7 +245,7 @@ def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
     assert set(found["invariants"]) == set(NAMES)
 
 
-def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
+def test_all_accepts_no_names_and_its_markdown_equals_the_page(h2h):
     assert h2h("check", "--all", "rotary") == (2, "h2h: --all checks all combinations; remove names and --set\n")
     assert h2h("check", "rotary", "--format", "markdown") == (
         2,

@@ -19,8 +19,8 @@ def test_help_lists_every_command_with_a_description() -> None:
     shown = CliRunner().invoke(main, ["--help"])
     assert shown.exit_code == 0
     listed = " ".join(shown.output.split())
-    for name, meaning in COMMANDS.items():
-        assert f"{name} {meaning}" in listed
+    for name, description in COMMANDS.items():
+        assert f"{name} {description}" in listed
 
 
 @pytest.mark.parametrize("name", COMMANDS)

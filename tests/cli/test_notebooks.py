@@ -51,7 +51,9 @@ def finished(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Call, first: Completed) -> None:
+def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
+    folder: Path, call: Call, first: Completed
+) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
     lines = first.stdout.splitlines()
     assert lines[0] == ("positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?")

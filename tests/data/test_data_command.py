@@ -40,7 +40,7 @@ def test_stats_of_a_dataset_by_name(run: Run) -> None:
     assert shown["licence"] == "MIT"
 
 
-def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: Path) -> None:
+def test_stats_of_a_file_list_dropped_pairs_and_measurements(run: Run, tmp_path: Path) -> None:
     shown = table(
         run(
             "stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "pair=eng-spa", "--set", "split=row"

@@ -88,8 +88,8 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
     assert "nothing to run without --retry" in planned.stdout
 
     with_plugin(study, HELPER.replace("raise RuntimeError", "pass  # RuntimeError"), "mine")
-    mended = study.run(*plugin, "--retry")
-    assert "report: reports/tiny/index.html" in mended.stdout
+    corrected = study.run(*plugin, "--retry")
+    assert "report: reports/tiny/index.html" in corrected.stdout
 
 
 def test_a_failed_member_does_not_fail_the_other_member(study: Study) -> None:

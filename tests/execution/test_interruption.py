@@ -56,7 +56,7 @@ def is_leased(study: Study) -> bool:
 
 
 @pytest.mark.parametrize("resume_point", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
+def test_a_killed_worker_stops_only_its_stack_which_resumes(
     study: Study, undisturbed: Study, same_results: Check, resume_point: bool
 ) -> None:
     parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))

@@ -121,8 +121,8 @@ def test_a_failed_run_is_restarted_only_with_retry(study: Study, undisturbed: St
 def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "poison"})
     study.run(*plugin(study, POISON))
-    poisoned, neighbour = study.directories()
-    status = files.read_json(poisoned / "status.json")
+    diverged, neighbour = study.directories()
+    status = files.read_json(diverged / "status.json")
     assert status["state"] == "DIVERGED"
     assert status["reason"] == "the loss is not finite at step 20"
     assert files.read_json(neighbour / "status.json")["state"] == "DONE"
@@ -180,7 +180,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, co
         assert halved[name] == pytest.approx(scores, rel=1e-9, abs=1e-9), name
 
 
-HUNGRY = """
+ALLOCATING = """
 import multiprocessing
 import resource
 from pathlib import Path
@@ -220,13 +220,13 @@ def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: 
         seeds=8,
     )
     file = study.folder / "mine.py"
-    file.write_text(HUNGRY)
+    file.write_text(ALLOCATING)
     monkeypatch.setattr(registry, "_current", None)
     registry.use_files([file])
     (variant,) = api.plan(study.file, runs=study.runs).variants
     name = shape_hash(shape(variant.config, registry.current()))
     files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
-    done = study.run(*plugin(study, HUNGRY), *ONE_THREAD)
+    done = study.run(*plugin(study, ALLOCATING), *ONE_THREAD)
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
     sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}
@@ -384,7 +384,7 @@ def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Stud
     assert "2 runs are reused from other experiments" in done.stdout
 
 
-def test_a_launcher_starts_before_costs_are_counted_and_only_for_a_valid_file(
+def test_a_launcher_warms_up_before_costs_are_counted_and_only_for_a_valid_file(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []

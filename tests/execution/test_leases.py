@@ -150,7 +150,7 @@ def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) 
 
 @contextmanager
 def held_by_another_host(run: Path) -> Iterator[None]:
-    """Take over a lease as a host with a wrong clock would."""
+    """Hold a lease that another host has taken over after its heartbeat expired."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases.socket, "gethostname", lambda: "elsewhere")
         expire_heartbeat(run)
@@ -197,10 +197,10 @@ def test_exactly_one_of_many_processes_takes_over_a_dead_lease(run: Path) -> Non
         processes = [context.Process(target=_try, args=(run, queue)) for _ in range(6)]
         for process in processes:
             process.start()
-        won = [queue.get(timeout=20) for _ in processes]
+        acquired = [queue.get(timeout=20) for _ in processes]
         for process in processes:
             process.join()
-        assert sum(won) == 1
+        assert sum(acquired) == 1
 
 
 def test_a_lease_file_emptied_by_a_power_failure_is_free(run: Path) -> None:

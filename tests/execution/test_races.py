@@ -89,7 +89,7 @@ sys.addaudithook(audit)
 """
 """A plugin file that records each write into a run directory before the process makes it."""
 
-MEET = """
+WAIT_FOR_OTHER_COMMAND = """
 import time
 from pathlib import Path
 from headtohead.execution import scheduler
@@ -301,8 +301,8 @@ def check_single_writer(race: Race) -> None:
 def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
     race = Race(tmp_path / "race", cache)
     with (
-        Command.started(tmp_path / "one", plugin=AUDIT + MEET) as first,
-        Command.started(tmp_path / "two", plugin=AUDIT + MEET) as second,
+        Command.started(tmp_path / "one", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as first,
+        Command.started(tmp_path / "two", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as second,
     ):
         race.start_together((first, 1), (second, 3))
         race.finish()
@@ -352,7 +352,7 @@ def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
 TRIALS = int(os.environ.get("H2H_TEST_RACES", "3"))
 """Races of the long test: a race takes about 25 s. ``H2H_TEST_RACES=50`` runs the long form."""
 MOST_SUSPENSIONS = 6
-"""Names of workers in a race."""
+"""Largest number of suspensions in a race."""
 
 
 @pytest.mark.slow
@@ -362,19 +362,19 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     figures: Counter[str] = Counter()
     with (
-        Command.started(tmp_path / "one") as one,
-        Command.started(tmp_path / "two") as two,
-        Command.started(tmp_path / "three", host="elsewhere") as three,
-        Command.started(tmp_path / "four", host="afar") as four,
+        Command.started(tmp_path / "one") as first,
+        Command.started(tmp_path / "two") as second,
+        Command.started(tmp_path / "three", host="elsewhere") as third,
+        Command.started(tmp_path / "four", host="afar") as fourth,
     ):
-        references = {workers: undisturbed(tmp_path, cache, one, workers) for workers in (1, 2, 3)}
+        references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2, 3)}
         for trial in range(TRIALS):
             chance = random.Random(trial)
             race = Race(tmp_path / f"trial{trial}", cache)
-            commands = chance.choice([(one, two), (one, three), (three, four), (four, two)])
+            commands = chance.choice([(first, second), (first, third), (third, fourth), (fourth, second)])
             workers = chance.sample((1, 2, 3), 2)
             race.start_together(*zip(commands, workers, strict=True))
-            disturb(race, chance, uri, figures, takeovers=commands != (one, two))
+            disturb(race, chance, uri, figures, takeovers=commands != (first, second))
             race.finish()
             check_single_writer(race)
             compare(race, references, figures)

@@ -34,7 +34,7 @@ def register_recipes():
     return {"blind": Blind, "tie_embeddings": Tied}
 '''
 
-WALK = {
+PATH_EXPERIMENT = {
     "question": "What accounts for the distance?",
     "base": {
         "data": {"dataset": "toy-grammar", "size": 200},
@@ -48,7 +48,7 @@ WALK = {
 }
 
 
-WALKING = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
+RUN_PATH = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def trained_path(tmp_path_factory, cache, h2h_here):
     """Run the whole path once; return the folder and the output of the command."""
     folder = tmp_path_factory.mktemp("trained_path")
     (folder / "ends.py").write_text(PLUGIN)
-    (folder / "walk.yaml").write_text(yaml.safe_dump(WALK, sort_keys=False))
-    done = h2h_here(folder, *WALKING, H2H_CACHE=str(cache))
+    (folder / "walk.yaml").write_text(yaml.safe_dump(PATH_EXPERIMENT, sort_keys=False))
+    done = h2h_here(folder, *RUN_PATH, H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
@@ -101,7 +101,7 @@ def test_the_report_of_the_command_names_inseparable_choices(trained_path):
 
 def test_the_same_command_trains_no_further_run(trained_path, cache, h2h_here):
     folder, _ = trained_path
-    done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
+    done = h2h_here(folder, "plan", *RUN_PATH[1:-1], H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     assert "nothing to run" in done.stdout
     assert "path: blind to tied, 3 choices, 6 permutations" in done.stdout

@@ -42,7 +42,7 @@ def register_positionals():
 
 @pytest.fixture
 def planned(study: Study, h2h_here: Command) -> Study:
-    """A study with created stacks and no training: its workers have a time limit of under a second."""
+    """A study with created stacks and no training: the time limit of its workers is almost zero."""
     study.write(train={"steps": 40})
     done = h2h_here(
         study.folder,

@@ -137,7 +137,7 @@ def test_every_worker_can_access_only_its_own_gpu(
     assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
 
 
-def test_a_disconnected_gpu_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_missing_on_the_local_machine_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(HeadToHeadError, match=r"no GPU that torch .* can use; .*--device cpu"):
         next(LocalLauncher().launch([Job(tmp_path, "cuda")], workers=1))

@@ -169,7 +169,7 @@ def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
         assert float(found.scores[member, row]) == pytest.approx(scores[best], abs=1e-10)
 
 
-def test_length_penalty_is_that_of_wu_et_al():
+def test_length_penalty_equals_that_of_wu_et_al():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 0.6) == pytest.approx(2.0**0.6)
     assert length_penalty(100, 0.0) == 1.0

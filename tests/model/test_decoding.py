@@ -67,8 +67,8 @@ def test_rows_keep_their_positions_when_decoding_with_a_cache():
     assert is_causal(subject.model)
     assert subject.model.position_is_row
     assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
-    turned = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
-    assert not torch.equal(turned.flip(1), found)
+    flipped = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
+    assert not torch.equal(flipped.flip(1), found)
 
 
 def test_ids_beyond_the_vocabulary_can_be_generated():

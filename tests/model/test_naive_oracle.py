@@ -75,15 +75,15 @@ class Oracle:
         own = [
             [not self.masked or (j <= i and j < target_length) for j in range(len(target))] for i in range(len(target))
         ]
-        deaf = self.config.quirks.cross_attention_memory == "decoder"
-        read, read_length = (target, target_length) if deaf else (source, source_length)
+        without_source = self.config.quirks.cross_attention_memory == "decoder"
+        read, read_length = (target, target_length) if without_source else (source, source_length)
         cross = [[not self.masked or j < read_length for j in range(len(read))] for _ in target]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
             x = self.branch(x, f"{at}.attention_branch", own_attention, f"{at}.attention", own)
             if self.config.quirks.decoder_feed_forward == "after-each":
                 x = self.branch(x, f"{at}.between_branch", self.feed_forward, f"{at}.between")
-            if deaf:
+            if without_source:
                 x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
             else:
                 x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)

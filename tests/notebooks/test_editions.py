@@ -41,7 +41,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_experiment_is_the_file_of_the_tree(name: str) -> None:
+def test_every_packaged_experiment_equals_the_file_of_the_repository(name: str) -> None:
     assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -125,12 +125,12 @@ def test_without_the_file_only_recipes_that_require_it_are_omitted(
 ) -> None:
     shutil.copytree(TREE, tmp_path / "a" / "b" / "experiments")
     monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
-    lacking = edition("notebooks-as-printed")
-    recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
+    without_file = edition("notebooks-as-printed")
+    recipes = content(without_file.text)["design"][0]["one_at_a_time"]["recipe"]
     names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
-    assert lacking.omitted == {"tatoeba-en-es": NEEDS_FILE}
+    assert without_file.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
-    assert lacking.reason is None
+    assert without_file.reason is None
     assert edition("notebooks-same-data-tatoeba").reason == NEEDS_FILE
     assert edition("notebooks-same-data").reason is None
 

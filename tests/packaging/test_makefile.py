@@ -63,8 +63,8 @@ def test_the_demo_runs_the_quickstart_and_prints_the_path_of_its_answer(fresh: P
 
 def test_a_current_installation_is_not_repeated(fresh: Path) -> None:
     (fresh / ".venv").mkdir()
-    for stamp in ("created", "installed", "installed-dev"):
-        (fresh / ".venv" / stamp).touch()
+    for marker in ("created", "installed", "installed-dev"):
+        (fresh / ".venv" / marker).touch()
     assert "pip" not in make(fresh, "--dry-run", "test").stdout
     constraints = fresh / "constraints.txt"
     constraints.touch()

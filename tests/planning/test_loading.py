@@ -169,7 +169,7 @@ def test_values_without_a_yaml_notation_are_refused_from_python():
         load_mapping({"question": object()}, "study")
 
 
-def test_texts_that_look_like_numbers_stay_texts_from_python():
+def test_strings_that_look_like_numbers_remain_strings_from_python():
     content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
     assert load_mapping(content, "study").file.base == content["base"]
 

@@ -137,7 +137,7 @@ def test_the_command_line_and_the_python_interface_have_the_same_limit():
         assert option.default == MAX_RUNS
 
 
-def test_a_large_design_prepares_only_the_data_of_its_baseline(tmp_path, h2h_here):
+def test_data_stats_of_a_large_design_are_those_of_its_baseline(tmp_path, h2h_here):
     (tmp_path / "x.yaml").write_text(BASE + MILLION)
     done = h2h_here(tmp_path, "data", "stats", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Which folder is the project's root."""
+"""The root folder of a project."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_every_run_is_in_exactly_one_stack(wide):
             assert len(stacks) >= min(workers, len(keys))
 
 
-def test_members_with_equal_learning_rates_are_adjacent(wide):
+def test_members_of_a_stack_are_sorted_by_learning_rate(wide):
     for stack in arranged(wide, workers=1):
         rates = [wide.by_slug[run.variant].config.train.lr for run in stack]
         assert rates == sorted(rates)

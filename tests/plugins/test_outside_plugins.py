@@ -42,7 +42,7 @@ def blocks(kind: str) -> list[str]:
 PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
-(SAID,) = blocks("text")
+(EXPECTED_OUTPUT,) = blocks("text")
 
 
 @pytest.fixture
@@ -169,9 +169,9 @@ def test_check_reports_the_planted_mistake_as_the_page_shows(folder: Path, h2h_h
     done = h2h_here(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
     assert done.returncode == 1, done.stdout + done.stderr
     printed = [without_numbers(line) for line in done.stdout.splitlines()]
-    assert [line for line in map(without_numbers, SAID.splitlines()) if line not in printed] == []
+    assert [line for line in map(without_numbers, EXPECTED_OUTPUT.splitlines()) if line not in printed] == []
     broken = re.findall(r"^(\S+) +broken", done.stdout, re.MULTILINE)
-    assert broken == re.findall(r"^(\S+) +broken", SAID, re.MULTILINE)
+    assert broken == re.findall(r"^(\S+) +broken", EXPECTED_OUTPUT, re.MULTILINE)
 
 
 def without_numbers(line: str) -> str:

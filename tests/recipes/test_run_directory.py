@@ -113,8 +113,8 @@ def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tm
     assert h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
     assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
     assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
-    (superseded,) = run.parent.glob(".archived/*/mine/run.json")
-    assert read(superseded)["recipe"] == "scratch-en-fr"
+    (archived,) = run.parent.glob(".archived/*/mine/run.json")
+    assert read(archived)["recipe"] == "scratch-en-fr"
 
 
 def test_another_folder_of_runs_is_used(scratch, h2h, tmp_path):

@@ -121,8 +121,8 @@ def test_inconclusive_choices_have_the_range_of_the_table(study):
 
 def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
     def score(applied, seed):
-        turned = 0.1 if "model.norm" in applied else -0.1
-        return 0.5 + turned * ("train.lr" in applied) + 0.002 * wobble(applied, seed)
+        effect = 0.1 if "model.norm" in applied else -0.1
+        return 0.5 + effect * ("train.lr" in applied) + 0.002 * wobble(applied, seed)
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
@@ -275,7 +275,7 @@ def test_the_waterfall_leads_from_one_end_to_the_other(report):
     assert any("inconclusive" in word for word in labels)
 
 
-def test_a_report_of_a_path_is_the_same_bytes_each_time(written, report, tmp_path):
+def test_a_report_of_a_path_is_deterministic(written, report, tmp_path):
     again = write_report(written, tmp_path)
     for name in ("index.html", "report.md", "figures/waterfall.svg"):
         assert (report.folder / name).read_bytes() == (again.folder / name).read_bytes()

@@ -17,7 +17,7 @@ from headtohead.storage.frames import load_frames
 
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
 ATTENTION = ["split-heads", "linear", "uniform"]
-LEFT_OUT = {"positional": "rotary", "attention": "uniform"}
+EXCLUDED = {"positional": "rotary", "attention": "uniform"}
 
 
 def score(axes: Any, seed: int) -> float:
@@ -30,7 +30,7 @@ def table(made: ModuleType, folder: Path, **changes: Any) -> Path:
         axes={"positional": POSITIONAL, "attention": ATTENTION},
         maps=False,
         score=score,
-        excluded=[{"axes": LEFT_OUT, "reason": "uniform attention has no queries", "source": "incompatible"}],
+        excluded=[{"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}],
         **changes,
     )
     return made.write_study(folder, study)
@@ -50,7 +50,7 @@ def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed
     for row, column in product(POSITIONAL, ATTENTION):
         axes = {"positional": row, "attention": column}
         found = grid.summary(row, column)
-        if axes == LEFT_OUT:
+        if axes == EXCLUDED:
             assert found is None
             assert grid.reasons == {(row, column): "uniform attention has no queries"}
             continue

@@ -116,13 +116,13 @@ def test_steps_come_in_the_order_of_the_notebooks(traced):
 def test_rotated_queries_are_traced_before_and_after_rotation(traced):
     _, trace = traced(positional="rotary")
     plain = trace["encoder.0.self.head.2.plain-keys"]
-    turned = trace["encoder.0.self.head.2.keys"]
+    rotated = trace["encoder.0.self.head.2.keys"]
     for position in range(4):
         for pair in range(2):
             angle = position * 10000.0 ** (-2 * pair / 4)
             first, second = plain[position, 2 * pair], plain[position, 2 * pair + 1]
             expected = first * math.cos(angle) - second * math.sin(angle)
-            assert math.isclose(turned[position, 2 * pair], expected, abs_tol=1e-12)
+            assert math.isclose(rotated[position, 2 * pair], expected, abs_tol=1e-12)
     assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
 
 

@@ -54,8 +54,8 @@ def test_the_coalitions_of_a_path_have_no_view_by_axis(study: TrackedStudy) -> N
         orders=PathOrders(possible=1, tried=1, blocked={}, seed=0),
         apart=(),
     )
-    walked = replace(study, record=study.record.model_copy(update={"path": path}))
-    states = {key.rpartition(".")[2]: _state(value) for key, value in views(walked).items()}
+    path_study = replace(study, record=study.record.model_copy(update={"path": path}))
+    states = {key.rpartition(".")[2]: _state(value) for key, value in views(path_study).items()}
     assert list(states) == ["study", "variants", "attention"]
     charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]
     assert "PARALLEL" in charts

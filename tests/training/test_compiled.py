@@ -32,8 +32,8 @@ def train(stack: StackTraining, steps: int = 8) -> list[Tensor]:
     """Train on batches of a single shape, so that it is compiled."""
     cuts = itertools.islice(stack._batches(), 200)
     first = next(cuts)
-    alike = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
-    for cut in [first, *itertools.islice(alike, steps - 1)]:
+    same_shape = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
+    for cut in [first, *itertools.islice(same_shape, steps - 1)]:
         stack._step(cut)
     return [parameter.detach().clone() for parameter in stack.model.parameters()]
 

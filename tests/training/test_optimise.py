@@ -32,7 +32,7 @@ def test_constant_stays_at_the_peak():
     assert rates(schedule="constant") == [0.5] * STEPS
 
 
-def test_inverse_sqrt_is_the_papers_schedule():
+def test_inverse_sqrt_equals_the_schedule_of_the_paper():
     """Vaswani et al. 2017, equation 3, with the peak in place of d_model ** -0.5."""
     warmup = 25
     found = rates(schedule="inverse-sqrt", warmup_steps=warmup)
@@ -126,10 +126,10 @@ def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
 def test_a_diverging_member_does_not_change_the_clipping_of_others():
     stacked = Stacked()
     stacked.give_gradients(0)
-    calm = stacked.weight.grad[:2].clone()
+    before = stacked.weight.grad[:2].clone()
     stacked.weight.grad[2] = torch.inf
     clip_gradients(list(stacked.parameters()), 1e9)
-    assert torch.equal(stacked.weight.grad[:2], calm)
+    assert torch.equal(stacked.weight.grad[:2], before)
     assert not stacked.weight.grad[2].isfinite().any()
 
 

@@ -1,4 +1,4 @@
-"""Stacks of unlike runs: each member equals its run trained alone."""
+"""Stacks of unlike runs: each member equals its run trained in a stack of one."""
 
 import pytest
 import torch
@@ -114,8 +114,8 @@ def test_a_member_without_dropout_does_not_depend_on_members_with_dropout(data):
     stack = training([other, without_dropout], [1, 4], data)
     stack.run()
     assert difference(stack.model, 1, single.model) < 1e-10
-    still = training([UNLIKE[3], without_dropout], [1, 4], data)
-    still.run()
+    mixed = training([UNLIKE[3], without_dropout], [1, 4], data)
+    mixed.run()
     assert difference(stack.model, 0, training([other], [1], data).model) > 1e-3
 
 

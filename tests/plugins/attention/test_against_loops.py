@@ -76,8 +76,8 @@ def test_style_equals_its_formula_in_loops(style, name, mask_value):
             found = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
-            sees = None if mask is None else mask[member, row].tolist()
-            loops = Loops(attention, member, sees, mask_value)
+            visible = None if mask is None else mask[member, row].tolist()
+            loops = Loops(attention, member, visible, mask_value)
             read = (x if memory is None else memory)[member, row].tolist()
             maps, out = loops.attend(x[member, row].tolist(), read)
             same(seen["weights"][member, row], maps, CLOSE[mask_value])
@@ -146,12 +146,12 @@ class Loops:
         maps = []
         for head in range(HEADS):
             gain = self.weights["style.gain"][head]
-            asks, keys = ([self.shrunk(row) for row in vectors[head]] for vectors in (q, k))
+            queries, keys = ([self.normalised(row) for row in vectors[head]] for vectors in (q, k))
             scale = gain if self.options.norm == "unit" else gain / math.sqrt(SIZE)
-            maps.append(self.softmax(products(asks, keys, scale)))
+            maps.append(self.softmax(products(queries, keys, scale)))
         return maps
 
-    def shrunk(self, row):
+    def normalised(self, row):
         squares = sum(value * value for value in row)
         size = math.sqrt(squares if self.options.norm == "unit" else squares / len(row))
         return [value / size for value in row]
@@ -195,7 +195,7 @@ class Loops:
             scores = products(q[head], k[head], SIZE**-0.5)
             rows = []
             for i, row in enumerate(scores):
-                seen = [self.sees(i, j) for j in range(len(row))]
+                seen = [self.may_attend(i, j) for j in range(len(row))]
                 rows.append(
                     [
                         1 / (1 + sum(seen) * math.exp(-score)) if visible else 0.0
@@ -211,9 +211,10 @@ class Loops:
 
         maps = []
         for head in range(HEADS):
-            asks, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
+            queries, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
             rows = [
-                [dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)] for i, ask in enumerate(asks)
+                [dot(query, key) if self.may_attend(i, j) else 0.0 for j, key in enumerate(keys)]
+                for i, query in enumerate(queries)
             ]
             maps.append([[score / (sum(row) or 1.0) for score in row] for row in rows])
         return maps
@@ -230,17 +231,17 @@ class Loops:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def sees(self, query, key):
+    def may_attend(self, query, key):
         return self.mask is None or self.mask[query][key]
 
     def softmax(self, scores):
         """Return the weights of a head, masked with the mask value ``fill``."""
         rows = []
         for i, row in enumerate(scores):
-            put = [score if self.sees(i, j) else self.masked(score) for j, score in enumerate(row)]
-            most = max(put)
-            powers = [0.0 if most == -math.inf else math.exp(score - most) for score in put]
-            rows.append([item / (sum(powers) or 1.0) for item in powers])
+            masked_scores = [score if self.may_attend(i, j) else self.masked(score) for j, score in enumerate(row)]
+            largest = max(masked_scores)
+            exponentials = [0.0 if largest == -math.inf else math.exp(score - largest) for score in masked_scores]
+            rows.append([item / (sum(exponentials) or 1.0) for item in exponentials])
         return rows
 
     def masked(self, score):
@@ -255,8 +256,8 @@ def affine(x, weights, part, first, width):
     ]
 
 
-def products(asks, keys, scale):
-    return [[dot(ask, key) * scale for key in keys] for ask in asks]
+def products(queries, keys, scale):
+    return [[dot(query, key) * scale for key in keys] for query in queries]
 
 
 def mixed(maps, matrix):

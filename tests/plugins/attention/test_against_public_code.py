@@ -177,8 +177,8 @@ def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
             module.o_proj.weight.copy_(weights["output.weight"][member].T)
             for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
-            turned = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
+            zero_angles = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
             hidden = torch.zeros(mask[member].shape).double()
             hidden = hidden.masked_fill(~mask[member], -math.inf)[:, None]
-            expected, _ = module(x[member], turned, hidden)
+            expected, _ = module(x[member], zero_angles, hidden)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)

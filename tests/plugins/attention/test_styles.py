@@ -51,12 +51,12 @@ def test_talking_heads_with_identity_projections_are_split_heads(positional, shi
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "heads"),
+    ("style", "reduced", "heads"),
     [("independent-heads", "single-head", 1), ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4)],
 )
 @pytest.mark.parametrize("masking", [{"name": "window", "width": 2}, {"name": "prefix"}])
-def test_geometries_reduce_under_every_masking(one, other, heads, masking):
-    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (one, other))
+def test_geometries_reduce_under_every_masking(style, reduced, heads, masking):
+    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (style, reduced))
     assert same_function(*configs).state == "holds"
 
 
@@ -76,9 +76,9 @@ def test_learned_scale_is_initialised_as_in_the_paper():
 
 
 def test_talking_heads_are_initialised_as_split_heads_or_as_by_the_authors():
-    still = style("talking-heads")
-    assert still.before.eq(torch.eye(4)).all()
-    assert still.after.eq(torch.eye(4)).all()
+    identity = style("talking-heads")
+    assert identity.before.eq(torch.eye(4)).all()
+    assert identity.after.eq(torch.eye(4)).all()
     drawn = style({"name": "talking-heads", "start": "random"}, d_model=128, heads=64)
     assert abs(float(drawn.before.detach().std()) - 64**-0.5) < 0.005
     assert not drawn.before[0].eq(drawn.before[1]).any()

@@ -17,7 +17,7 @@ from headtohead.testing.tiny import tiny_config
 SINGLE = 1e-5
 """Largest difference if the package computes in float32, for numbers near 1."""
 
-PLACES = torch.arange(40)[None]
+POSITIONS = torch.arange(40)[None]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_t5_relative_equals_x_transformers_without_its_scale(role, lucidrains):
     theirs = lucidrains.RelativePositionBias(1.0, causal=role == "decoder", heads=4).double()
     with torch.no_grad():
         theirs.relative_attention_bias.weight.copy_(own.table[1].T)
-        assert torch.equal(own.bias(PLACES, PLACES, role, 0)[1, 0], theirs(40, 40))
+        assert torch.equal(own.bias(POSITIONS, POSITIONS, role, 0)[1, 0], theirs(40, 40))
 
 
 def test_shaw_on_keys_equals_the_speech_encoder_of_transformers():
@@ -111,7 +111,7 @@ def test_shaw_on_keys_equals_the_speech_encoder_of_transformers():
 def test_alibi_equals_x_transformers(heads, lucidrains):
     """Slopes are equal for any number of heads; biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)
-    found = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "encoder", 0)
+    found = part("alibi", heads=heads, d_model=2 * heads).bias(POSITIONS, POSITIONS, "encoder", 0)
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
 
 
@@ -124,13 +124,13 @@ def test_alibi_equals_transformers_up_to_a_constant_per_row(heads):
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
     theirs = build_alibi_tensor(torch.ones(1, 40), heads, torch.float64).view(heads, 1, 40)
-    ours = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "decoder", 0)[0, 0]
+    ours = part("alibi", heads=heads, d_model=2 * heads).bias(POSITIONS, POSITIONS, "decoder", 0)[0, 0]
     theirs = theirs.expand_as(ours)
     later = torch.ones(40, 40).triu(1).bool()
     weights = [biases.masked_fill(later, -torch.inf).softmax(-1) for biases in (theirs, ours)]
     torch.testing.assert_close(*weights, rtol=0, atol=SINGLE)
     assert (theirs.argmax(-1) == 39).all()
-    assert torch.equal(ours.argmax(-1), PLACES.expand(heads, -1))
+    assert torch.equal(ours.argmax(-1), POSITIONS.expand(heads, -1))
 
 
 @pytest.mark.parametrize("theta", [10000.0, 50.0])
@@ -140,16 +140,16 @@ def test_rotary_equals_rotary_embedding_torch(theta):
     theirs = RotaryEmbedding(8, theta=theta)
     x = random(1, 2, 3, 40, 8)
     own = part("rotary", heads=2, theta=theta)
-    found = own.rotate(x, PLACES, "encoder")
+    found = own.rotate(x, POSITIONS, "encoder")
     # Frequencies are float32: at position 39 the error of an angle is about 39 · 6e-8.
     torch.testing.assert_close(found[0], theirs.rotate_queries_or_keys(x[0]), rtol=0, atol=SINGLE)
 
 
 def test_rotary_equals_x_transformers(lucidrains):
-    freqs, scale = lucidrains.RotaryEmbedding(8)(PLACES[0])
+    freqs, scale = lucidrains.RotaryEmbedding(8)(POSITIONS[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
-    found = part("rotary", heads=2).rotate(x, PLACES, "encoder")
+    found = part("rotary", heads=2).rotate(x, POSITIONS, "encoder")
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 
@@ -161,7 +161,7 @@ def halves(table):
 def test_sinusoidal_equals_x_transformers_in_another_order(lucidrains):
     """x-transformers has all sines, then all cosines, and a trained factor with initial value 1 / sqrt(d)."""
     theirs = lucidrains.ScaledSinusoidalEmbedding(16)
-    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    own = part("sinusoidal").embed(POSITIONS, "encoder")[0, 0]
     expected = theirs(torch.empty(1, 40, 16)).double() * 4
     torch.testing.assert_close(halves(own), expected, rtol=0, atol=SINGLE)
     assert (own - expected).abs().max() > 1, "without undoing the order they differ"
@@ -176,7 +176,7 @@ def test_sinusoidal_equals_transformers_in_another_order():
     theirs = MarianSinusoidalPositionalEmbedding(40, config.d_model)
     with torch.no_grad():
         theirs.weight.copy_(theirs.create_weight())
-    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    own = part("sinusoidal").embed(POSITIONS, "encoder")[0, 0]
     torch.testing.assert_close(halves(own), theirs.weight.double(), rtol=0, atol=1e-7)
 
 
@@ -185,7 +185,7 @@ def test_sandwich_equals_the_inner_product_of_x_transformers_sinusoids(lucidrain
     rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(128)
     ratios = torch.arange(1, 5)[:, None, None] * 2.0
     expected = (rows @ rows.T - 64) / ratios
-    found = part("sandwich").bias(PLACES, PLACES, "encoder", 0)[0, 0]
+    found = part("sandwich").bias(POSITIONS, POSITIONS, "encoder", 0)[0, 0]
     # 128 products of float32 numbers; the error of each angle is at most 40 · 6e-8.
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
 
@@ -197,6 +197,6 @@ def test_learned_equals_torch_and_x_transformers_without_its_scale(lucidrains):
     theirs = lucidrains.AbsolutePositionalEmbedding(16, 40).double()
     with torch.no_grad():
         theirs.emb.weight.copy_(own.table[1])
-        found = own.embed(PLACES, "encoder")[1, 0]
-        assert torch.equal(found, table(PLACES[0]))
+        found = own.embed(POSITIONS, "encoder")[1, 0]
+        assert torch.equal(found, table(POSITIONS[0]))
         torch.testing.assert_close(found, theirs(random(1, 40, 16)) * 4, rtol=0, atol=1e-15)

@@ -69,8 +69,8 @@ def test_logits_depend_on_the_row_of_the_sentence():
     assert subject.model.position_is_row
     assert not Subject(tiny_config()).model.position_is_row
     sentences = subject.sentences
-    turned = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
-    moved = (forward(subject.model, turned).flip(1) - subject.reference_logits)[sentences.target_nonpad].abs()
+    flipped = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
+    moved = (forward(subject.model, flipped).flip(1) - subject.reference_logits)[sentences.target_nonpad].abs()
     assert moved.max() > 0.1
     assert moved.amax(-1).min() == 0.0, "the middle row stays where it is"
 

@@ -133,7 +133,7 @@ def test_randomised_refuses_data_longer_than_its_maximum_length():
     )
 
 
-def test_randomised_refuses_what_its_encoding_refuses():
+def test_randomised_is_incompatible_where_its_encoding_is():
     odd = {"d_model": 9, "heads": 3}
     assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ODD_WIDTH
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None

@@ -32,7 +32,7 @@ def test_both_numbers_agree_with_their_definition_for_every_head():
             assert found.distance[layer, head] == pytest.approx(expected[1])
 
 
-def test_even_spread_has_the_logarithm_of_the_keys_and_one_key_has_none():
+def test_entropy_is_log_keys_if_uniform_and_zero_if_one_key_has_all_weight():
     assert entropy(np.full((4, 8), 1 / 8)) == pytest.approx(math.log(8))
     assert entropy(np.eye(5)) == 0
     assert mean_distance(np.eye(5)) == 0
@@ -45,7 +45,7 @@ def test_signed_maps_are_described_by_their_magnitudes():
     assert entropy(-weights) == entropy(weights)
 
 
-def test_queries_that_see_nothing_are_left_out():
+def test_fully_masked_queries_are_omitted():
     weights = np.array([[0.0, 0.0], [0.5, 0.5]])
     assert entropy(weights) == pytest.approx(math.log(2))
     assert np.isnan(entropy(np.zeros((3, 3))))
@@ -69,7 +69,7 @@ def test_a_run_without_maps_has_none(tmp_path):
     assert load_maps(tmp_path) == []
 
 
-def test_a_corrupted_map_file_is_named(quickstart, tmp_path):
+def test_the_error_names_a_corrupted_map_file(quickstart, tmp_path):
     run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
     (tmp_path / "attention").mkdir()
     probes = (run / "attention" / "probes.json").read_bytes()

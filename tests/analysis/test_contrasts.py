@@ -20,7 +20,7 @@ def by_name(family):
     return {contrast.name: contrast for contrast in family.contrasts}
 
 
-def test_variants_are_paired_with_the_baseline_seed_by_seed(quickstart):
+def test_variants_are_paired_with_the_baseline_by_seed(quickstart):
     frames = load_frames(quickstart)
     family = families(frames, METRIC).variants
     assert family.tested == 11
@@ -30,14 +30,14 @@ def test_variants_are_paired_with_the_baseline_seed_by_seed(quickstart):
         assert contrast.paired.p == pytest.approx(oracle.pvalue, rel=1e-6)
 
 
-def test_holm_is_taken_within_each_family_of_contrasts(quickstart):
+def test_holm_correction_applies_within_each_family_of_contrasts(quickstart):
     frames = load_frames(quickstart)
     for family in (families(frames, METRIC).variants, families(frames, METRIC).factors):
         smallest = min(family.contrasts, key=lambda contrast: contrast.paired.p)
         assert smallest.holm_p == pytest.approx(min(1, family.tested * smallest.paired.p))
 
 
-def test_factor_contrast_averages_within_each_seed_over_the_rest(quickstart):
+def test_factor_contrast_averages_over_other_axes_within_each_seed(quickstart):
     frames = load_frames(quickstart)
     found = by_name(families(frames, METRIC).factors)["positional: none − sinusoidal"]
     differences = []
@@ -53,16 +53,16 @@ def test_factor_contrast_averages_within_each_seed_over_the_rest(quickstart):
     assert found.verdict == "worse"
 
 
-def test_known_effects_are_found_with_their_direction(quickstart):
+def test_known_effects_are_detected_with_their_sign(quickstart):
     found = by_name(families(load_frames(quickstart), METRIC).factors)
     assert found["positional: rotary − sinusoidal"].verdict == "better"
     assert found["masking: causal − padding-causal"].verdict == "worse"
-    undetected = found["attention: independent-heads − split-heads"]
-    assert undetected.verdict == "inconclusive"
-    assert undetected.verdict_text.startswith("inconclusive (MDE 0.0")
+    inconclusive = found["attention: independent-heads − split-heads"]
+    assert inconclusive.verdict == "inconclusive"
+    assert inconclusive.verdict_text.startswith("inconclusive (MDE 0.0")
 
 
-def test_the_minimum_detectable_effect_is_that_of_holms_first_step(quickstart):
+def test_the_minimum_detectable_effect_uses_the_first_step_of_holm(quickstart):
     tested = families(load_frames(quickstart), METRIC)
     for family in (tested.variants, tested.factors):
         for contrast in family.contrasts:
@@ -70,7 +70,7 @@ def test_the_minimum_detectable_effect_is_that_of_holms_first_step(quickstart):
             assert contrast.mde == pytest.approx(expected)
 
 
-def test_a_contrast_of_two_families_has_one_minimum_detectable_effect(made, tmp_path):
+def test_a_contrast_in_two_families_has_one_minimum_detectable_effect(made, tmp_path):
     study = made.Study(
         axes={"positional": ["sinusoidal", "rotary"], "attention": ["split-heads", "single"]},
         excluded=[{"axes": {"positional": "rotary", "attention": "single"}, "reason": "no"}],
@@ -98,7 +98,7 @@ def test_a_contrast_of_two_families_has_one_minimum_detectable_effect(made, tmp_
     assert factor.mde == variant.mde == pytest.approx(expected, rel=1e-5)
 
 
-def test_settings_that_are_equal_by_construction_do_not_enter_an_average(made, tmp_path):
+def test_settings_equal_by_construction_are_excluded_from_averages(made, tmp_path):
     def score(axes, seed):
         lost = 0.06 if axes["masking"] == "causal" else 0.0
         return 0.5 + 0.01 * seed - lost * (1 + 0.1 * seed) * (axes["positional"] != "none")
@@ -150,14 +150,14 @@ def test_a_diverged_seed_is_a_result_but_its_variant_has_no_mean(messy):
     assert set(incomplete(analysis.frames)) == {"rotary-independent-heads-padding-causal", "none-split-heads-causal"}
 
 
-def test_a_factor_is_not_judged_while_one_of_its_variants_is_not_ranked(messy):
+def test_a_factor_has_no_verdict_while_a_variant_of_it_is_not_ranked(messy):
     frames = load_frames(messy)
     for contrast in families(frames, METRIC).factors.contrasts:
         assert contrast.paired is None
         assert contrast.reason.startswith("not ranked: ")
 
 
-def test_equal_by_construction_is_no_test_and_costs_no_correction(messy):
+def test_contrasts_equal_by_construction_are_not_tested_or_corrected_for(messy):
     family = families(load_frames(messy), METRIC).variants
     contrast = by_name(family)["sinusoidal · split-heads · causal − baseline"]
     assert contrast.reason == "equal by construction"
@@ -165,7 +165,7 @@ def test_equal_by_construction_is_no_test_and_costs_no_correction(messy):
     assert family.tested == sum(c.paired is not None for c in family.contrasts) == 6
 
 
-def test_different_smoothing_makes_only_training_losses_incomparable(made, tmp_path):
+def test_different_label_smoothing_makes_only_training_losses_incomparable(made, tmp_path):
     study = made.Study(
         axes={"train.label_smoothing": [0.0, 0.1]},
         config=lambda axes: {"train": {"label_smoothing": axes["train.label_smoothing"]}},
@@ -184,7 +184,7 @@ def test_different_smoothing_makes_only_training_losses_incomparable(made, tmp_p
     assert contrast.reason == "losses are not comparable: label smoothing values differ"
 
 
-def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
+def test_scores_of_different_language_pairs_are_not_comparable(made, tmp_path):
     def config(axes):
         chosen = data_config(dataset="tatoeba", options={"pair": axes["data.pair"]})
         return {"data": chosen.model_dump(mode="json")}
@@ -203,7 +203,7 @@ def test_scores_of_different_language_pairs_do_not_compare(made, tmp_path):
     }
 
 
-def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
+def test_losses_of_different_targets_are_not_comparable(made, tmp_path):
     study = made.Study(
         axes={"quirks.shift_targets": [True, False]},
         config=lambda axes: {"quirks": {"shift_targets": axes["quirks.shift_targets"]}},
@@ -213,7 +213,7 @@ def test_losses_of_unlike_targets_do_not_compare(made, tmp_path):
     assert contrast.reason == "losses are not comparable: labels differ"
 
 
-def test_one_seed_gives_a_difference_and_no_verdict(made, tmp_path):
+def test_a_single_seed_gives_a_difference_and_no_verdict(made, tmp_path):
     frames = load_frames(made.write_study(tmp_path, made.Study(seeds=(1,), maps=False)))
     family = families(frames, METRIC).variants
     assert family.tested == 0
@@ -223,7 +223,7 @@ def test_one_seed_gives_a_difference_and_no_verdict(made, tmp_path):
         assert contrast.reason == "one seed: no test"
 
 
-def test_saturated_variants_are_told_apart_from_chance(made, tmp_path):
+def test_a_saturated_difference_has_no_verdict_with_too_few_seeds(made, tmp_path):
     study = made.Study(
         axes={"positional": ["sinusoidal", "rotary", "none"]},
         maps=False,
@@ -238,7 +238,7 @@ def test_saturated_variants_are_told_apart_from_chance(made, tmp_path):
     assert "too few seeds" in constant.reason
 
 
-def test_a_saturated_difference_is_a_verdict_with_seeds_enough(made, tmp_path):
+def test_a_saturated_difference_has_a_verdict_with_enough_seeds(made, tmp_path):
     study = made.Study(
         axes={"positional": ["sinusoidal", "none"]},
         maps=False,
@@ -254,7 +254,7 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     under = analyse(load_frames(made.write_study(tmp_path / "a", made.Study(maps=False))))
     assert set(upper_bound_verdicts(under).values()) == {"within the upper bound"}
     assert len(upper_bound_verdicts(under)) == 4
-    # batched 0.5 is under 0.53, the same model alone scores 0.56
+    # the batched score 0.5 is below 0.53, and the unpadded score of the same model is 0.56
     leaking = made.Study(maps=False, score=lambda axes, seed: 0.5 if axes["positional"] == "none" else 0.9)
     over = upper_bound_verdicts(analyse(load_frames(made.write_study(tmp_path / "b", leaking))))
     assert over == {
@@ -265,7 +265,7 @@ def test_the_upper_bound_is_checked_without_padding(made, tmp_path):
     }
 
 
-def test_best_variant_comes_first_and_those_not_ranked_last(messy):
+def test_the_best_variant_is_first_and_unranked_variants_are_last(messy):
     analysis = analyse(load_frames(messy))
     means = [analysis.summaries[slug].mean for slug in analysis.ranked]
     assert means == sorted(means, reverse=True)

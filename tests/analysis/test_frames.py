@@ -37,7 +37,7 @@ def test_histories_hold_every_value_of_every_line(copied):
     assert found == expected
 
 
-def test_a_torn_last_line_is_left_out_and_counted(copied):
+def test_a_truncated_last_line_is_omitted_and_counted(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     history = run / "metrics.jsonl"
     before = load_frames(copied).histories
@@ -47,7 +47,7 @@ def test_a_torn_last_line_is_left_out_and_counted(copied):
     assert frames.runs.at[run.name, "torn_lines"] == 1
 
 
-def test_a_line_torn_in_the_middle_does_not_take_its_neighbours_along(copied):
+def test_a_truncated_line_does_not_affect_adjacent_lines(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     history = run / "metrics.jsonl"
     lines = history.read_text().splitlines()
@@ -57,7 +57,7 @@ def test_a_line_torn_in_the_middle_does_not_take_its_neighbours_along(copied):
     assert steps == {json.loads(line)["step"] for line in [lines[0], *lines[2:]]}
 
 
-def test_of_a_repeated_step_the_last_line_counts(copied):
+def test_the_last_line_of_a_repeated_step_is_used(copied):
     run = next(copied.glob("rotary-*-s1-*"))
     with (run / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"step": 50, "epoch": 0.4, "time": 2e9, "values": {"train/loss": 123.0}}) + "\n")
@@ -66,7 +66,7 @@ def test_of_a_repeated_step_the_last_line_counts(copied):
     assert rows.loc[rows["metric"] == "train/loss", "value"].tolist() == [123.0]
 
 
-def test_a_reused_run_is_read_where_it_lies_under_this_experiments_axes(messy):
+def test_a_reused_run_is_read_from_its_folder_with_the_axes_of_the_experiment(messy):
     frames = load_frames(messy)
     row = frames.runs[frames.runs["reused_from"].notna()].iloc[0]
     assert row["reused_from"].startswith("earlier/")
@@ -75,7 +75,7 @@ def test_a_reused_run_is_read_where_it_lies_under_this_experiments_axes(messy):
     assert (frames.path(row.name) / "results.json").is_file()
 
 
-def test_an_equal_variant_has_the_scores_of_the_one_that_was_trained(messy):
+def test_an_equal_variant_has_the_scores_of_the_trained_variant(messy):
     frames = load_frames(messy)
     equal, own = "sinusoidal-split-heads-causal", "sinusoidal-split-heads-padding-causal"
     assert equal not in set(frames.runs["variant"])
@@ -90,12 +90,12 @@ def test_a_run_without_files_is_planned_and_only_done_runs_have_scores(messy):
     assert without.isna().all()
 
 
-def test_a_folder_that_is_no_experiment_is_named(tmp_path):
+def test_the_error_names_a_folder_that_is_not_an_experiment(tmp_path):
     with pytest.raises(HeadToHeadError, match=r"has no experiment\.json; start with h2h run FILE"):
         load_frames(tmp_path)
 
 
-def test_a_corrupted_record_is_named(copied):
+def test_the_error_names_a_corrupted_record(copied):
     broken = next(copied.glob("*-s1-*")) / "results.json"
     broken.write_text('{"metrics": {')
     with pytest.raises(HeadToHeadError, match=r"results\.json': not valid JSON"):

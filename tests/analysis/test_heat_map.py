@@ -33,7 +33,7 @@ def texts(svg: str) -> list[str]:
     ]
 
 
-def test_alpha_is_the_size_of_a_value_and_the_colour_its_sign() -> None:
+def test_opacity_is_the_magnitude_of_a_value_and_colour_is_its_sign() -> None:
     zero, half, positive, negative, masked = ColourRange(-2.0, 2.0).colours(
         np.ma.masked_invalid([0.5, 0.75, 2.0, 0.25, np.nan])
     )

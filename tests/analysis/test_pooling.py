@@ -25,7 +25,7 @@ WORDS = ("le", "chat", "mange", "une", "pomme", "rouge")
 
 
 class Planted:
-    """Translations of 60 sentences by one run; losses and tokens of each."""
+    """Translations of 60 sentences by a run, with losses and tokens of each sentence."""
 
     def __init__(self, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -68,7 +68,7 @@ def frames(made: ModuleType, tmp_path: Path) -> Frames:
 
 
 def with_tests(frames: Frames) -> tuple[Frames, dict[int, Planted]]:
-    """Give every run of the baseline translations of its own."""
+    """Give every run of the baseline separate translations."""
     tests = {seed: Planted(seed) for seed in frames.seeds}
     rows = [
         {"run": run, **bucket}
@@ -98,7 +98,7 @@ def claim(metric: str, lengths: tuple[int, int]) -> ClaimRecord:
 
 @pytest.mark.parametrize("metric", ["test/bleu", "test/loss", "test/exact_match"])
 @pytest.mark.parametrize("lengths", [(1, 3), (1, 6), (4, 9), (1, 9)])
-def test_scores_of_several_buckets_are_those_of_their_sentences_together(
+def test_scores_of_several_buckets_equal_the_scores_of_all_their_sentences(
     frames: Frames, metric: str, lengths: tuple[int, int]
 ) -> None:
     planted, tests = with_tests(frames)
@@ -106,7 +106,7 @@ def test_scores_of_several_buckets_are_those_of_their_sentences_together(
     assert found == {seed: pytest.approx(test.naive(*lengths)[metric], abs=1e-9) for seed, test in tests.items()}
 
 
-def test_a_mean_of_bucket_scores_weighted_by_sentences_is_another_number(frames: Frames) -> None:
+def test_a_mean_of_bucket_scores_weighted_by_sentences_differs(frames: Frames) -> None:
     _, tests = with_tests(frames)
     for name in ("bleu", "loss"):
         rows = [row for row in tests[1].buckets() if row["high"] is not None]
@@ -115,7 +115,7 @@ def test_a_mean_of_bucket_scores_weighted_by_sentences_is_another_number(frames:
 
 
 @pytest.mark.parametrize("metric", ["test/chrf", "valid/loss", "test/perplexity"])
-def test_metrics_that_buckets_cannot_give_are_refused(frames: Frames, metric: str) -> None:
+def test_metrics_without_bucket_scores_are_refused(frames: Frames, metric: str) -> None:
     planted, _ = with_tests(frames)
     assert side_scores(planted, claim(metric, (1, 9)), "variant") == {}
     published = PublishedRecord(source="x", setup={}, differences=(), claims=(claim(metric, (1, 9)),))

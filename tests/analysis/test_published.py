@@ -1,4 +1,4 @@
-"""Planted claims: every verdict where it is due, and none where the runs cannot bear it."""
+"""Planted claims: every verdict if the runs support it, and no verdict if they cannot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLAIM: dict[str, Any] = {
 
 @pytest.fixture
 def plant(made: ModuleType, tmp_path: Path) -> Plant:
-    """Write a study of three variants with these claims; ``gaps`` are seeds' differences."""
+    """Write a study of three variants with these claims; ``gaps`` are differences by seed."""
 
     def write(
         *claims: Mapping[str, Any],
@@ -103,22 +103,20 @@ def claim_result(frames: Frames, **options: Any) -> ClaimResult:
         ({"expect": "at-most", "against": None, "limit": 0.53}, 0.0, "disagrees"),
     ],
 )
-def test_every_verdict_is_given_where_it_was_planted(
-    claim: dict[str, Any], gap: float, verdict: str, plant: Plant
-) -> None:
+def test_every_planted_verdict_is_found(claim: dict[str, Any], gap: float, verdict: str, plant: Plant) -> None:
     assert claim_result(plant(claim, gap=gap)).verdict == verdict
 
 
-def test_a_real_difference_hidden_in_noise_cannot_be_told(plant: Plant) -> None:
+def test_a_real_difference_hidden_in_noise_is_inconclusive(plant: Plant) -> None:
     assert claim_result(plant({}, gap=0.01, spread=0.2)).verdict == "inconclusive"
 
 
-def test_a_difference_in_the_right_direction_that_is_too_small_is_called_that(plant: Plant) -> None:
+def test_a_difference_of_the_right_sign_that_is_too_small_has_its_own_verdict(plant: Plant) -> None:
     found = claim_result(plant({"by": 0.05}, gap=0.02))
     assert found.reason == "in the expected direction, but by less than 0.05"
 
 
-def test_the_interval_is_that_of_a_paired_t_test_shared_among_the_claims(plant: Plant) -> None:
+def test_the_interval_is_that_of_a_paired_t_test_corrected_for_the_claims(plant: Plant) -> None:
     frames = plant({}, {"expect": "equal", "margin": 0.2}, gap=0.03)
     ours = [frames.scores("rotary", "test/exact_match")[seed] for seed in range(1, 7)]
     theirs = [frames.scores("sinusoidal", "test/exact_match")[seed] for seed in range(1, 7)]
@@ -144,8 +142,10 @@ def test_a_run_exactly_at_the_bound_does_not_break_it(plant: Plant) -> None:
 
 
 @pytest.mark.parametrize(("seeds", "verdict"), [(3, "inconclusive"), (6, "agrees")])
-def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(seeds: int, verdict: str, plant: Plant) -> None:
-    """Each seed differs by exactly 0.4: a t-test has nothing to go by, a sign test needs six."""
+def test_equal_differences_in_all_seeds_give_a_verdict_only_with_enough_seeds(
+    seeds: int, verdict: str, plant: Plant
+) -> None:
+    """Each seed differs by exactly 0.4: the t-test is undefined, and a sign test requires six seeds."""
     frames = plant({}, seeds=seeds, score=lambda axes, _: 0.9 if "rotary" in axes.values() else 0.5)
     found = claim_result(frames)
     assert found.verdict == verdict
@@ -153,12 +153,12 @@ def test_seeds_that_all_differ_alike_speak_only_when_there_are_enough(seeds: int
 
 
 @pytest.mark.parametrize("claim", [{}, {"expect": "equal", "margin": 0.9}])
-def test_one_seed_tells_nothing(claim: dict[str, Any], plant: Plant) -> None:
+def test_a_single_seed_gives_no_verdict(claim: dict[str, Any], plant: Plant) -> None:
     found = claim_result(plant(claim, seeds=1, gap=0.3))
     assert (found.verdict, found.reason) == ("inconclusive", "one seed")
 
 
-def test_missing_seeds_withhold_the_verdict_until_partial_is_allowed(plant: Plant) -> None:
+def test_missing_seeds_give_no_verdict_unless_partial_is_allowed(plant: Plant) -> None:
     frames = plant({}, gap=0.1, states={("rotary", 2): "DIVERGED"})
     found = claim_result(frames)
     assert found.verdict == "inconclusive"
@@ -166,7 +166,7 @@ def test_missing_seeds_withhold_the_verdict_until_partial_is_allowed(plant: Plan
     assert claim_result(frames, allow_partial=True).verdict == "agrees"
 
 
-def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> None:
+def test_the_error_for_missing_head_ablations_names_the_command(plant: Plant) -> None:
     found = claim_result(
         plant(
             {
@@ -180,7 +180,7 @@ def test_masked_heads_that_were_not_measured_name_the_command(plant: Plant) -> N
     assert found.reason == "no head ablation; run h2h ablate-heads claims, then h2h report"
 
 
-def test_masked_heads_are_read_from_beside_the_run(plant: Plant, tmp_path: Path) -> None:
+def test_head_ablations_are_read_from_the_run_directory(plant: Plant, tmp_path: Path) -> None:
     frames = plant(
         {"metric": "heads/cross/only-one/loss", "against_metric": "heads/encoder/only-one/loss", "against": "rotary"}
     )
@@ -214,7 +214,7 @@ def test_lengths_are_averaged_over_their_sentences(plant: Plant) -> None:
     assert found.verdict == "agrees"
 
 
-def test_losses_of_different_data_are_not_held_against_each_other(plant: Plant) -> None:
+def test_losses_on_different_data_are_not_compared(plant: Plant) -> None:
     frames = plant({"metric": "test/loss", "expect": "lower"}, gap=0.2)
     runs = frames.runs.copy()
     runs.loc[runs["variant"] == "rotary", "data_hash"] = "cd" * 32
@@ -227,8 +227,10 @@ def test_an_experiment_without_claims_has_no_findings(quickstart: Path) -> None:
     assert claim_results(load_frames(quickstart)) == ()
 
 
-def test_verdicts_are_wrong_no_more_often_than_the_level_says(plant: Plant) -> None:
-    """2,000 simulated studies of eight seeds, on the edge of each rule: at most 5 % decide."""
+def test_verdicts_have_at_most_the_stated_error_rate(plant: Plant) -> None:
+    """2,000 simulated studies of eight seeds with differences at the threshold of each rule: at most 5 % have a
+    verdict.
+    """
     from headtohead.analysis import published
 
     random = np.random.default_rng(11)

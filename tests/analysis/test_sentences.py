@@ -20,7 +20,7 @@ def test_the_same_translations_do_not_differ():
     assert p == 1.0
 
 
-def test_a_clearly_better_model_is_told_apart_and_its_bleu_comes_first():
+def test_a_clearly_better_model_differs_significantly():
     good, bad = rows(["a b c d e"] * 40), rows(["a b x d e"] * 40)
     ours, theirs, p = compare(good, bad)
     assert ours == pytest.approx(100)
@@ -33,36 +33,38 @@ def test_any_reference_of_a_sentence_counts():
     assert compare(good, good)[0] == pytest.approx(100)
 
 
-def test_one_sentence_of_difference_proves_nothing():
+def test_a_difference_in_a_single_sentence_is_inconclusive():
     ours = rows(["a b c d e"] * 40)
     theirs = rows(["a b c d e"] * 39 + ["x y z"])
     assert compare(ours, theirs)[2] == 1.0
 
 
-def test_both_scores_are_sacrebleus_and_the_p_is_the_same_each_time():
-    words = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c"], size=(2, 60))
+def test_both_scores_equal_sacrebleu_and_p_is_deterministic():
+    translations = np.random.default_rng(1).choice(["a b c d e", "a b c x e", "z b c"], size=(2, 60))
     references = ["a b c d e ||| z b c d"] * 60
-    ours, theirs = ([Translation(str(i), references[i], text, False) for i, text in enumerate(side)] for side in words)
+    ours, theirs = (
+        [Translation(str(i), references[i], text, False) for i, text in enumerate(side)] for side in translations
+    )
     first, second, p = compare(ours, theirs)
     scorer = BLEU(tokenize="none", force=True)
     streams = [["a b c d e"] * 60, ["z b c d"] * 60]
-    assert first == pytest.approx(scorer.corpus_score(list(words[0]), streams).score)
-    assert second == pytest.approx(scorer.corpus_score(list(words[1]), streams).score)
+    assert first == pytest.approx(scorer.corpus_score(list(translations[0]), streams).score)
+    assert second == pytest.approx(scorer.corpus_score(list(translations[1]), streams).score)
     assert compare(ours, theirs) == (first, second, p)
     assert 0.05 < p < 1
 
 
-def test_equal_models_are_called_different_no_more_often_than_five_times_in_a_hundred(monkeypatch):
+def test_equal_models_differ_significantly_in_at_most_five_per_cent(monkeypatch):
     monkeypatch.setattr(sentences, "TRIALS", 199)
     generator = np.random.default_rng(5)
     found = 0
     for _ in range(60):
-        words = generator.choice(["a b c d e", "a b x d e"], size=(2, 30))
-        found += compare(rows(words[0]), rows(words[1]))[2] <= 0.05
+        translations = generator.choice(["a b c d e", "a b x d e"], size=(2, 30))
+        found += compare(rows(translations[0]), rows(translations[1]))[2] <= 0.05
     assert found <= 8
 
 
-def test_the_median_seed_stands_for_a_variant(made, tmp_path):
+def test_a_variant_is_represented_by_its_median_seed(made, tmp_path):
     score = {1: 0.9, 2: 0.5, 3: 0.7, 4: 0.6}
     study = made.Study(
         axes={"positional": ["sinusoidal"]}, seeds=(1, 2, 3, 4), maps=False, score=lambda axes, seed: score[seed]
@@ -82,7 +84,7 @@ def test_variants_are_compared_with_the_baselines_median_seed(quickstart):
     assert worst.bleu < worst.baseline_bleu
 
 
-def test_a_table_of_translations_is_read_as_it_was_written(quickstart):
+def test_a_table_of_translations_is_read_as_written(quickstart):
     run = next(quickstart.glob("rotary-split-heads-causal-s1-*"))
     found = read_translations(run / "translations.tsv")
     assert len(found) == 250

@@ -20,7 +20,7 @@ EFFECTS = {"model.norm": 0.25, "model.activation": -0.0625, "model.bias": 0.0312
 
 
 def noise(*parts):
-    """Return a number in [0, 1) that depends on nothing but its parts."""
+    """Return a number in [0, 1) that depends on its arguments only."""
     digest = hashlib.sha256(repr(parts).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
 
@@ -71,7 +71,7 @@ def naive_values(frames, score, seeds):
     return values
 
 
-def test_of_additive_effects_each_choice_gets_its_own(study):
+def test_shapley_values_of_additive_effects_are_the_effects(study):
     _, found, values = study(FOUR, additive)
     assert {name: value.mean for name, value in values.items()} == EFFECTS
     for name, value in values.items():
@@ -94,7 +94,7 @@ def test_an_interaction_of_two_choices_is_split_evenly_over_all_permutations(stu
         assert value.without.paired.mean == 0.25
 
 
-def test_with_reverses_an_interaction_of_two_is_split_evenly_in_a_sample_too(study):
+def test_a_sample_with_reversed_permutations_splits_an_interaction_of_two_evenly(study):
     def score(applied, seed):
         return 0.5 * ("model.norm" in applied and "train.lr" in applied) + 0.125 * seed
 
@@ -103,7 +103,7 @@ def test_with_reverses_an_interaction_of_two_is_split_evenly_in_a_sample_too(stu
     assert {name: value.mean for name, value in values.items() if value.mean} == {"model.norm": 0.25, "train.lr": 0.25}
 
 
-def test_values_intervals_and_p_are_those_of_naive_loops(study):
+def test_values_intervals_and_p_equal_those_of_naive_loops(study):
     seeds = (1, 2, 3, 4)
     frames, found, values = study(FIVE, random_game, seeds=seeds)
     naive = naive_values(frames, random_game, seeds)
@@ -123,7 +123,7 @@ def test_values_intervals_and_p_are_those_of_naive_loops(study):
         assert values[name].contrast.holm_p == pytest.approx(running, rel=1e-9)
 
 
-def test_the_range_is_that_of_the_permutations_means_over_seeds(study):
+def test_the_range_is_that_of_means_over_seeds_by_permutation(study):
     seeds = (1, 2, 3)
     frames, _, values = study(FIVE, random_game, seeds=seeds)
     for name, value in values.items():
@@ -146,18 +146,18 @@ def test_values_add_up_to_the_total_difference_in_every_seed(study):
     assert found.remainder == 0.0
 
 
-def test_alone_and_last_are_single_differences_at_the_ends(study):
+def test_first_and_last_changes_are_single_differences_at_the_ends(study):
     seeds = (1, 2, 3)
     _, _, values = study(FIVE, random_game, seeds=seeds)
     all_choices = frozenset(FIVE)
     for name, value in values.items():
-        alone = [random_game(frozenset([name]), s) - random_game(frozenset(), s) for s in seeds]
+        first_changes = [random_game(frozenset([name]), s) - random_game(frozenset(), s) for s in seeds]
         last = [random_game(all_choices, s) - random_game(all_choices - {name}, s) for s in seeds]
-        assert value.alone.paired.mean == pytest.approx(plain.fmean(alone), abs=1e-12)
+        assert value.alone.paired.mean == pytest.approx(plain.fmean(first_changes), abs=1e-12)
         assert value.without.paired.mean == pytest.approx(plain.fmean(last), abs=1e-12)
 
 
-def test_a_group_has_a_value_of_its_own_and_the_values_still_add_up(study):
+def test_a_group_has_a_single_value_and_all_values_add_up(study):
     group = {"model.norm", "model.bias"}
 
     def score(applied, seed):
@@ -184,7 +184,7 @@ def test_a_fraction_of_the_permutations_scales_the_value_and_keeps_its_p(study):
 
     frames, _, values = study(FOUR, score, is_incompatible=lambda applied: len(applied & group) == 1)
     value = next(value for value in values.values() if 1 < value.num_permutations < 8)
-    alone = [
+    first_changes = [
         plain.fmean(
             by_group[frozenset(value.choices)]
             for by_group in changes_by_permutation(frames, score, seed)
@@ -193,14 +193,14 @@ def test_a_fraction_of_the_permutations_scales_the_value_and_keeps_its_p(study):
         for seed in frames.seeds
     ]
     fraction = value.num_permutations / 8
-    assert list(value.by_seed.values()) == pytest.approx([fraction * change for change in alone])
-    assert value.mean == pytest.approx(fraction * plain.fmean(alone), abs=1e-12)
-    assert value.contrast.paired.p == pytest.approx(stats.ttest_1samp(alone, 0).pvalue, rel=1e-9)
-    assert value.contrast.paired.sd == pytest.approx(fraction * plain.stdev(alone), rel=1e-9)
+    assert list(value.by_seed.values()) == pytest.approx([fraction * change for change in first_changes])
+    assert value.mean == pytest.approx(fraction * plain.fmean(first_changes), abs=1e-12)
+    assert value.contrast.paired.p == pytest.approx(stats.ttest_1samp(first_changes, 0).pvalue, rel=1e-9)
+    assert value.contrast.paired.sd == pytest.approx(fraction * plain.stdev(first_changes), rel=1e-9)
     assert math.isnan(value.permutation_error)
 
 
-def test_where_nothing_differs_every_value_is_identical(study):
+def test_without_differences_every_value_is_identical(study):
     _, found, values = study(FOUR, lambda applied, seed: 0.125 * seed)
     assert found.total.verdict == "identical"
     assert {value.contrast.verdict for value in values.values()} == {"identical"}
@@ -310,13 +310,13 @@ def test_the_permutation_error_is_right_on_average_over_all_samples_of_pairs():
     assert plain.fmean(errors) == pytest.approx(plain.fmean(squares), rel=1e-9)
 
 
-def test_the_permutation_error_of_single_orders_is_that_of_a_sample_without_replacement():
+def test_the_permutation_error_without_reverses_is_that_of_sampling_without_replacement():
     changes = [0.1, 0.4, 0.2]
     orders = ["abcd", "bacd", "cabd"]
     expected = plain.stdev(changes) / math.sqrt(3) * math.sqrt(1 - 3 / 24)
     assert permutation_error(orders, changes, 24) == pytest.approx(expected)
 
 
-def test_the_permutation_error_is_zero_over_all_orders_and_unknown_from_a_single_draw():
+def test_the_permutation_error_is_zero_over_all_permutations_and_unknown_from_one():
     assert permutation_error(["ab", "ba"], [0.1, 0.3], 2) == 0.0
     assert math.isnan(permutation_error(["abc", "cba"], [0.1, 0.3], 6))

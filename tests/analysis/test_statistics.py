@@ -17,7 +17,7 @@ def pairs(low: int = 2, high: int = 9):
     return st.lists(st.tuples(scores, scores), min_size=low, max_size=high)
 
 
-def test_interval_of_a_mean_is_the_textbook_one():
+def test_the_interval_of_a_mean_equals_the_textbook_formula():
     values = [0.91, 0.93, 0.90, 0.95, 0.92, 0.94]
     mean = sum(values) / 6
     sd = math.sqrt(sum((v - mean) ** 2 for v in values) / 5)
@@ -28,18 +28,18 @@ def test_interval_of_a_mean_is_the_textbook_one():
     assert found.mean - found.low == pytest.approx(found.high - found.mean)
 
 
-def test_one_score_has_a_mean_and_no_interval():
+def test_a_single_score_has_a_mean_and_no_interval():
     found = s.summarise([0.5])
     assert found.mean == 0.5
     assert math.isnan(found.sd)
     assert math.isnan(found.low)
 
 
-def test_scores_that_are_not_finite_are_left_out_of_a_summary():
+def test_non_finite_scores_are_omitted_from_a_summary():
     assert s.summarise([1.0, math.nan, 3.0, math.inf]).n == 2
 
 
-def test_an_interval_ends_where_scores_do():
+def test_an_interval_is_clipped_to_the_range_of_the_metric():
     free = s.summarise([0.1, 0.2, 0.6])
     assert free.low < 0
     cut = s.summarise([0.1, 0.2, 0.6], span=(0.0, 1.0))
@@ -62,7 +62,7 @@ def test_paired_test_agrees_with_scipy(rows):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(scores, min_size=1, max_size=8))
-def test_sign_flip_p_is_the_share_of_sign_patterns_at_least_as_extreme(differences):
+def test_sign_flip_p_is_the_fraction_of_sign_patterns_at_least_as_extreme(differences):
     observed = abs(sum(differences))
     slack = 1e-9 * max(1.0, sum(map(abs, differences)))
     hits = sum(
@@ -72,7 +72,7 @@ def test_sign_flip_p_is_the_share_of_sign_patterns_at_least_as_extreme(differenc
     assert s.sign_flip_p(differences) == pytest.approx(hits / 2 ** len(differences), abs=1e-12)
 
 
-def test_sign_flip_beyond_enumeration_is_repeatable_and_close_to_the_t_test():
+def test_sampled_sign_flips_are_deterministic_and_close_to_the_t_test():
     d = np.random.default_rng(3).normal(0.4, 1.0, size=30)
     assert s.sign_flip_p(d) == s.sign_flip_p(d)
     assert s.sign_flip_p(d) == pytest.approx(scipy.stats.ttest_1samp(d, 0).pvalue, abs=0.01)
@@ -81,13 +81,13 @@ def test_sign_flip_beyond_enumeration_is_repeatable_and_close_to_the_t_test():
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), max_size=10))
 def test_holm_agrees_with_its_definition(p_values):
-    known = sorted(p for p in p_values if not math.isnan(p))
+    finite = sorted(p for p in p_values if not math.isnan(p))
     expected = []
     for p in p_values:
         if math.isnan(p):
             expected.append(math.nan)
             continue
-        steps = [(len(known) - rank) * q for rank, q in enumerate(known) if q <= p]
+        steps = [(len(finite) - rank) * q for rank, q in enumerate(finite) if q <= p]
         expected.append(min(1.0, max(steps)))
     assert s.holm(p_values) == pytest.approx(expected, nan_ok=True)
 
@@ -123,7 +123,7 @@ def test_the_minimum_detectable_effect_grows_with_contrasts_and_falls_with_seeds
     seeds = np.arange(2, 13)[:, None]
     critical = scipy.special.stdtrit(seeds - 1, 1 - 0.025 / counts)
     expected = scipy.special.nctdtrinc(seeds - 1, 0.2, critical) / np.sqrt(seeds)
-    assert found == pytest.approx(expected, rel=2e-4)  # nctdtrinc itself is that exact
+    assert found == pytest.approx(expected, rel=2e-4)  # the accuracy of nctdtrinc
 
 
 @pytest.mark.parametrize("seeds", [0, 1])
@@ -131,7 +131,7 @@ def test_fewer_than_two_seeds_have_no_minimum_detectable_effect(seeds):
     assert math.isnan(s.minimum_detectable_effect(1.0, seeds, 3))
 
 
-def test_interval_covers_the_truth_in_ninety_five_of_a_hundred_studies():
+def test_the_interval_covers_the_truth_in_ninety_five_per_cent_of_studies():
     generator = np.random.default_rng(11)
     covered = 0
     for _ in range(2000):
@@ -142,7 +142,7 @@ def test_interval_covers_the_truth_in_ninety_five_of_a_hundred_studies():
     assert covered / 2000 == pytest.approx(0.95, abs=0.015)
 
 
-def test_holm_keeps_false_findings_of_a_whole_family_below_five_per_cent():
+def test_holm_keeps_the_family_wise_error_rate_below_five_per_cent():
     generator = np.random.default_rng(13)
     false = 0
     for _ in range(1000):
@@ -152,7 +152,7 @@ def test_holm_keeps_false_findings_of_a_whole_family_below_five_per_cent():
     assert false / 1000 <= 0.05 + 0.014
 
 
-def test_equal_scores_are_identical_and_not_merely_undetected():
+def test_equal_scores_are_identical_and_not_inconclusive():
     found = s.paired([0.9, 0.8, 0.7], [0.9, 0.8, 0.7])
     assert (found.kind, found.mean, found.p, found.sign_flip_p) == ("identical", 0.0, 1.0, 1.0)
 
@@ -162,14 +162,14 @@ def test_scores_equal_up_to_rounding_are_identical():
     assert s.paired(left, [0.3, 0.7, 0.6]).kind == "identical"
 
 
-def test_a_difference_that_never_varies_is_judged_by_signs_and_has_a_point_for_an_interval():
+def test_a_constant_difference_is_tested_by_signs_and_has_an_interval_of_width_zero():
     found = s.paired([1.0] * 6, [0.5] * 6)
     assert found.kind == "constant"
     assert found.low == found.high == 0.5
     assert found.p == found.sign_flip_p == 2 / 64
 
 
-def test_one_seed_has_a_difference_and_no_p():
+def test_a_single_seed_has_a_difference_and_no_p():
     found = s.paired([0.9], [0.8])
     assert (found.kind, found.n) == ("single", 1)
     assert found.mean == pytest.approx(0.1)
@@ -177,7 +177,7 @@ def test_one_seed_has_a_difference_and_no_p():
     assert math.isnan(found.sign_flip_p)
 
 
-def test_effect_is_hedges_correction_of_the_mean_over_the_sd():
+def test_effect_size_is_the_mean_over_the_sd_with_hedges_correction():
     d = np.array([0.1, 0.3, 0.2, 0.5, 0.4, 0.3])
     found = s.paired_differences(d)
     # 0.8408 is the exact correction for 5 degrees of freedom (Hedges 1981, table 1)
@@ -189,14 +189,14 @@ def test_unpaired_lengths_are_refused():
         s.paired([1.0, 2.0], [1.0])
 
 
-def test_scores_that_are_not_finite_are_refused_in_a_comparison():
+def test_non_finite_scores_are_refused_in_a_comparison():
     with pytest.raises(ValueError, match="finite"):
         s.paired([1.0, math.nan], [1.0, 2.0])
 
 
 @settings(max_examples=60, deadline=None)
 @given(pairs(3, 8), st.floats(0.01, 50))
-def test_equivalence_passes_exactly_when_its_interval_lies_within_the_margin(rows, margin):
+def test_equivalence_holds_if_and_only_if_its_interval_lies_within_the_margin(rows, margin):
     left, right = np.array(rows).T
     found = s.equivalence(left, right, margin)
     if s.paired(left, right).kind != "varied":
@@ -211,14 +211,14 @@ def test_equivalence_passes_exactly_when_its_interval_lies_within_the_margin(row
     assert found.p == pytest.approx(max(tests), abs=1e-9)
 
 
-def test_the_interval_of_an_equivalence_test_is_the_ninety_per_cent_one():
+def test_the_interval_of_an_equivalence_test_has_level_ninety_per_cent():
     left, right = np.array([0.91, 0.93, 0.92, 0.90]), np.array([0.92, 0.92, 0.90, 0.91])
     found = s.equivalence(left, right, 0.05)
     expected = scipy.stats.ttest_rel(left, right).confidence_interval(0.90)
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_not_finding_a_difference_is_not_equivalence():
+def test_an_inconclusive_difference_is_not_equivalence():
     left, right = [0.9, 0.5, 0.7, 0.8], [0.6, 0.8, 0.5, 0.9]
     assert s.paired(left, right).p > 0.05
     assert not s.equivalence(left, right, 0.05).equivalent

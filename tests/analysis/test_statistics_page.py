@@ -17,7 +17,7 @@ def test_the_examples_of_the_page_run():
         exec(compile(block, "docs/concepts/statistics.md", "exec"), {})
 
 
-def test_the_pages_table_of_floors_is_what_the_code_computes():
+def test_the_table_of_smallest_p_values_equals_the_computed_values():
     rows = re.findall(r"^\| (\d+) \| (0\.\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     assert len(rows) == 3
     for contrasts, floor, seeds in rows:
@@ -25,7 +25,7 @@ def test_the_pages_table_of_floors_is_what_the_code_computes():
         assert int(seeds) == paired_tests.seeds_needed(int(contrasts))
 
 
-def test_the_pages_table_of_minimum_detectable_effects_is_that_of_the_noncentral_t():
+def test_the_table_of_minimum_detectable_effects_equals_the_noncentral_t():
     counts = [int(count) for count in re.findall(r"(\d+) contrasts?(?= \|)", PAGE)]
     rows = re.findall(r"^\| (\d+) \|((?: [\d.]+ \|){4})$", PAGE, re.MULTILINE)
     assert (len(counts), len(rows)) == (4, 4)

@@ -29,9 +29,9 @@ def growth(benchmark: Callable[[str], ModuleType]) -> ModuleType:
 def test_the_fit_returns_the_exponent_of_a_power_and_that_of_the_last_points(growth: ModuleType) -> None:
     square = growth.Growth.fit([2, 4, 8, 16], [3 * n**2 for n in (2, 4, 8, 16)])
     assert (square.exponent, square.error) == pytest.approx((2, 0), abs=1e-6)
-    bent = growth.Growth.fit([1, 10, 100], [10 + n for n in (1, 10, 100)])
-    assert bent.error > 0.1
-    assert bent.last > bent.exponent
+    not_a_power = growth.Growth.fit([1, 10, 100], [10 + n for n in (1, 10, 100)])
+    assert not_a_power.error > 0.1
+    assert not_a_power.last > not_a_power.exponent
 
 
 def test_the_cost_of_commands_comes_from_the_page(growth: ModuleType) -> None:

@@ -77,7 +77,7 @@ def test_an_entry_without_formulas_is_shown_with_counts(monkeypatch: pytest.Monk
     assert shown["biases"] == "128 at d = 32, h = 4, L = 2, n = 16"
 
 
-def test_flops_are_those_that_a_plan_counts() -> None:
+def test_flops_equal_the_counts_of_a_plan() -> None:
     """The count of a whole model grows with each layer by the formulas of its parts."""
     tokens, width, inner = 7, 24, 40
 
@@ -108,6 +108,6 @@ def test_a_formula_is_printed_in_mathematical_notation(formula: str, shown: str)
     assert pretty(formula) == shown
 
 
-def test_sizes_that_do_not_fit_are_not_counted() -> None:
+def test_inconsistent_sizes_are_not_counted() -> None:
     style = current().attention("split-heads")
     assert count(style, style.Options(), {"d": 10, "h": 4, "n": 3}, "decoder") is None

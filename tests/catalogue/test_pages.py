@@ -98,11 +98,11 @@ def one_map(value: float | None, title: str = "weights") -> HeatMaps:
 
 
 def test_rounding_of_another_machine_does_not_make_a_picture_stale_files() -> None:
-    known = numbers_of(one_map(0.5))
-    assert same_numbers(known, numbers_of(one_map(0.5 + 1e-9)))
-    assert not same_numbers(known, numbers_of(one_map(0.6)))
-    assert not same_numbers(known, numbers_of(one_map(None)))
-    assert not same_numbers(known, numbers_of(one_map(0.5, title="biases")))
+    numbers = numbers_of(one_map(0.5))
+    assert same_numbers(numbers, numbers_of(one_map(0.5 + 1e-9)))
+    assert not same_numbers(numbers, numbers_of(one_map(0.6)))
+    assert not same_numbers(numbers, numbers_of(one_map(None)))
+    assert not same_numbers(numbers, numbers_of(one_map(0.5, title="biases")))
 
 
 def test_pages_name_no_path_and_no_object_of_a_machine(files: Files) -> None:

@@ -61,11 +61,11 @@ def test_the_picture_of_an_embedding_is_the_products_of_its_rows() -> None:
 
 
 def test_only_the_decoder_has_masked_cells() -> None:
-    heats = {
+    pictures_by_title = {
         picture.title: picture for picture in positional_pictures("alibi", current()) if isinstance(picture, HeatMaps)
     }
-    decoder = heats["decoder: added to scores"].maps[0][1]
-    encoder = heats["encoder: added to scores"].maps[0][1]
+    decoder = pictures_by_title["decoder: added to scores"].maps[0][1]
+    encoder = pictures_by_title["encoder: added to scores"].maps[0][1]
     assert all((decoder[i][j] is None) == (j > i) for i in range(TIME) for j in range(TIME))
     assert all(value is not None for row in encoder for value in row)
 
@@ -159,7 +159,7 @@ def test_hidden_cells_are_grey_and_colours_grow_with_numbers() -> None:
     assert [label.get_text() for label in axes.get_xticklabels()] == ["c", "d", "e"]
 
 
-def test_a_colour_range_is_symmetric_where_numbers_have_both_signs() -> None:
+def test_a_colour_range_is_symmetric_if_numbers_have_both_signs() -> None:
     assert ColourRange.covering([-2.0, 1.0, np.nan]) == ColourRange(-2.0, 2.0)
     assert ColourRange.covering([-3.0, 0.0]) == ColourRange(-3.0, 0.0)
     assert ColourRange.covering([0.0, 0.0]) == ColourRange(0.0, 1.0)

@@ -88,7 +88,7 @@ def test_an_entry_without_formulas_is_shown_with_counts(tmp_path: Path, monkeypa
     assert any(picture.colour_range is not None and picture.colour_range.low < 0 for picture in maps)
 
 
-def test_a_plugin_file_that_is_missing_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_plugin_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing = tmp_path / "nowhere.py"
     assert main([str(tmp_path / "out"), "--plugin", str(missing)]) == 2
     assert capsys.readouterr().err == (f"headtohead.tools.catalogue: plugin file '{missing}' does not exist\n")

@@ -1,4 +1,4 @@
-"""h2h ablate-heads on runs that were really trained: written beside the run, read by the report."""
+"""h2h ablate-heads on trained runs: it writes a file beside each run, and the report includes it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def call(folder, command, *arguments):
     return CliRunner().invoke(main, [command, *arguments], env=environment)
 
 
-def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(folder):
+def test_every_run_gets_a_file_and_the_report_summarises_them(folder):
     markdown = folder / "reports" / "tiny" / "report.md"
     assert "no head ablation; run h2h ablate-heads tiny, then h2h report" in markdown.read_text()
     done = call(folder, "ablate-heads", "tiny", "--format", "json")
@@ -74,16 +74,16 @@ def test_every_run_of_an_experiment_gets_its_file_and_the_report_its_verdict(fol
     assert "cross-attention, layer 0" in picture
     assert "layer 1" not in picture
     for record in written:
-        for one in record["heads"]:
-            loss = f"{one['without-one']['loss']:+.3f}".replace("-", "−")
-            assert f"head {one['head']}: {loss}, entropy {one['entropy']:.2f}" in picture
+        for head in record["heads"]:
+            loss = f"{head['without-one']['loss']:+.3f}".replace("-", "−")
+            assert f"head {head['head']}: {loss}, entropy {head['entropy']:.2f}" in picture
     assert markdown.read_text().count("Layers and heads are numbered from 0.") == 1
     means = [record["metrics"]["heads/cross/only-one/loss"] for record in written]
     mean = f"{sum(means) / 2:.3f}".replace("-", "−")
     assert f"| {mean} against" in markdown.read_text()
 
 
-def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twice(folder):
+def test_a_run_is_selected_by_the_start_of_its_directory_and_measured_once(folder):
     (name,) = (path.name for path in (folder / "runs" / "tiny").glob("*-s1-*"))
     call(folder, "ablate-heads", name[:-4], "--no-decode", "--fresh")
     file = folder / "runs" / "tiny" / name / "heads.json"
@@ -96,7 +96,7 @@ def test_one_run_is_named_by_the_beginning_of_its_directory_and_not_measured_twi
     assert "bleu" in json.loads(file.read_text())["whole"]
 
 
-def test_what_has_no_finished_run_is_bad_input(folder, bare_experiment):
+def test_an_experiment_without_a_finished_run_is_an_error(folder, bare_experiment):
     planned = folder / "runs" / "planned"
     planned.mkdir()
     (planned / "experiment.json").write_text(bare_experiment("planned", "Which?", {}, []))
@@ -108,8 +108,8 @@ def test_what_has_no_finished_run_is_bad_input(folder, bare_experiment):
     assert unknown.output.startswith("h2h: no run 'nothing' in ")
 
 
-def test_a_run_without_sentences_of_its_own_is_bad_input(folder, monkeypatch):
-    """As a checkpoint that was imported: words, but no splits."""
+def test_a_run_without_data_splits_is_an_error(folder, monkeypatch):
+    """An imported checkpoint has vocabularies and no splits."""
     from dataclasses import replace
 
     from headtohead.errors import HeadToHeadError

@@ -11,7 +11,7 @@ from headtohead.cli import main
 from headtohead.plugins import registry as plugin_registry
 from headtohead.testing import INVARIANTS
 
-NAMES = [one.name for one in INVARIANTS]
+NAMES = [invariant.name for invariant in INVARIANTS]
 
 PEEKING = '''
     """A causal mask that sees one token too many."""
@@ -92,14 +92,14 @@ REQUIRING = '''
 
 @pytest.fixture
 def h2h(tmp_path, monkeypatch, request):
-    """Run a command in an empty folder with a registry of its own; return exit code and output."""
+    """Run a command in an empty folder with a separate registry; return exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     if not {"few", "fewest"} & set(request.fixturenames):
         monkeypatch.setattr(plugin_registry, "_current", None)
 
     def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(one) for one in arguments])
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result.exit_code, result.output
 
@@ -108,7 +108,7 @@ def h2h(tmp_path, monkeypatch, request):
 
 @pytest.fixture
 def few(monkeypatch):
-    """Let the registry have a few entries of each family: those that others stand beside."""
+    """Restrict the registry to a few entries of each family."""
     return restricted(
         monkeypatch,
         positional=("none", "alibi", "fire", "sinusoidal"),
@@ -119,7 +119,7 @@ def few(monkeypatch):
 
 @pytest.fixture
 def fewest(monkeypatch):
-    """Let the registry have the entries that every check needs."""
+    """Restrict the registry to the entries that every check needs."""
     return restricted(
         monkeypatch,
         positional=("none", "sinusoidal"),
@@ -128,11 +128,11 @@ def fewest(monkeypatch):
     )
 
 
-def restricted(monkeypatch, **kept):
-    """Restrict the registry to some entries, and return a function that adds another."""
+def restricted(monkeypatch, **families):
+    """Restrict the registry to some entries, and return a function that adds another entry."""
     registry = plugin_registry.load_registry()
     every = dict(registry.entries)
-    for family, names in kept.items():
+    for family, names in families.items():
         registry.entries[family] = {name: every[family][name] for name in names}
     monkeypatch.setattr(plugin_registry, "_current", registry)
 
@@ -155,7 +155,7 @@ def plugin(tmp_path):
 
 
 def rows(output):
-    """Return outcome and rest of the line, by invariant."""
+    """Return outcome and rest of the line by invariant."""
     found = {}
     for line in output.splitlines():
         name, _, rest = line.partition(" ")
@@ -165,7 +165,7 @@ def rows(output):
 
 
 @pytest.mark.slow
-def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, fewest):
+def test_a_sound_entry_holds_and_lists_invariants_that_do_not_apply(h2h, fewest):
     fewest("positional", "rotary")
     code, output = h2h("check", "positional/rotary")
     found = rows(output)
@@ -178,7 +178,7 @@ def test_a_sound_entry_holds_and_says_what_does_not_apply(h2h, fewest):
 
 
 @pytest.mark.usefixtures("fewest")
-def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
+def test_a_faulty_plugin_is_broken_and_the_measured_number_is_printed(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "masking/peeking")
     found = rows(output)
     assert code == 1
@@ -196,17 +196,17 @@ def test_a_wrong_plugin_is_broken_with_the_number_that_shows_it(h2h, plugin):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few")
-def test_without_a_name_a_plugin_file_is_checked_and_nothing_else(h2h, plugin):
+def test_without_a_name_only_the_plugin_file_is_checked(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "--format", "json")
     records = json.loads(output)
     assert code == 1
-    assert [one["name"] for one in records] == ["masking/peeking", "recipe/peeped"]
-    causality = next(one for one in records[0]["invariants"] if one["invariant"] == "causality")
+    assert [record["name"] for record in records] == ["masking/peeking", "recipe/peeped"]
+    causality = next(invariant for invariant in records[0]["invariants"] if invariant["invariant"] == "causality")
     assert causality["outcome"] == "violated"
     assert causality["example"].startswith("1 source token, 2 target tokens, 1 sentence, ")
 
 
-def test_a_file_that_registers_nothing_to_check_is_one_clear_line(h2h, plugin):
+def test_a_file_that_registers_nothing_to_check_is_one_line(h2h, plugin):
     path = plugin('"""Nothing."""')
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
@@ -215,7 +215,7 @@ def test_a_file_that_registers_nothing_to_check_is_one_clear_line(h2h, plugin):
     )
 
 
-def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
+def test_a_file_that_fails_to_import_is_one_line(h2h, plugin):
     path = plugin("import headtohed")
     code, output = h2h("check", "--plugin", path)
     assert (code, output) == (
@@ -226,26 +226,26 @@ def test_a_file_that_does_not_import_is_one_clear_line(h2h, plugin):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few")
-def test_all_asks_every_defined_combination_and_says_which_are_refused(h2h):
+def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
     code, output = h2h("check", "--all", "--format", "json")
     found = json.loads(output)
-    pairs = {(one["attention"], one["positional"]): one for one in found["pairs"]}
+    pairs = {(pair["attention"], pair["positional"]): pair for pair in found["pairs"]}
     assert code == 0
     assert found["sound"] is True
     assert pairs["linear", "alibi"]["outcomes"] == {}
     assert "acts on the matrix of scores" in pairs["linear", "alibi"]["refused"]
     assert set(pairs["split-heads", "alibi"]["outcomes"]) == {"holds"}
-    asked = sum(sum(one["outcomes"].values()) for one in pairs.values())
-    assert asked == found["combinations"]
-    # Two styles, three encodings, two masks, without linear × alibi; the rest is by role.
+    combinations = sum(sum(pair["outcomes"].values()) for pair in pairs.values())
+    assert combinations == found["combinations"]
+    # Two styles, three encodings, two masks, without linear × alibi; other values vary by role.
     assert found["combinations"] > (2 * 3 - 1) * 2
-    # Where keys may be ahead of the query, in an encoder or under padding, fire has no meaning.
+    # fire is incompatible if keys can follow the query, as in an encoder or under padding.
     assert pairs["split-heads", "fire"]["outcomes"] == {"holds": 2}
     assert pairs["linear", "fire"]["outcomes"] == {}
     assert set(found["invariants"]) == set(NAMES)
 
 
-def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
+def test_all_accepts_no_names_and_its_markdown_equals_the_page(h2h):
     assert h2h("check", "--all", "rotary") == (2, "h2h: --all checks all combinations; remove names and --set\n")
     assert h2h("check", "rotary", "--format", "markdown") == (
         2,
@@ -255,7 +255,7 @@ def test_all_takes_no_names_and_markdown_is_the_page_of_all(h2h):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few")
-def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
+def test_a_recipe_with_a_faulty_plugin_is_broken_without_a_known_violation(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
     assert code == 1
     assert rows(output)["causality"].startswith("broken ")
@@ -263,7 +263,7 @@ def test_a_recipe_that_uses_it_is_broken_too_and_by_no_name(h2h, plugin):
 
 
 @pytest.mark.usefixtures("few")
-def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
+def test_an_error_of_a_plugin_is_printed_once_with_the_invariants_that_raised_it(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(RAISING), "incomplete")
     assert code == 1
     line = next(n for n, text in enumerate(Path("mine.py").read_text().splitlines(), 1) if "to be done" in text)
@@ -279,12 +279,12 @@ def test_a_plugin_that_raises_breaks_what_it_raises_in(h2h, plugin):
 def test_json_has_the_error_of_every_invariant(h2h, plugin):
     words = ("check", "--plugin", plugin(RAISING), "incomplete", "--format", "json")
     (record,) = json.loads(h2h(*words)[1])
-    errors = [one["error"] for one in record["invariants"] if one["error"] is not None]
+    errors = [invariant["error"] for invariant in record["invariants"] if invariant["error"] is not None]
     assert len(errors) >= 5
-    assert {re.sub(r":\d+\)", ":N)", one) for one in errors} == {"ValueError: to be done (mine.py:N)"}
+    assert {re.sub(r":\d+\)", ":N)", error) for error in errors} == {"ValueError: to be done (mine.py:N)"}
 
 
-def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
+def test_known_violations_of_a_recipe_are_printed_and_the_exit_code_is_0(h2h):
     code, output = h2h("check", "recipe/slides-en-fr")
     found = rows(output)
     assert code == 0
@@ -295,7 +295,7 @@ def test_named_faults_of_a_recipe_are_printed_as_broken_and_end_well(h2h):
 
 
 @pytest.mark.slow
-def test_positions_by_row_break_what_the_notebook_breaks(h2h):
+def test_positions_by_row_have_the_known_violations_of_the_notebook(h2h):
     code, output = h2h("check", "recipe/tatoeba-en-es", "--set", "model.d_model=32", "--set", "model.d_ff=32")
     found = rows(output)
     assert code == 0
@@ -307,27 +307,31 @@ def test_positions_by_row_break_what_the_notebook_breaks(h2h):
 
 
 @pytest.mark.slow
-def test_json_holds_everything_that_is_printed(h2h, few):
+def test_json_contains_everything_that_is_printed(h2h, few):
     few("attention", "embedding-softmax")
     few("masking", "causal")
     few("masking", "none")
     code, output = h2h("check", "recipe/by-hand-en-fr", "masking/none", "--format", "json")
     recipe, masking = json.loads(output)
     assert code == 0
-    assert [one["name"] for one in (recipe, masking)] == ["recipe/by-hand-en-fr", "masking/none"]
-    assert [one["invariant"] for one in recipe["invariants"]] == NAMES
-    hears = next(one for one in recipe["invariants"] if one["invariant"] == "target-reaches-logits")
-    assert hears["outcome"] == "known violation"
-    assert hears["cause"] == "attention.decoder: embedding-softmax"
-    assert 0 < hears["number"] < 1e-8
+    assert [record["name"] for record in (recipe, masking)] == ["recipe/by-hand-en-fr", "masking/none"]
+    assert [invariant["invariant"] for invariant in recipe["invariants"]] == NAMES
+    dependence = next(
+        invariant for invariant in recipe["invariants"] if invariant["invariant"] == "target-reaches-logits"
+    )
+    assert dependence["outcome"] == "known violation"
+    assert dependence["cause"] == "attention.decoder: embedding-softmax"
+    assert 0 < dependence["number"] < 1e-8
     assert {"name", "field", "consequence"} == set(recipe["pitfalls"][0])
-    assert {one["pitfall"] for one in recipe["evidence"]} == {one["name"] for one in recipe["pitfalls"]}
+    assert {evidence["pitfall"] for evidence in recipe["evidence"]} == {
+        pitfall["name"] for pitfall in recipe["pitfalls"]
+    }
     assert masking["pitfalls"] == masking["evidence"] == []
     assert recipe["sound"] is masking["sound"] is True
 
 
 @pytest.mark.slow
-def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
+def test_a_name_in_two_families_checks_both_entries(h2h, few):
     few("masking", "none")
     code, output = h2h("check", "none")
     assert code == 0
@@ -356,19 +360,19 @@ def test_a_name_of_two_families_checks_both_and_sums_up(h2h, few):
         (["recipe/tatoeba-en-es", "--set", "data.file=nope.txt"], "file '{cwd}/nope.txt' does not exist"),
     ],
 )
-def test_bad_input_is_one_line_that_says_what_to_type(h2h, arguments, message):
+def test_bad_input_is_one_line_with_the_next_step(h2h, arguments, message):
     code, output = h2h("check", *arguments)
     assert (code, output) == (2, f"h2h: {message.replace('{cwd}', os.getcwd())}\n")
 
 
-def test_an_entry_that_must_be_told_more_is_an_error_only_when_it_is_named(h2h, plugin):
+def test_an_entry_with_required_options_is_an_error_if_named(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(REQUIRING), "sized")
     assert code == 2
     assert "size" in output
     assert len(output.splitlines()) == 1
 
 
-def test_the_help_says_what_the_exit_code_means(h2h):
+def test_the_help_explains_the_exit_codes(h2h):
     code, output = h2h("check", "--help")
     text = " ".join(output.split())
     assert code == 0

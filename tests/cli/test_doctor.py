@@ -64,7 +64,7 @@ def test_every_kind_of_gpu_is_tested_again(h2h, monkeypatch, fault, level, start
     assert (cache_root() / selftest.FILE).exists()
 
 
-def test_the_doctor_leaves_nothing_behind(h2h, tmp_path):
+def test_the_doctor_leaves_no_files(h2h, tmp_path):
     h2h()
     assert list(tmp_path.iterdir()) == []
 
@@ -76,7 +76,7 @@ def test_a_broken_plugin_fails(h2h, tmp_path):
     assert lines["plugins"].startswith("plugin 'mine.py' (file) failed to import")
 
 
-def test_a_file_that_is_no_store_fails(h2h, tmp_path):
+def test_a_file_that_is_not_a_store_fails(h2h, tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, " * 100)
     code, levels, lines = h2h()
     assert (code, levels["mlflow"]) == (1, "fail")
@@ -100,7 +100,7 @@ def test_a_package_that_is_too_old_fails(h2h, monkeypatch):
     assert "torch" in lines["packages"]
 
 
-def test_a_package_that_is_absent_fails(h2h, monkeypatch):
+def test_a_missing_package_fails(h2h, monkeypatch):
     from importlib import metadata
 
     monkeypatch.setattr(metadata, "requires", lambda _: ["no-such-package-here>=1"])
@@ -116,7 +116,7 @@ def test_a_version_other_than_the_tested_one_is_a_warning(h2h, monkeypatch):
     assert lines["click"].endswith("is installed, 0.1 was tested")
 
 
-def test_a_disk_that_is_nearly_full_is_told(h2h, monkeypatch):
+def test_a_nearly_full_disk_is_reported(h2h, monkeypatch):
     import shutil
 
     usage = shutil.disk_usage("/")

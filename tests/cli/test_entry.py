@@ -1,4 +1,4 @@
-"""The end of a command: everything is written and said, and nobody waits for torch to be undone."""
+"""The end of a command: all output is written, and the interpreter exits without unloading torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ended(words: list[str], setting: str = "") -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["nonsense"], 2)])
-def test_the_exit_code_and_all_that_was_said_arrive(words: list[str], code: int) -> None:
+def test_the_exit_code_and_all_output_are_complete(words: list[str], code: int) -> None:
     done = ended(words)
     assert done.returncode == code
     assert ("Commands:" in done.stdout) is (code == 0)
@@ -38,7 +38,7 @@ def test_exit_handlers_run() -> None:
     assert done.stdout.endswith("handled\n")
 
 
-def test_a_thread_that_is_at_work_is_waited_for() -> None:
+def test_the_exit_waits_for_running_threads() -> None:
     working = "threading.Thread(target=lambda: (time.sleep(0.5), print('worked'))).start()"
     done = ended(["--help"], working)
     assert (done.returncode, done.stdout.endswith("worked\n")) == (0, True)

@@ -1,4 +1,4 @@
-"""What `h2h --help` promises, and that the generated pages of docs/ are current."""
+"""The output of `h2h --help`, and the generated pages of docs/ are current."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from headtohead.cli.reference import main as make_pages
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 
 
-def test_help_lists_every_command_with_what_it_does() -> None:
+def test_help_lists_every_command_with_a_description() -> None:
     shown = CliRunner().invoke(main, ["--help"])
     assert shown.exit_code == 0
     listed = " ".join(shown.output.split())
-    for name, meaning in COMMANDS.items():
-        assert f"{name} {meaning}" in listed
+    for name, description in COMMANDS.items():
+        assert f"{name} {description}" in listed
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_says_what_it_does_and_what_each_option_means(name: str) -> None:
+def test_every_command_and_option_has_help(name: str) -> None:
     command = main.get_command(click.Context(main), name)
     assert command is not None
     commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
-    for one in commands:
-        assert (one.help or "none")[0].isupper()
-        silent = [p.opts[0] for p in one.params if isinstance(p, click.Option) and not p.help]
-        assert silent == []
+    for subcommand in commands:
+        assert (subcommand.help or "none")[0].isupper()
+        without_help = [p.opts[0] for p in subcommand.params if isinstance(p, click.Option) and not p.help]
+        assert without_help == []
 
 
 def test_an_unknown_command_is_one_line_with_the_nearest_name() -> None:
@@ -40,7 +40,7 @@ def test_an_unknown_command_is_one_line_with_the_nearest_name() -> None:
     assert shown.stderr == "h2h: unknown command 'rport'; did you mean 'report'?\n"
 
 
-def test_the_version_is_that_of_the_installation() -> None:
+def test_the_version_equals_that_of_the_installation() -> None:
     shown = CliRunner().invoke(main, ["--version"])
     assert shown.output == "h2h, version 0.1.0\n"
 
@@ -51,7 +51,7 @@ def test_the_generated_page_is_current(name: str) -> None:
     assert written == PAGES[name](), f"{DOCS / name} is not current; run make docs"
 
 
-def test_a_page_that_is_not_current_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_outdated_page_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert make_pages([str(tmp_path)]) == 0
     assert make_pages([str(tmp_path), "--check"]) == 0
     page = tmp_path / "plugins.md"

@@ -1,4 +1,4 @@
-"""The command line answers at once: help loads no heavy package, plugins no tracking."""
+"""The command line starts fast: help loads no heavy package, and plugins loads no tracking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTEMPTS = 4
 
 
 def loaded_by(*arguments: str) -> set[str]:
-    """Return the names of all modules that one call of h2h leaves in memory."""
+    """Return the names of all modules that a call of h2h imports."""
     code = (
         "import sys\n"
         "from headtohead.cli import main\n"
@@ -26,9 +26,9 @@ def loaded_by(*arguments: str) -> set[str]:
 
 
 def best_seconds(*command: str | Path, limit: float = 0.0) -> float:
-    """Return the processor time of the shortest of some calls, or of the first within the limit.
+    """Return the processor time of the fastest of some calls, or of the first within the limit.
 
-    Nothing is waited for in them, so on a machine without other work it is the time a reader waits.
+    The calls do not wait for input or output, so this is the wall time on an otherwise idle machine.
     """
     best = float("inf")
     for _ in range(ATTEMPTS):
@@ -48,7 +48,7 @@ def test_help_imports_no_heavy_package() -> None:
 
 
 @pytest.mark.slow
-def test_help_answers_in_three_tenths_of_a_second() -> None:
+def test_help_takes_at_most_three_tenths_of_a_second() -> None:
     assert best_seconds(H2H, "--help", limit=0.3) <= 0.3
 
 
@@ -61,9 +61,9 @@ def test_plugins_imports_no_tracking_and_no_analysis() -> None:
 
 
 @pytest.mark.slow
-def test_plugins_answers_in_two_seconds_or_little_more_than_torch_takes() -> None:
+def test_plugins_takes_two_seconds_or_little_more_than_importing_torch() -> None:
     seconds = best_seconds(H2H, "plugins", limit=2.0)
-    if seconds > 2.0:  # a slow or busy machine: torch alone may take that long there
+    if seconds > 2.0:  # On a slow or busy machine, importing torch can take that long.
         assert seconds <= 1.5 * best_seconds(sys.executable, "-c", "import torch")
 
 

@@ -51,7 +51,9 @@ def finished(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Call, first: Completed) -> None:
+def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
+    folder: Path, call: Call, first: Completed
+) -> None:
     assert (first.returncode, first.stderr.count("Traceback")) == (0, 0), first.stderr
     lines = first.stdout.splitlines()
     assert lines[0] == ("positions-fixed-or-learned: Does the learned table of positions beat the sinusoid?")
@@ -66,7 +68,7 @@ def test_the_last_line_is_the_page_and_the_exit_code_is_0(folder: Path, call: Ca
 
 
 @pytest.mark.slow
-def test_progress_is_told_on_the_way(first: Completed) -> None:
+def test_progress_is_printed_during_training(first: Completed) -> None:
     progress = re.search(r"training 8 runs in (\d) stacks", first.stderr)
     assert progress is not None, first.stderr
     assert f"[{progress[1]}/{progress[1]}]" in first.stderr
@@ -83,8 +85,8 @@ def test_a_second_call_trains_nothing(folder: Path, call: Call, first: Completed
 
 
 @pytest.mark.slow
-def test_what_was_interrupted_goes_on(folder: Path, call: Call, first: Completed) -> None:
-    """A run that is gone, as after a call that was stopped, is trained; no other is."""
+def test_a_call_trains_only_missing_runs(folder: Path, call: Call, first: Completed) -> None:
+    """A run that is missing, as after an interrupted call, is trained; no other run is."""
     before = finished(folder)
     lost = sorted(before)[0]
     (folder / lost).with_name("status.json").unlink()
@@ -131,7 +133,7 @@ def test_bad_input_is_one_line(call: Call, arguments: list[str], line: str) -> N
 
 
 @pytest.mark.slow
-def test_a_failed_run_gives_exit_code_1_and_the_page_all_the_same(folder: Path, call: Call, first: Completed) -> None:
+def test_a_failed_run_gives_exit_code_1_and_the_page_is_written(folder: Path, call: Call, first: Completed) -> None:
     lost = sorted(finished(folder))[-1]
     (folder / lost).unlink()
     status = (folder / lost).with_name("status.json")

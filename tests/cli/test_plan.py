@@ -24,13 +24,13 @@ seeds: 2
 
 @pytest.fixture
 def h2h(tmp_path, monkeypatch, cache):
-    """Run a command in an empty folder with a registry of its own; return exit code and output."""
+    """Run a command in an empty folder with a separate registry; return exit code and output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("H2H_CACHE", str(cache))
     monkeypatch.setattr(registry, "_current", None)
 
     def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(one) for one in arguments])
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result.exit_code, result.output
 
@@ -44,7 +44,7 @@ def experiment(tmp_path):
     return path
 
 
-def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
+def test_the_plan_lists_runs_and_the_reasons_for_exclusions(h2h, experiment):
     code, output = h2h("plan", experiment)
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert code == 0
@@ -63,7 +63,7 @@ def test_the_plan_says_what_would_run_and_why_not(h2h, experiment):
     assert any("seeds: MDE" in line for line in lines)
 
 
-def test_nothing_is_written_by_a_plan(h2h, experiment, tmp_path):
+def test_a_plan_writes_nothing(h2h, experiment, tmp_path):
     h2h("plan", experiment)
     assert [path.name for path in tmp_path.iterdir()] == ["order.yaml"]
 
@@ -76,10 +76,10 @@ def test_the_plan_as_json_is_the_record_with_states(h2h, experiment):
     assert len(record["stacks"]) == 2
     assert record["estimate"]["seconds"] > 0
     assert record["power"][0]["contrasts"] == 1
-    assert record["power"][0]["effect"] is None  # one seed gives no test
+    assert record["power"][0]["effect"] is None  # A single seed has no test.
 
 
-def test_overrides_and_seeds_reach_the_plan(h2h, experiment):
+def test_overrides_and_seeds_apply_to_the_plan(h2h, experiment):
     _, output = h2h("plan", experiment, "--set", "model.d_ff=32", "--seeds", 3)
     assert "2 variants × 3 seeds = 6" in output
     assert " 32 " in output
@@ -125,7 +125,7 @@ def test_bad_input_is_one_line_and_exit_code_2(h2h, experiment, change, message)
     assert len(output.splitlines()) == 1
 
 
-def test_a_plugin_file_takes_part_in_the_plan(h2h, experiment, tmp_path):
+def test_entries_of_a_plugin_file_are_in_the_plan(h2h, experiment, tmp_path):
     (tmp_path / "mine.py").write_text(
         textwrap.dedent('''
             """Nothing, under another name."""

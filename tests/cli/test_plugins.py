@@ -16,7 +16,7 @@ def h2h(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_current", None)
 
     def h2h(*arguments):
-        result = CliRunner().invoke(main, [str(one) for one in arguments])
+        result = CliRunner().invoke(main, [str(argument) for argument in arguments])
         assert result.exception is None or isinstance(result.exception, SystemExit)
         return result.exit_code, result.output
 
@@ -81,7 +81,7 @@ def test_one_entry_is_described_with_its_options(h2h):
     )
 
 
-def test_a_name_of_two_families_describes_both(h2h):
+def test_a_name_in_two_families_describes_both_entries(h2h):
     _, output = h2h("plugins", "none")
     assert "none (positional)" in output
     assert "none (masking)" in output
@@ -124,7 +124,7 @@ def test_a_plugin_file_is_listed_for_this_call(h2h, plugin):
         ),
     ],
 )
-def test_a_broken_plugin_is_one_line_that_names_it(h2h, plugin, text, message):
+def test_the_error_of_a_broken_plugin_names_the_plugin(h2h, plugin, text, message):
     code, output = h2h("plugins", "--plugin", plugin(text))
     assert code == 2
     assert output.startswith(f"h2h: {message}")
@@ -149,8 +149,8 @@ def test_the_list_imports_neither_mlflow_nor_pandas():
 
 
 @pytest.mark.slow
-def test_the_list_costs_little_more_than_importing_torch():
-    """Two seconds on a quiet machine; here in processor time against torch's own import."""
+def test_the_list_takes_little_longer_than_importing_torch():
+    """Two seconds on an idle machine; here, processor time relative to importing torch."""
 
     def seconds(code):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

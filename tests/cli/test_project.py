@@ -1,4 +1,4 @@
-"""A study belongs to the folder of its file, whatever the working directory is."""
+"""A study belongs to the folder of its file, whatever the working directory."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_python_finds_the_runs_from_any_folder(project: Path, tmp_path: Path, mo
     assert list(h2h.results("tiny")["state"]) == ["DONE"]
 
 
-def test_a_run_is_loaded_in_a_working_directory_that_has_no_such_data(
+def test_a_run_is_loaded_in_a_working_directory_without_its_data(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "empty-cache"))
@@ -102,7 +102,9 @@ def test_a_run_is_loaded_in_a_working_directory_that_has_no_such_data(
     assert h2h.load(run).translate(["word1"])
 
 
-def test_a_path_on_the_command_line_starts_at_the_working_directory(project: Path, tmp_path: Path, h2h_here) -> None:
+def test_a_path_on_the_command_line_is_relative_to_the_working_directory(
+    project: Path, tmp_path: Path, h2h_here
+) -> None:
     (tmp_path / "other.tsv").write_bytes((project / "data" / "pairs.tsv").read_bytes())
     file = str(project / "experiments" / "tiny.yaml")
     words = ("plan", file, "--set", "data.file=other.tsv", "--format", "json")
@@ -112,7 +114,7 @@ def test_a_path_on_the_command_line_starts_at_the_working_directory(project: Pat
     assert variant["config"]["data"]["options"]["file"] == str(tmp_path / "other.tsv")
 
 
-def test_the_options_override_where_runs_and_reports_are(project: Path, tmp_path: Path, h2h_here) -> None:
+def test_options_override_the_folders_of_runs_and_reports(project: Path, tmp_path: Path, h2h_here) -> None:
     file = str(project / "experiments" / "tiny.yaml")
     environment = {"H2H_CACHE": str(project / "cache")}
     planned = h2h_here(tmp_path, "plan", file, "--runs", "mine/runs", **environment)
@@ -125,7 +127,9 @@ def test_the_options_override_where_runs_and_reports_are(project: Path, tmp_path
     assert "there/tiny/index.html" in h2h_here(tmp_path, "report", file, H2H_REPORTS="there").stdout
 
 
-def test_a_record_names_its_file_from_the_project_root(project: Path, tmp_path: Path, h2h_here) -> None:
+def test_a_record_has_the_path_of_its_file_relative_to_the_project_root(
+    project: Path, tmp_path: Path, h2h_here
+) -> None:
     file = os.path.relpath(project / "experiments" / "tiny.yaml", tmp_path)
     words = ("plan", file, "--format", "json")
     done = h2h_here(tmp_path, *words, H2H_CACHE=str(project / "cache"))

@@ -29,7 +29,7 @@ def study(tmp_path, monkeypatch, bare_experiment):
         yield
 
 
-def test_every_run_is_shown_for_what_it_is(study):
+def test_every_run_is_shown_with_its_state(study):
     result = CliRunner().invoke(main, ["status", "study"])
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert result.exit_code == 0
@@ -46,7 +46,7 @@ def test_every_run_is_shown_for_what_it_is(study):
 def test_the_status_as_json_has_one_record_per_run(study):
     result = CliRunner().invoke(main, ["status", "study", "--format", "json"])
     records = json.loads(result.output)["runs"]
-    assert [one["state"] for one in records] == ["DONE", "FAILED", "RUNNING", "INTERRUPTED"]
+    assert [record["state"] for record in records] == ["DONE", "FAILED", "RUNNING", "INTERRUPTED"]
 
 
 def test_an_unknown_experiment_is_bad_input(study):

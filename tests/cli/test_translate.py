@@ -1,4 +1,4 @@
-"""h2h translate, greedy and by beam, on runs that were really trained."""
+"""h2h translate, greedy and by beam search, on trained runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def hypotheses(path):
     return [row.split("\t")[2] for row in rows]
 
 
-def test_results_say_how_they_were_written(run_of):
+def test_results_record_the_decoding(run_of):
     records = [
         json.loads((run_of(decode) / "results.json").read_text("utf-8"))["decoding"]
         for decode in ("greedy", "beam", "non-autoregressive")
@@ -73,7 +73,7 @@ def test_results_say_how_they_were_written(run_of):
     ]
 
 
-def test_the_report_says_how_each_way_of_decoding_went(folder):
+def test_the_report_states_the_decoding_of_each_variant(folder):
     reports = folder / "reports" / "study"
     markdown = (reports / "report.md").read_text("utf-8")
     page = (reports / "index.html").read_text("utf-8")
@@ -82,29 +82,29 @@ def test_the_report_says_how_each_way_of_decoding_went(folder):
         assert f"<dt>decoding</dt><dd>{text}</dd>" in page
 
 
-def test_a_run_is_scored_on_what_its_beam_writes(run_of):
+def test_a_run_is_scored_on_its_beam_search_translations(run_of):
     greedy, beam = run_of("greedy"), run_of("beam")
     sources = [row.split("\t")[0] for row in (beam / "translations.tsv").read_text("utf-8").splitlines()[1:]]
     assert load(beam).translate(sources) == hypotheses(beam)
     assert load(greedy).translate(sources) == hypotheses(greedy)
-    # Training does not depend on decoding: the other run's beam is this one's.
+    # Training does not depend on decoding: both runs have the same beam search translations.
     assert load(greedy).translate(sources, BeamConfig()) == hypotheses(beam)
     assert hypotheses(beam) != hypotheses(greedy)
 
 
-def test_a_beam_can_be_asked_for_and_one_hypothesis_is_greedy(translate, run_of):
+def test_a_beam_of_one_equals_greedy_decoding(translate, run_of):
     plain = translate(str(run_of("greedy")), *SENTENCES)
     assert plain.returncode == 0, plain.stderr
-    one = translate(str(run_of("beam")), "--beam", "1", "--length-penalty", "0", *SENTENCES)
-    assert one.stdout == plain.stdout
+    single = translate(str(run_of("beam")), "--beam", "1", "--length-penalty", "0", *SENTENCES)
+    assert single.stdout == plain.stdout
     wide = translate(str(run_of("greedy")), "--beam", "4", *SENTENCES)
     assert wide.stdout == translate(str(run_of("beam")), *SENTENCES).stdout
     assert len(wide.stdout.splitlines()) == 3
 
 
-def test_what_makes_no_sense_is_one_line(translate, run_of):
-    alone = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
-    assert (alone.returncode, alone.stderr) == (2, "h2h: --length-penalty requires --beam\n")
+def test_invalid_options_are_one_line(translate, run_of):
+    without_beam = translate(str(run_of("greedy")), "--length-penalty", "1", "she eats")
+    assert (without_beam.returncode, without_beam.stderr) == (2, "h2h: --length-penalty requires --beam\n")
     zeros = run_of("non-autoregressive")
     over = translate(str(zeros), "--beam", "4", "she eats")
     assert (over.returncode, over.stderr) == (
@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_one_line(translate, run_of):
         load(zeros).generate([4, 5, 3], BeamConfig())
 
 
-def test_maps_of_a_run_that_searches_read_what_it_writes(run_of):
+def test_maps_of_a_run_with_beam_search_use_its_translations(run_of):
     loaded = load(run_of("beam"))
     maps = loaded.attention("the cat sees a dog")
     written = loaded.translate(["the cat sees a dog"])[0].split()

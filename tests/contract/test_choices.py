@@ -94,8 +94,8 @@ class TestModelsWithOneOption(VariantContract):
 
 def first_and_slow(values):
     """Return parameters: the first for the default tier, the others for the slow tier."""
-    first, *others = values
-    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
+    first, *slow = values
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in slow)]
 
 
 MASKS = {
@@ -169,7 +169,7 @@ def test_cross_attention_to_the_decoder_ignores_the_source_entirely():
     assert number("source-reaches-logits", quirks={"cross_attention_memory": "decoder"}) == 0.0
 
 
-def test_a_mask_on_embeddings_passes_earlier_tokens_at_a_billionth():
+def test_a_mask_on_embeddings_attenuates_earlier_tokens_by_a_billion():
     assert number("target-reaches-logits", attention="embedding-softmax", norm="post") < 1e-8
     assert number("target-reaches-logits", norm="post") > 1e-3
 

@@ -33,7 +33,7 @@ DEFAULT = (("alibi", "causal"), ("learned", "none"), ("shape", "window"))
     [names if names in DEFAULT else pytest.param(names, marks=pytest.mark.slow) for names in NOT_APPLYING],
     ids="/".join,
 )
-def test_invariants_apply_where_their_domain_says_and_hold_there(names):
+def test_invariants_hold_within_their_domain(names):
     positional, masking = names
     verdicts = check(tiny_config(positional, masking=masking))
     assert set(verdicts) == {invariant.name for invariant in INVARIANTS}

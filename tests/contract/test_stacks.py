@@ -40,7 +40,7 @@ def toy(tmp_path_factory):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=row_id)
-def test_member_of_a_stack_trains_as_the_run_with_its_seed_alone(row, toy):
+def test_member_of_a_stack_trains_as_its_run_in_a_stack_of_one(row, toy):
     config = tiny_config(**row, decoder_layers=1, train={"batch_tokens": 128})
     # A style for a fixed number of tokens gets sentences of that length.
     data = toy if only_length(config) is None else None

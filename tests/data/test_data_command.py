@@ -21,8 +21,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("H2H_CACHE", str(tmp_path / "cache"))
     (tmp_path / "pairs.tsv").write_text(PAIRS)
 
-    def call(*words: str) -> Result:
-        return CliRunner().invoke(main, ["data", *words])
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["data", *arguments])
 
     return call
 
@@ -40,7 +40,7 @@ def test_stats_of_a_dataset_by_name(run: Run) -> None:
     assert shown["licence"] == "MIT"
 
 
-def test_stats_of_a_file_count_what_is_dropped_and_measured(run: Run, tmp_path: Path) -> None:
+def test_stats_of_a_file_list_dropped_pairs_and_measurements(run: Run, tmp_path: Path) -> None:
     shown = table(
         run(
             "stats", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}", "--set", "pair=eng-spa", "--set", "split=row"
@@ -77,7 +77,7 @@ def test_stats_of_an_experiment_file_are_those_of_its_baseline(run: Run, tmp_pat
     assert shown["pairs"].startswith("500: ")
 
 
-def test_fetch_reads_the_corpus_and_names_its_licence(run: Run, tmp_path: Path) -> None:
+def test_fetch_loads_the_corpus_and_prints_its_licence(run: Run, tmp_path: Path) -> None:
     result = run("fetch", "tatoeba", "--set", f"file={tmp_path / 'pairs.tsv'}")
     assert result.exit_code == 0
     assert result.output.startswith("tatoeba: 41 pairs, English to Spanish, read from ")
@@ -85,7 +85,7 @@ def test_fetch_reads_the_corpus_and_names_its_licence(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (("stats", "toy-gramar"), "h2h: unknown dataset 'toy-gramar'; did you mean 'toy-grammar'?"),
         (("stats", "toy-grammar", "--set", "siz=3"), "unknown field 'siz'"),
@@ -94,8 +94,8 @@ def test_fetch_reads_the_corpus_and_names_its_licence(run: Run, tmp_path: Path) 
         (("fetch", "tatoeba", "--set", "pair=x"), "expected two language codes such as eng-spa"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(run: Run, words: tuple[str, ...], message: str) -> None:
-    result = run(*words)
+def test_bad_input_is_one_line_and_exit_code_2(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.output
     assert len(result.output.splitlines()) == 1

@@ -204,7 +204,7 @@ def test_notebook_2_numbers_words_from_1_by_frequency(ready: Callable[..., Prepa
             assert ids.tolist() == [table[word] for word in text.split()]
 
 
-def test_notebook_3_normalises_as_it_prints(tatoeba: PreparedData) -> None:
+def test_notebook_3_normalises_as_printed(tatoeba: PreparedData) -> None:
     train = tatoeba.splits["train"]
     english = [spelled(ids, tatoeba.source_vocabulary) for ids in train.source]
     spanish = [spelled(ids, tatoeba.target_vocabulary) for ids in train.target]
@@ -344,7 +344,7 @@ def test_unknown_words_become_a_token_are_dropped_or_are_refused(make_corpus: Ca
         data("refuse")
 
 
-def test_a_pair_that_dropping_empties_is_dropped_and_counted(make_corpus: Callable) -> None:
+def test_a_pair_without_remaining_words_is_dropped_and_counted(make_corpus: Callable) -> None:
     rows = [("a", "x", "1", "train"), ("b", "y", "2", "valid"), ("a", "x", "3", "valid"), ("a q", "x", "4", "test")]
     config = nothing_held_out(
         split="grouped", vocabulary={"unknown": "drop"}, source_boundaries="none", target_boundaries="none"
@@ -360,7 +360,7 @@ def test_a_pair_that_dropping_empties_is_dropped_and_counted(make_corpus: Callab
         prepare_corpus(make_corpus(*rows[:2], rows[3]), config)
 
 
-def test_every_dataset_can_hold_nothing_out(ready: Callable[..., PreparedData]) -> None:
+def test_with_nothing_held_out_all_splits_have_the_same_sentences(ready: Callable[..., PreparedData]) -> None:
     toy = {"dataset": "toy-grammar", "options": {"size": 300}}
     whole, held_out = ready(toy, split="nothing-held-out"), ready(toy)
     assert whole.record["counts"] == {"train": 300, "valid": 300, "test": 300}
@@ -428,7 +428,7 @@ def test_a_table_with_gaps_is_refused(make_corpus: Callable) -> None:
         prepare_corpus(corpus, nothing_held_out(vocabulary={"ids": "printed", "unknown": "drop"}))
 
 
-def test_ids_without_a_word_are_left_out_of_a_text() -> None:
+def test_ids_without_a_word_are_omitted_from_text() -> None:
     assert Vocabulary(["<pad>", "a", "b"]).decode([1, 4711, 2, 0]) == "a b"
 
 

@@ -30,7 +30,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("raw", CASES)
-def test_unicode_keeps_letters_of_every_script_and_drops_the_rest(raw: str) -> None:
+def test_unicode_keeps_letters_of_every_script_and_drops_other_characters(raw: str) -> None:
     assert unicode_words(raw) == CASES[raw]
 
 

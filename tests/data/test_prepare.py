@@ -54,7 +54,7 @@ def test_decoding_inverts_encoding_of_known_words(small: Corpus) -> None:
         assert data.target_vocabulary.decode(ids.tolist()) == text
 
 
-def test_the_vocabulary_is_that_of_train_alone(small: Corpus) -> None:
+def test_the_vocabulary_comes_from_train_only(small: Corpus) -> None:
     data = prepare_corpus(small, config())
     (test,) = data.splits["test"].source_text
     number = test.split()[1]
@@ -90,7 +90,7 @@ def test_empty_one_sided_and_long_pairs_are_dropped_and_counted(make_corpus: Cal
     ]
 
 
-def test_nothing_left_is_refused_with_the_counts(make_corpus: Callable) -> None:
+def test_data_without_remaining_pairs_are_refused_with_the_counts(make_corpus: Callable) -> None:
     with pytest.raises(
         HeadToHeadError,
         match=r"no usable pair with data.normalise: unicode \(dropped: "
@@ -103,14 +103,14 @@ def test_nothing_left_is_refused_with_the_counts(make_corpus: Callable) -> None:
         prepare_corpus(make_corpus(("a b", "c")), config(max_words=1))
 
 
-def test_a_limit_takes_shuffled_pairs_and_a_larger_one_takes_more(small: Corpus) -> None:
-    def kept(limit: int) -> set[str]:
+def test_a_limit_selects_shuffled_pairs_and_a_larger_limit_includes_them(small: Corpus) -> None:
+    def sources_within(limit: int) -> set[str]:
         data = prepare_corpus(small, config(limit=limit))
         return {text for split in data.splits.values() for text in split.source_text}
 
-    assert len(kept(6)) == 6
-    assert kept(6) < kept(12)
-    assert kept(6) != {f"word {n} here" for n in range(6)}
+    assert len(sources_within(6)) == 6
+    assert sources_within(6) < sources_within(12)
+    assert sources_within(6) != {f"word {n} here" for n in range(6)}
 
 
 def test_all_translations_of_a_test_source_are_references(make_corpus: Callable) -> None:
@@ -128,7 +128,7 @@ def test_all_translations_of_a_test_source_are_references(make_corpus: Callable)
     assert train.references == [(text,) for text in train.target_text]
 
 
-def test_references_reach_beyond_the_limit(make_corpus: Callable) -> None:
+def test_references_include_pairs_beyond_the_limit(make_corpus: Callable) -> None:
     rows = [("go", f"ve {n}") for n in range(30)] + [(f"x{n}", f"y{n}") for n in range(30)]
     data = prepare_corpus(make_corpus(*rows), config(limit=6, test=3, split="row"))
     own = [r for s, r in zip(data.splits["test"].source_text, data.splits["test"].references, strict=True) if s == "go"]
@@ -238,7 +238,7 @@ def test_prepared_data_are_read_from_the_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["cut", "flipped", "emptied", "foreign"])
-def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
+def test_a_damaged_cache_is_logged_and_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture, fault: str) -> None:
     first = prepare(data_config(**TOY), tmp_path)
     (file,) = (tmp_path / "prepared").iterdir()
     raw = bytearray(file.read_bytes())
@@ -261,15 +261,15 @@ def test_a_damaged_cache_is_named_and_built_again(tmp_path: Path, caplog: pytest
 def test_a_file_with_changed_content_is_prepared_again(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
 
-    def words() -> set[str]:
+    def vocabulary_of_train() -> set[str]:
         pairs = data_config(dataset="tatoeba", options={"file": str(file)}, valid=1, test=1)
         splits = prepare(pairs, tmp_path / "cache").splits
         return {text for split in splits.values() for text in split.source_text}
 
     file.write_text("a\tx\nb\ty\nc\tz\n")
-    assert words() == {"a", "b", "c"}
+    assert vocabulary_of_train() == {"a", "b", "c"}
     file.write_text("a\tx\nb\ty\nd\tz\n")
-    assert words() == {"a", "b", "d"}
+    assert vocabulary_of_train() == {"a", "b", "d"}
 
 
 def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_a_dataset_without_a_cache_key_is_loaded_each_time_but_prepared_once(tmp
     assert len(list((tmp_path / "cache" / "prepared").iterdir())) == 1
 
 
-def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_named_in_the_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(
         HeadToHeadError,
@@ -326,7 +326,7 @@ def test_a_full_disk_is_named_and_leaves_nothing_behind(tmp_path: Path, monkeypa
         ({"options": {"size": "many"}}, r"^toy-grammar: size: expected a whole number, got"),
     ],
 )
-def test_a_wrong_configuration_is_named(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
+def test_the_error_names_a_wrong_configuration(tmp_path: Path, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(HeadToHeadError, match=message):
         prepare(data_config(**fields), tmp_path)
 

@@ -41,7 +41,7 @@ def test_components_are_those_of_the_naive_search(rows: list[tuple[int, int, int
 
 
 @given(ROWS, st.integers(1, 1000), st.floats(0.05, 0.4), st.floats(0.05, 0.4))
-def test_no_group_is_in_two_parts(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
+def test_no_group_is_in_two_splits(rows: list[tuple[int, int, int]], seed: int, valid: float, test: float) -> None:
     labels = components(*[[str(value) for value in column] for column in zip(*rows, strict=True)])
     try:
         parts = divide(labels, [None] * len(rows), valid=valid, test=test, seed=seed)
@@ -55,13 +55,13 @@ def test_no_group_is_in_two_parts(rows: list[tuple[int, int, int]], seed: int, v
     assert len(parts["test"]) <= max(1, round(test * len(rows)))
 
 
-def test_parts_have_the_configured_sizes() -> None:
+def test_splits_have_the_configured_sizes() -> None:
     labels, chosen = np.arange(1000), [None] * 1000
     parts = divide(labels, chosen, valid=0.1, test=200, seed=1)
     assert {part: len(rows) for part, rows in parts.items()} == {"train": 700, "valid": 100, "test": 200}
 
 
-def test_a_group_too_large_for_a_part_goes_to_train() -> None:
+def test_a_group_too_large_for_a_split_is_assigned_to_train() -> None:
     labels = np.array([0] * 90 + list(range(1, 11)))
     for seed in range(20):
         parts = divide(labels, [None] * 100, valid=0.05, test=0.05, seed=seed)
@@ -69,14 +69,14 @@ def test_a_group_too_large_for_a_part_goes_to_train() -> None:
         assert set(range(90)) <= set(parts["train"].tolist())
 
 
-def test_pairs_stay_in_the_part_that_the_dataset_chose() -> None:
+def test_pairs_keep_the_split_of_the_dataset() -> None:
     chosen = ["test"] * 30 + [None] * 70
     parts = divide(np.arange(100), chosen, valid=0.1, test=0.5, seed=1)
     assert parts["test"].tolist() == list(range(30))
     assert len(parts["valid"]) == 7
 
 
-def test_the_split_depends_on_the_seed_and_on_nothing_else() -> None:
+def test_splits_depend_on_the_seed_only() -> None:
     labels, chosen = np.arange(200), [None] * 200
     first, same, other = (divide(labels, chosen, valid=0.1, test=0.1, seed=seed) for seed in (1, 1, 2))
     assert first["test"].tolist() == same["test"].tolist() != other["test"].tolist()
@@ -84,7 +84,7 @@ def test_the_split_depends_on_the_seed_and_on_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("part", ["valid", "test", "train"])
-def test_an_empty_part_is_refused(part: str) -> None:
+def test_an_empty_split_is_refused(part: str) -> None:
     sizes = {"valid": 0.1, "test": 0.1} | ({part: 50} if part != "train" else {"test": 100})
     labels = np.zeros(100, dtype=np.int64) if part != "train" else np.arange(100)
     with pytest.raises(HeadToHeadError, match=r"^the split leaves no pair for \w+: of 100 pairs"):

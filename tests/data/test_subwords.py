@@ -35,7 +35,7 @@ def test_decoding_inverts_encoding_of_known_letters(make_corpus: Callable) -> No
 
 
 @needs_tokenizers
-def test_merges_come_from_train_alone(make_corpus: Callable) -> None:
+def test_merges_come_from_train_only(make_corpus: Callable) -> None:
     rows = [*ROWS, ("zzzz zzzz zzzz", "qqqq qqqq qqqq", "zz", "test")]
     corpus = make_corpus(*[row if len(row) == 4 else (*row, row[0], None) for row in rows])
     data = prepare_corpus(corpus, config())

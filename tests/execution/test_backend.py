@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 WHY = "train.backend cuda-graphs is not used: CUDA graphs require a CUDA device"
 
 
-def test_a_fall_back_is_logged_and_shown(study: Study) -> None:
+def test_a_fallback_is_logged_and_reported(study: Study) -> None:
     study.write(base={"train": {"backend": "cuda-graphs", "steps": 4}})
     result = study.run("--device", "cpu")
     assert result.returncode == 0

@@ -1,4 +1,4 @@
-"""A run translates to one limit everywhere: the one that it was scored with."""
+"""A run translates with the maximum length of its evaluation in every command."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def path(tmp_path_factory, h2h_here, no_figures):
 
 @pytest.fixture(scope="module")
 def longest(path):
-    """Count the words of the longest target of a split."""
+    """Count the tokens of the longest target of a split."""
     data = prepare(load(path).config.data, path.parents[2] / "cache")
 
     def count(split):
@@ -64,21 +64,21 @@ def test_the_limit_is_one_and_a_half_times_the_longest_training_target_and_eos(p
     assert load(path).decoding_limit == model_of_run(load(path)).decoding_limit == limit
 
 
-def test_a_loaded_run_translates_as_it_was_scored(path):
+def test_a_loaded_run_has_the_translations_of_its_evaluation(path):
     rows = [row.split("\t") for row in (path / "translations.tsv").read_text().splitlines()[1:]]
     assert max(len(hypothesis.split()) for _, _, hypothesis, _ in rows) == 7  # the limit matters
     translated = load(path).translate([source for source, *_ in rows])
     assert translated == [hypothesis for _, _, hypothesis, _ in rows]
 
 
-def test_the_whole_model_of_a_head_ablation_scores_as_the_run(path):
+def test_head_ablation_without_masked_heads_has_the_scores_of_the_run(path):
     scored = json.loads((path / "results.json").read_text())["metrics"]
     whole = masked_heads(path)["whole"]
     for name in ("bleu", "exact_match"):
         assert whole[name] == scored[f"test/{name}"]
 
 
-def test_a_recipe_has_the_limit_that_its_runs_would_have(path):
+def test_a_recipe_has_the_maximum_length_of_its_runs(path):
     overrides = [f"data.{name}={value}" for name, value in STUDY["base"]["data"].items() if name != "options"]
     overrides += ["data.alphabet=4", "data.target_boundaries=sos-eos", "evaluate.max_length=null"]
     origin = model_of_recipe("architecture-en-de", current(), path.parents[2] / "cache", overrides=overrides)

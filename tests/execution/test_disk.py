@@ -44,7 +44,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_full_disk_is_one_line_and_the_same_command_goes_on(
+def test_a_full_disk_is_one_line_and_the_same_command_resumes(
     study: Study, undisturbed: Study, same_results: Check, small_disk: Path
 ) -> None:
     arguments = ("--runs", str(small_disk / "runs"), "--set", "train.checkpoint_seconds=0")
@@ -66,7 +66,7 @@ def test_a_runs_folder_that_is_a_file_is_one_line(study: Study) -> None:
     assert done.stderr.startswith("h2h: runs folder")
 
 
-def test_a_runs_folder_that_cannot_be_made_is_one_line(study: Study) -> None:
+def test_a_runs_folder_that_cannot_be_created_is_one_line(study: Study) -> None:
     done = study.run("--runs", "/proc/nowhere/runs", code=2)
     assert "Traceback" not in done.stderr
     assert done.stderr.strip().splitlines()[-1].startswith("h2h: cannot write to '/proc/nowhere")
@@ -134,7 +134,7 @@ def check_nothing_failed(done: subprocess.CompletedProcess[str], experiment: Pat
     assert not any("FAILED" in text for text in logged)
 
 
-def test_a_disk_without_room_for_the_traceback_fails_no_run(
+def test_a_full_disk_without_room_for_the_traceback_fails_no_run(
     study: Study, undisturbed: Study, same_results: Check, small_disk: Path, filling: tuple[str, ...]
 ) -> None:
     subprocess.run(["mount", "-o", "remount,size=2m", str(small_disk)], check=True)
@@ -148,10 +148,10 @@ def test_a_disk_without_room_for_the_traceback_fails_no_run(
 
 
 @pytest.mark.slow
-def test_files_that_may_not_grow_fail_no_run(
+def test_a_file_size_limit_fails_no_run(
     study: Study, undisturbed: Study, same_results: Check, filling: tuple[str, ...]
 ) -> None:
-    """The same where no disk can be mounted: a limit on the size of files gives EFBIG."""
+    """The same without a mounted disk: a limit on the size of files raises EFBIG."""
     command = study.command("run", str(study.file), "--no-tracking", "--workers", "1", *filling)
     limited = [sys.executable, "-c", LIMIT.format(bytes=500_000), *command]
     done = subprocess.run(
@@ -173,7 +173,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 @pytest.fixture
 def small_files() -> Iterator[None]:
-    """Let no file of this process grow beyond 4 KiB; Python ignores the signal of it."""
+    """Limit files of this process to 4 KiB; Python ignores the signal of the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     yield
@@ -207,7 +207,7 @@ def test_every_writer_of_large_files_reports_a_disk_error(tmp_path: Path, how: s
         (errno.ECONNREFUSED, False),
     ],
 )
-def test_which_errors_are_of_the_disk(number: int, full: bool) -> None:
+def test_disk_errors_are_recognised(number: int, full: bool) -> None:
     error = OSError(number, os.strerror(number))
     assert is_disk_error(error) is full
     wrapped = ValueError("a listener could not log")

@@ -44,7 +44,7 @@ def on_evaluation(run, step, metrics):
 
 def wait_for_a_step(study: Study) -> None:
     end = time.monotonic() + 240
-    while not any(one.read_progress().get("step") for one in stack_folders(study.experiment)):
+    while not any(folder.read_progress().get("step") for folder in stack_folders(study.experiment)):
         assert time.monotonic() < end, "nothing is trained"
         time.sleep(0.01)
 
@@ -77,7 +77,7 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
         "the same command with --retry retrains the failed runs"
     ).replace("tiny.yaml", str(study.file))
 
-    again = study.run(*plugin, code=1)  # the same command does not go on, and does not say so
+    again = study.run(*plugin, code=1)  # The same command would not resume, and the message does not suggest it.
     assert "resumes" not in done.stdout + again.stdout
     assert again.stdout.splitlines()[-2:] == messages[-2:]
     status = study.here(study.folder, "status", "tiny.yaml").stdout
@@ -88,11 +88,11 @@ def test_a_failed_stack_names_the_plugin_the_log_and_retry(study: Study) -> None
     assert "nothing to run without --retry" in planned.stdout
 
     with_plugin(study, HELPER.replace("raise RuntimeError", "pass  # RuntimeError"), "mine")
-    mended = study.run(*plugin, "--retry")
-    assert "report: reports/tiny/index.html" in mended.stdout
+    corrected = study.run(*plugin, "--retry")
+    assert "report: reports/tiny/index.html" in corrected.stdout
 
 
-def test_a_failed_member_is_told_from_its_neighbour(study: Study) -> None:
+def test_a_failed_member_does_not_fail_the_other_member(study: Study) -> None:
     done = study.run(*with_plugin(study, LISTENER), code=1)
     line = line_of(LISTENER, "raise ValueError")
     messages = done.stdout.splitlines()
@@ -107,7 +107,7 @@ def test_a_failed_member_is_told_from_its_neighbour(study: Study) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fresh", [False, True])
-def test_ctrl_c_says_how_to_go_on(study: Study, fresh: bool) -> None:
+def test_ctrl_c_prints_the_command_that_resumes(study: Study, fresh: bool) -> None:
     study.write(base={"train": {"steps": 100_000}})
     flags = ("--fresh",) if fresh else ()
     parent = study.start("--no-tracking", *flags, "--set", "train.checkpoint_seconds=0")

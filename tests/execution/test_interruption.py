@@ -1,4 +1,4 @@
-"""Killed at any moment, the same command gives what an undisturbed study gives."""
+"""An experiment that is killed at any moment and resumed has the results of an uninterrupted experiment."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def step_of(study: Study) -> int:
 
 
 def worker_of(study: Study) -> int:
-    """Return the process that trains; the parent has held leases too, while it laid out stacks."""
+    """Return the process that trains; the parent also holds leases while it creates stacks."""
     run = next(name for name, state in study.states().items() if state == "RUNNING")
     return int(files.read_json(study.experiment / ".leases" / f"{run}.json")["pid"])
 
@@ -57,7 +57,7 @@ def is_leased(study: Study) -> bool:
 
 
 @pytest.mark.parametrize("resume_point", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_killed_worker_takes_down_only_its_stack_which_resumes(
+def test_a_killed_worker_stops_only_its_stack_which_resumes(
     study: Study, undisturbed: Study, same_results: Check, resume_point: bool
 ) -> None:
     parent = study.start("--no-tracking", *(EVERY_STEP if resume_point else ()))
@@ -116,7 +116,7 @@ def runs_by_key(database: Path) -> dict[str, int]:
         return dict(rows.fetchall())
 
 
-def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path) -> None:
+def test_a_truncated_line_of_metrics_is_skipped_and_hides_no_other_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     files.append_lines(path, [{"step": 1, "time": 1.0, "values": {}}])
     with path.open("a") as handle:
@@ -125,14 +125,14 @@ def test_a_torn_line_of_metrics_is_left_out_and_swallows_nothing(tmp_path: Path)
     assert [line and line.step for line in read_metrics(path)] == [1, None, 3]
 
 
-def test_rerun_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
+def test_reproduce_repeats_a_run_to_the_last_bit(undisturbed: Study) -> None:
     name = undisturbed.directories()[0].name
     done = undisturbed.here(undisturbed.folder, "reproduce", name, H2H_CACHE=str(undisturbed.cache))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "bit-for-bit equal" in done.stdout
 
 
-def test_rerun_tells_when_something_else_comes_out(
+def test_reproduce_reports_the_difference_of_weights(
     study: Study, undisturbed: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import shutil

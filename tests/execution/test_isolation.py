@@ -1,4 +1,4 @@
-"""A member, a stack or a machine that fails takes nothing else with it."""
+"""A failing member, stack or machine does not affect other runs."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def plugin(study: Study, text: str) -> tuple[str, str]:
     return "--plugin", str(path)
 
 
-def test_a_member_that_raises_is_retired_and_its_neighbour_is_untouched(study: Study, undisturbed: Study) -> None:
+def test_a_member_that_raises_is_removed_and_does_not_change_the_other_member(study: Study, undisturbed: Study) -> None:
     done = study.run(*plugin(study, LISTENER), code=1)
     raised, neighbour = study.directories()
     status = files.read_json(raised / "status.json")
@@ -110,7 +110,7 @@ def test_a_member_that_raises_is_retired_and_its_neighbour_is_untouched(study: S
         assert bool((value == undisturbed.weights()[neighbour.name][name]).all())
 
 
-def test_a_failed_run_is_not_started_again_unless_asked(study: Study, undisturbed: Study, same_results: Check) -> None:
+def test_a_failed_run_is_restarted_only_with_retry(study: Study, undisturbed: Study, same_results: Check) -> None:
     study.run(*plugin(study, LISTENER), code=1)
     again = study.run(code=1)
     assert "training" not in again.stderr
@@ -118,11 +118,11 @@ def test_a_failed_run_is_not_started_again_unless_asked(study: Study, undisturbe
     same_results(study, undisturbed)
 
 
-def test_a_member_that_diverges_is_a_result_and_its_neighbour_goes_on(study: Study) -> None:
+def test_a_diverged_member_has_a_result_and_the_other_member_continues(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "poison"})
     study.run(*plugin(study, POISON))
-    poisoned, neighbour = study.directories()
-    status = files.read_json(poisoned / "status.json")
+    diverged, neighbour = study.directories()
+    status = files.read_json(diverged / "status.json")
     assert status["state"] == "DIVERGED"
     assert status["reason"] == "the loss is not finite at step 20"
     assert files.read_json(neighbour / "status.json")["state"] == "DONE"
@@ -157,7 +157,7 @@ def register_positionals():
         pytest.param("not self.training and len(x) > 1 and Crowded.calls > 60", id="an evaluation"),
     ],
 )
-def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, condition: str) -> None:
+def test_out_of_memory_halves_the_stack_and_each_half_continues(study: Study, condition: str) -> None:
     study.write(
         base={"train": {"precision": "float64", "checkpoint_seconds": 0}},
         baseline={"positional": "crowded"},
@@ -170,7 +170,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, cond
     assert len(stack_folders(study.experiment)) == 4
     halved = study.scores()
     for path in study.directories():
-        reasons = [files.read_json(one)["reason"] for one in sorted(path.glob("attempts/*.json"))]
+        reasons = [files.read_json(attempt)["reason"] for attempt in sorted(path.glob("attempts/*.json"))]
         assert reasons == ["out of memory in a stack of 4", "out of memory in a stack of 2"]
         steps = [line.step for line in read_metrics(path / "metrics.jsonl") if line and "train/loss" in line.values]
         assert steps == [20, 40, 60], "a half began anew"
@@ -180,7 +180,7 @@ def test_out_of_memory_halves_the_stack_and_each_half_goes_on(study: Study, cond
         assert halved[name] == pytest.approx(scores, rel=1e-9, abs=1e-9), name
 
 
-HUNGRY = """
+ALLOCATING = """
 import multiprocessing
 import resource
 from pathlib import Path
@@ -207,8 +207,8 @@ def register_positionals():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is Linux's")
-def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The logits of a run are 64 MB, several times: eight runs need more than 1 GB, one fits.
+def test_a_real_out_of_memory_error_halves_the_stack(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The logits of a run are 64 MB and exist several times: eight runs need more than 1 GB, a single run fits.
     study.write(
         base={
             "model": {"dropout": 0.0},
@@ -220,20 +220,20 @@ def test_memory_that_really_runs_out_halves_the_stack(study: Study, monkeypatch:
         seeds=8,
     )
     file = study.folder / "mine.py"
-    file.write_text(HUNGRY)
+    file.write_text(ALLOCATING)
     monkeypatch.setattr(registry, "_current", None)
     registry.use_files([file])
     (variant,) = api.plan(study.file, runs=study.runs).variants
     name = shape_hash(shape(variant.config, registry.current()))
     files.write_json(study.cache / "stack-sizes.json", {machine_name("cpu"): {name: 8}})
-    done = study.run(*plugin(study, HUNGRY), *ONE_THREAD)
+    done = study.run(*plugin(study, ALLOCATING), *ONE_THREAD)
     assert "out of memory; its 8 runs continue in two stacks" in done.stderr
     assert set(study.states().values()) == {"DONE"}
     sizes = {len(folder.record.members) for folder in stack_folders(study.experiment)}
     assert sizes <= {1, 2, 4}
 
 
-def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(study: Study) -> None:
+def test_out_of_memory_halves_the_microbatches_and_keeps_the_batch_size(study: Study) -> None:
     study.write(base={"model": {"dropout": 0.0}}, baseline={"positional": "greedy"}, seeds=1)
     done = study.run(*plugin(study, GREEDY), *ONE_THREAD)
     assert "out of memory; retrying with 2 micro-batches" in done.stderr
@@ -244,7 +244,7 @@ def test_out_of_memory_halves_the_pieces_and_keeps_the_batch(study: Study) -> No
         assert scores["valid/loss"] == pytest.approx(small[name]["valid/loss"], rel=1e-3)
 
 
-def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
+def test_three_stacks_with_the_same_error_stop_the_experiment(study: Study) -> None:
     study.write(
         base={"model": {"layers": 1}},
         baseline={"positional": "broken"},
@@ -258,12 +258,12 @@ def test_three_stacks_that_fail_alike_stop_the_rest(study: Study) -> None:
 
 
 @pytest.mark.slow
-def test_one_stack_of_six_failures_and_a_healthy_pair_go_to_their_ends(study: Study) -> None:
+def test_six_failures_in_a_stack_do_not_stop_the_other_stacks(study: Study) -> None:
     healthy = {"baseline": {"positional": "sinusoidal"}, "base": {"model": {"d_ff": 16}}}
     study.write(**healthy, seeds=4)
     study.run()
     study.write(**healthy, seeds=6, design=[{"zip": {"positional": ["sinusoidal", "broken"], "model.d_ff": [16, 24]}}])
-    done = study.run(*plugin(study, BROKEN), "--workers", "2", code=1)  # the six end first
+    done = study.run(*plugin(study, BROKEN), "--workers", "2", code=1)  # The six failing runs end first.
     assert "training 8 runs in 2 stacks" in done.stderr
     assert "stopped after" not in done.stdout
     assert sorted(study.states().values()) == ["DONE"] * 6 + ["FAILED"] * 6
@@ -312,7 +312,7 @@ def test_runs_that_another_process_trains_are_neither_archived_nor_reset(finishe
     assert writer.state == ("DONE" if option == "--fresh" else "FAILED")
 
 
-def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: Study) -> None:
+def test_stacks_split_by_another_process_are_replaced_by_their_parts(study: Study) -> None:
     study.run("--timeout", "0.000001", code=1)
     (folder,) = stack_folders(study.experiment)
     execution = scheduler._Execution(scheduler.Machine(LocalLauncher()), LineWatcher(), study.experiment)
@@ -321,7 +321,7 @@ def test_stacks_that_another_process_split_are_replaced_by_their_parts(study: St
     record = folder.record
     other._split(folder, [replace(record, members=[member]) for member in record.members])
     assert len(other.next_round) == 2
-    assert {one.path for one in execution._current([folder])} == {one.path for one in other.next_round}
+    assert {stack.path for stack in execution._current([folder])} == {stack.path for stack in other.next_round}
 
 
 def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
@@ -336,14 +336,14 @@ def test_a_stack_that_another_process_trains_is_not_split(study: Study) -> None:
     assert [run.state for run in folder.runs()] == ["TIMEOUT", "TIMEOUT"]
 
 
-def test_a_stack_over_its_time_is_left_as_timeout_with_a_resume_point(study: Study) -> None:
+def test_a_stack_over_its_time_limit_has_state_timeout_and_a_resume_point(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}})
     study.run("--timeout", "1.5", code=1)
     assert set(study.states().values()) == {"TIMEOUT"}
     assert any(study.experiment.glob(".stacks/*/resume.safetensors"))
 
 
-def test_extending_the_seeds_trains_only_what_is_missing(finished: Study) -> None:
+def test_added_seeds_train_only_the_missing_runs(finished: Study) -> None:
     study = finished
     before = {path: (path / "checkpoint.safetensors").stat().st_mtime_ns for path in study.directories()}
     study.write(seeds=3)
@@ -354,13 +354,13 @@ def test_extending_the_seeds_trains_only_what_is_missing(finished: Study) -> Non
         assert (path / "checkpoint.safetensors").stat().st_mtime_ns == moment
 
 
-def test_fresh_moves_earlier_runs_aside_and_loses_none(finished: Study) -> None:
+def test_fresh_archives_earlier_runs_and_deletes_none(finished: Study) -> None:
     study = finished
     names = [path.name for path in study.directories()]
     study.run("--fresh")
     assert [path.name for path in study.directories()] == names
-    kept = [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")]
-    assert sorted(kept) == names
+    archived = [path.parent.name for path in study.experiment.glob(".archived/*/*/results.json")]
+    assert sorted(archived) == names
 
 
 def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> None:
@@ -373,7 +373,7 @@ def test_the_null_pair_is_trained_once_and_reported_as_equal(study: Study) -> No
     assert "by construction" in (study.folder / "reports/tiny/report.md").read_text()
 
 
-def test_a_run_of_another_experiment_with_the_same_key_is_reused(finished: Study) -> None:
+def test_a_run_of_another_experiment_with_the_same_hash_is_reused(finished: Study) -> None:
     study = finished
     other = study.folder / "other.yaml"
     other.write_text(study.file.read_text())
@@ -384,7 +384,7 @@ def test_a_run_of_another_experiment_with_the_same_key_is_reused(finished: Study
     assert "2 runs are reused from other experiments" in done.stdout
 
 
-def test_a_launcher_warms_up_before_costs_are_counted_and_for_no_unsound_file(
+def test_a_launcher_warms_up_before_costs_are_counted_and_only_for_a_valid_file(
     study: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called: list[str] = []
@@ -412,7 +412,7 @@ def test_bfloat16_without_a_gpu_is_refused_before_anything_runs(study: Study) ->
     assert not study.experiment.exists()
 
 
-def test_a_gpu_that_is_not_there_is_one_line(study: Study) -> None:
+def test_a_missing_gpu_is_one_line(study: Study) -> None:
     import torch
 
     if torch.cuda.is_available():

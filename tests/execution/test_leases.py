@@ -1,4 +1,4 @@
-"""At most one live process writes a run directory, and a dead process' lease is taken over."""
+"""At most one live process writes a run directory, and the lease of a dead process is taken over."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def lease_file(run: Path) -> Path:
 
 @contextmanager
 def held_by(run: Path, **fields: object) -> Iterator[None]:
-    """Let a lease be that of this process, but for some fields."""
+    """Write a lease of this process with some fields replaced."""
     with Lease(run):
         mine = files.read_json(lease_file(run))
         files.write_json(lease_file(run), mine | {"token": "other"} | fields)
         yield
 
 
-def silence(run: Path) -> None:
-    """Turn the heartbeat of a lease back to before it counts as dead."""
+def expire_heartbeat(run: Path) -> None:
+    """Set the heartbeat of a lease to a time at which its process counts as dead."""
     before = time.time() - leases.STALE_SECONDS - 1
     os.utime(lease_file(run), (before, before))
 
@@ -68,7 +68,7 @@ def test_the_lease_of_a_dead_process_is_taken_over(run: Path) -> None:
         assert files.read_json(lease_file(run))["pid"] == os.getpid()
 
 
-def test_a_process_that_nobody_has_waited_for_is_dead(run: Path) -> None:
+def test_a_zombie_process_is_dead(run: Path) -> None:
     child = subprocess.Popen(["sleep", "60"])
     with held_by(run, pid=child.pid, started=leases.process_start(child.pid)):
         assert leases.holder_of(run) is not None
@@ -83,7 +83,7 @@ def child_status(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_process_number_used_again_is_not_the_holder(run: Path) -> None:
+def test_a_reused_process_id_is_not_the_holder(run: Path) -> None:
     started = leases.process_start(os.getpid())
     assert started is not None
     with held_by(run, started=started - 1000), Lease(run):
@@ -91,19 +91,19 @@ def test_a_process_number_used_again_is_not_the_holder(run: Path) -> None:
 
 
 @pytest.mark.parametrize("field", ["host", "boot", "namespace"])
-def test_a_process_that_cannot_be_looked_up_lives_while_its_heart_beats(run: Path, field: str) -> None:
+def test_the_heartbeat_decides_if_a_process_cannot_be_looked_up(run: Path, field: str) -> None:
     with held_by(run, **{field: "another"}):
         with pytest.raises(Busy):
             Lease(run).acquire()
-        silence(run)
+        expire_heartbeat(run)
         with Lease(run):
             pass
 
 
-def test_the_heartbeat_keeps_a_lease_alive_elsewhere(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_keeps_a_lease_of_another_host_alive(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "HEARTBEAT_SECONDS", 0.02)
     with Lease(run):
-        silence(run)
+        expire_heartbeat(run)
         end = time.monotonic() + 10
         while time.time() - lease_file(run).stat().st_mtime > 30:
             assert time.monotonic() < end
@@ -118,11 +118,11 @@ def test_a_lost_lease_is_not_released_for_its_new_holder(run: Path) -> None:
 
 
 def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
-    others = [run.with_name(f"rotary-s{seed}-01234567") for seed in (2, 3)]
-    with Lease(others[1]):
+    other_runs = [run.with_name(f"rotary-s{seed}-01234567") for seed in (2, 3)]
+    with Lease(other_runs[1]):
         with pytest.raises(Busy, match="rotary-s3"):
-            Lease(run, *others).acquire()
-        with Lease(run, others[0]):
+            Lease(run, *other_runs).acquire()
+        with Lease(run, other_runs[0]):
             pass
 
 
@@ -137,7 +137,7 @@ def test_leases_of_several_runs_are_held_all_or_none(run: Path) -> None:
         lambda run: run.write_json("heads.json", {}),
     ],
 )
-def test_no_write_is_made_with_a_lease_that_was_taken_over(run: Path, write: object) -> None:
+def test_a_lease_that_was_taken_over_permits_no_write(run: Path, write: object) -> None:
     assert callable(write)
     run.mkdir(parents=True)
     with Lease(run) as lease, held_by_another_host(run):
@@ -151,15 +151,15 @@ def test_no_write_is_made_with_a_lease_that_was_taken_over(run: Path, write: obj
 
 @contextmanager
 def held_by_another_host(run: Path) -> Iterator[None]:
-    """Take a lease over as another host would whose clock the heartbeat does not reach."""
+    """Hold a lease that another host has taken over after its heartbeat expired."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leases.socket, "gethostname", lambda: "elsewhere")
-        silence(run)
+        expire_heartbeat(run)
         with Lease(run):
             yield
 
 
-def test_nobody_takes_a_lease_over_during_a_write(run: Path) -> None:
+def test_no_process_takes_over_a_lease_during_a_write(run: Path) -> None:
     run.mkdir(parents=True)
     refused: list[Busy] = []
 
@@ -172,7 +172,7 @@ def test_nobody_takes_a_lease_over_during_a_write(run: Path) -> None:
     with leased(run) as writer, writer.writing():
         content = files.read_json(lease_file(run)) | {"host": "elsewhere"}
         files.write_json(lease_file(run), content)
-        silence(run)
+        expire_heartbeat(run)
         other = Thread(target=take_over)
         other.start()
         other.join()
@@ -190,9 +190,9 @@ def _try(run: Path, queue: multiprocessing.Queue[bool], answered: multiprocessin
         answered.wait(60)  # a winner that ends would leave a dead lease, which another may take
 
 
-def test_of_many_that_find_a_dead_lease_one_gets_it(run: Path) -> None:
+def test_exactly_one_of_many_processes_takes_over_a_dead_lease(run: Path) -> None:
     with held_by(run, host="another"):
-        silence(run)
+        expire_heartbeat(run)
         context = multiprocessing.get_context("fork")
         queue: multiprocessing.Queue[bool] = context.Queue()
         answered = context.Event()
@@ -203,17 +203,17 @@ def test_of_many_that_find_a_dead_lease_one_gets_it(run: Path) -> None:
         answered.set()
         for process in processes:
             process.join()
-        assert sum(won) == 1
+        assert sum(acquired) == 1
 
 
-def test_a_lease_that_a_power_failure_emptied_is_free(run: Path) -> None:
+def test_a_lease_file_emptied_by_a_power_failure_is_free(run: Path) -> None:
     lease_file(run).parent.mkdir(parents=True)
     lease_file(run).write_text("")
     with Lease(run):
         pass
 
 
-def test_a_layout_that_takes_too_long_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_while_stacks_are_created_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "LAYOUT_SECONDS", 0.0)
     message = "another process has been laying out the stacks of"
     with (
@@ -232,7 +232,7 @@ def _write_progress(stack: Path, failures: multiprocessing.Queue[str]) -> None:
         failures.put(repr(error))
 
 
-def test_two_processes_write_the_progress_of_one_stack(tmp_path: Path) -> None:
+def test_two_processes_can_write_the_progress_of_the_same_stack(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     failures: multiprocessing.Queue[str] = context.Queue()
     processes = [context.Process(target=_write_progress, args=(tmp_path, failures)) for _ in range(3)]
@@ -250,6 +250,6 @@ def test_only_tensors_of_killed_processes_are_removed(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     files.remove_temporary(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
-        ".stack.json.cd.tmp",  # which another process may be about to rename
+        ".stack.json.cd.tmp",  # another process may be about to rename it
         "resume.safetensors",
     }

@@ -1,4 +1,4 @@
-"""Several commands at one experiment, suspended workers, and hosts that cannot see each other."""
+"""Concurrent commands on one experiment, suspended workers, and hosts that cannot look up each other's processes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ for line in sys.stdin:
     outcome = scheduler.execute(plan, machine, Path(cache), LineWatcher(), "")
     files.write_json(Path(reply), dict(outcome.states))
 """
-"""What ``h2h run`` does for each line of its input, without report and shipping."""
+"""The steps of ``h2h run`` for each line of the input, without report and tracking."""
 
 AUDIT = """
 import os, re, sys
@@ -89,7 +89,7 @@ sys.addaudithook(audit)
 """
 """A plugin file that records each write into a run directory before the process makes it."""
 
-MEET = """
+WAIT_FOR_OTHER_COMMAND = """
 import time
 from pathlib import Path
 from headtohead.execution import scheduler
@@ -104,7 +104,7 @@ def meet(*arguments, arrange=scheduler.arrange):
 
 scheduler.arrange = meet
 """
-"""Delays the decision which runs train together until another command decides it too."""
+"""Delays the assignment of runs to stacks until another command is about to make it too."""
 
 HOST = """
 import os, socket
@@ -112,12 +112,12 @@ import os, socket
 if "HOST_OF_TEST" in os.environ:
     socket.gethostname = lambda: os.environ["HOST_OF_TEST"]
 """
-"""``sitecustomize.py``: another host name for a command and all that it starts."""
+"""``sitecustomize.py``: another host name for a command and its child processes."""
 
 
 @dataclass
 class Command:
-    """A process that trains experiments, one after another, on a host of some name."""
+    """A process that trains experiments in turn on a host with a given name."""
 
     log: Path
     process: subprocess.Popen[str]
@@ -143,8 +143,8 @@ class Command:
             yield cls(folder / "log", process)
         finally:
             with suppress(psutil.NoSuchProcess):
-                for one in psutil.Process(process.pid).children(recursive=True):
-                    one.kill()
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
             process.kill()
             process.communicate()
 
@@ -186,7 +186,7 @@ class Race:
         self.orders.append((command, reply))
 
     def start_together(self, *orders: tuple[Command, int]) -> None:
-        """Start commands, each with its number of workers, that lay out stacks at once."""
+        """Start commands, each with its number of workers, that create stacks at the same time."""
         go = self.folder / "go"
         for command, workers in orders:
             self.start(command, workers, str(go))
@@ -214,15 +214,15 @@ class Race:
                 found[self.experiment / path.stem] = int(files.read_json(path)["pid"])
         return found
 
-    def silence(self, runs: list[Path]) -> None:
-        """Turn heartbeats back, as if a minute and more had passed."""
+    def expire_heartbeats(self, runs: list[Path]) -> None:
+        """Set heartbeats back by more than a minute."""
         before = time.time() - leases.STALE_SECONDS - 1
         for run in runs:
             with suppress(FileNotFoundError):
                 os.utime(self.experiment / ".leases" / f"{run.name}.json", (before, before))
 
     def is_written(self, run: Path) -> bool:
-        """Whether a process is writing the run at this moment."""
+        """Return whether a process is writing the run now."""
         try:
             with FileLock(self.experiment / ".leases" / f"{run.name}.lock").acquire(timeout=0):
                 return False
@@ -230,7 +230,7 @@ class Race:
             return True
 
     def writers(self) -> dict[str, list[int]]:
-        """Return the workers that wrote each run: one for each time that another took over."""
+        """Return the workers that wrote each run: one for each takeover."""
         lines = [line.split() for line in (self.folder / "writes.log").read_text().splitlines()]
         parents = {str(command.process.pid) for command, _ in self.orders}
         found: dict[str, list[int]] = {}
@@ -247,7 +247,7 @@ class Race:
         }
 
     def histories(self) -> dict[str, list[tuple[int, str, float]]]:
-        """Return every value that was logged, with repeated ones."""
+        """Return every logged value, including repeated values."""
         return {
             path.name: [
                 (line["step"], name, value)
@@ -258,7 +258,7 @@ class Race:
         }
 
     def content(self) -> dict[str, Any]:
-        """Return scores and weights of each run, without what depends on the clock."""
+        """Return scores and weights of each run, without values that depend on time."""
         found = {}
         for path in self.directories():
             scores = files.read_json(path / "results.json")["metrics"]
@@ -270,7 +270,7 @@ class Race:
         return found
 
     def bytes(self) -> dict[str, tuple[bytes, int]]:
-        """Return all files of the runs and the stacks but for logs and locks."""
+        """Return all files of the runs and the stacks except logs and locks."""
         return {
             str(path.relative_to(self.experiment)): (path.read_bytes(), path.stat().st_mtime_ns)
             for path in self.experiment.rglob("*")
@@ -285,8 +285,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 300.0) -> None:
         time.sleep(0.002)
 
 
-def check_alone(race: Race) -> None:
-    """Check that each run was in one stack and was written by one worker at a time."""
+def check_single_writer(race: Race) -> None:
+    """Check that each run was in a single stack and had a single writer at a time."""
     assert len(race.directories()) == RUNS
     held = Counter(run for members in race.members().values() for run in members)
     assert set(held.values()) == {1}, held
@@ -301,12 +301,12 @@ def check_alone(race: Race) -> None:
 def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache: Path) -> None:
     race = Race(tmp_path / "race", cache)
     with (
-        Command.started(tmp_path / "one", plugin=AUDIT + MEET) as one,
-        Command.started(tmp_path / "two", plugin=AUDIT + MEET) as two,
+        Command.started(tmp_path / "one", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as first,
+        Command.started(tmp_path / "two", plugin=AUDIT + WAIT_FOR_OTHER_COMMAND) as second,
     ):
-        race.start_together((one, 1), (two, 3))
+        race.start_together((first, 1), (second, 3))
         race.finish()
-    check_alone(race)
+    check_single_writer(race)
     for name, values in race.histories().items():
         steps = Counter((step, metric) for step, metric, _ in values)
         assert set(steps.values()) == {1}, name
@@ -315,11 +315,11 @@ def test_commands_that_start_together_train_each_run_once(tmp_path: Path, cache:
 @pytest.mark.slow
 def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp_path: Path, cache: Path) -> None:
     race = Race(tmp_path / "race", cache)
-    with Command.started(tmp_path / "one", host="elsewhere") as one, Command.started(tmp_path / "two") as two:
-        race.start(one, 1)
+    with Command.started(tmp_path / "one", host="elsewhere") as first, Command.started(tmp_path / "two") as second:
+        race.start(first, 1)
         worker, runs = suspend_in_training(race)
-        race.silence(runs)
-        race.start(two, 1)
+        race.expire_heartbeats(runs)
+        race.start(second, 1)
         wait_for(lambda: race.ended(1))
         assert {files.read_json(run / "status.json")["state"] for run in runs} == {"DONE"}
         before = race.bytes()
@@ -328,14 +328,14 @@ def test_a_suspended_worker_whose_lease_was_taken_over_stops_without_writing(tmp
         after = race.bytes()
         assert {name: content for name, content in after.items() if name in before} == before
         race.finish()
-    check_alone(race)
+    check_single_writer(race)
     assert [run for run in runs if len(race.writers()[run.name]) == 2] == runs
     log = "".join(path.read_text() for path in race.experiment.glob(".stacks/*/worker.log"))
     assert "another process took over the lease of a run" in log
 
 
 def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
-    """Stop a worker that has logged metrics and is not writing; return it and its runs."""
+    """Suspend a worker that has logged metrics and is not writing; return the worker and its runs."""
     while True:
         wait_for(lambda: any(race.experiment.glob("*/metrics.jsonl")))
         holders = race.holders()
@@ -352,31 +352,31 @@ def suspend_in_training(race: Race) -> tuple[int, list[Path]]:
 TRIALS = int(os.environ.get("H2H_TEST_RACES", "3"))
 """Races of the long test: a race takes about 25 s. ``H2H_TEST_RACES=50`` runs the long form."""
 MOST_SUSPENSIONS = 6
-"""Of workers in one race."""
+"""Largest number of suspensions in a race."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.filterwarnings("default")  # of MLflow's own imports
+@pytest.mark.filterwarnings("default")  # MLflow's own imports
 def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     figures: Counter[str] = Counter()
     with (
-        Command.started(tmp_path / "one") as one,
-        Command.started(tmp_path / "two") as two,
-        Command.started(tmp_path / "three", host="elsewhere") as three,
-        Command.started(tmp_path / "four", host="afar") as four,
+        Command.started(tmp_path / "one") as first,
+        Command.started(tmp_path / "two") as second,
+        Command.started(tmp_path / "three", host="elsewhere") as third,
+        Command.started(tmp_path / "four", host="afar") as fourth,
     ):
-        references = {workers: undisturbed(tmp_path, cache, one, workers) for workers in (1, 2, 3)}
+        references = {workers: undisturbed(tmp_path, cache, first, workers) for workers in (1, 2, 3)}
         for trial in range(TRIALS):
             chance = random.Random(trial)
             race = Race(tmp_path / f"trial{trial}", cache)
-            commands = chance.choice([(one, two), (one, three), (three, four), (four, two)])
+            commands = chance.choice([(first, second), (first, third), (third, fourth), (fourth, second)])
             workers = chance.sample((1, 2, 3), 2)
             race.start_together(*zip(commands, workers, strict=True))
-            disturb(race, chance, uri, figures, takeovers=commands != (one, two))
+            disturb(race, chance, uri, figures, takeovers=commands != (first, second))
             race.finish()
-            check_alone(race)
+            check_single_writer(race)
             compare(race, references, figures)
             ship(race, uri)
             figures["races"] += 1
@@ -384,7 +384,7 @@ def test_races_with_random_suspensions(tmp_path: Path, cache: Path) -> None:
     check_store(tmp_path / "mlflow.db")
     assert figures["races"] == TRIALS
     assert figures["suspensions"] > TRIALS
-    if TRIALS >= 10:  # in a few races, every takeover may come too late
+    if TRIALS >= 10:  # With few races, every takeover can come too late.
         assert figures["takeovers"] > 0
 
 
@@ -392,16 +392,16 @@ def undisturbed(folder: Path, cache: Path, command: Command, workers: int) -> Ra
     race = Race(folder / f"undisturbed{workers}", cache)
     race.start(command, workers)
     race.finish()
-    check_alone(race)
+    check_single_writer(race)
     assert all(len(pids) == 1 for pids in race.writers().values())
     return race
 
 
 def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], *, takeovers: bool) -> None:
-    """Suspend random workers until all commands have ended; ship once meanwhile.
+    """Suspend random workers until all commands have ended, and run the shipper once meanwhile.
 
-    With ``takeovers``, the heartbeats of every other suspended worker are turned back, so that the
-    command on the other host takes its leases over.
+    With ``takeovers``, the heartbeats of every second suspended worker are set back, so that the command on the
+    other host takes over its leases.
     """
     ship_at = time.monotonic() + chance.uniform(0.2, 2.0)
     while not all(race.ended(number) for number in range(len(race.orders))):
@@ -421,7 +421,7 @@ def disturb(race: Race, chance: random.Random, uri: str, figures: Counter[str], 
         try:
             figures["suspensions"] += 1
             if takeovers and chance.random() < 0.5:
-                race.silence(runs)
+                race.expire_heartbeats(runs)
                 figures["silenced"] += 1
                 wait_until_taken(race, runs, pid, 20.0)
             else:
@@ -441,10 +441,10 @@ def wait_until_taken(race: Race, runs: list[Path], pid: int, seconds: float) -> 
 
 
 def compare(race: Race, references: dict[int, Race], figures: Counter[str]) -> None:
-    """Compare each run with an undisturbed one that trained in a stack of the same members."""
+    """Compare each run with an undisturbed run that trained in a stack of the same members."""
     ours, logged, writers = race.content(), race.histories(), race.writers()
     for stack, members in race.members().items():
-        (reference, *_) = [one for one in references.values() if stack in one.members()]
+        (reference, *_) = [candidate for candidate in references.values() if stack in candidate.members()]
         theirs, expected = reference.content(), reference.histories()
         for name in members:
             assert ours[name] == theirs[name], name
@@ -456,7 +456,7 @@ def compare(race: Race, references: dict[int, Race], figures: Counter[str]) -> N
 
 
 def keyed(values: list[tuple[int, str, float]]) -> Iterator[tuple[tuple[int, str], float]]:
-    """Yield values by step and name, without times; later ones replace earlier ones."""
+    """Yield values by step and name, without times; later values replace earlier values."""
     for step, name, value in values:
         if not name.startswith("system/"):
             yield (step, name), value
@@ -470,7 +470,7 @@ def ship(race: Race, uri: str) -> None:
 
 
 def check_store(database: Path) -> None:
-    """Check that each run is in the store once, finished, and that none repeats a step."""
+    """Check that each run is in the store once, finished, and without repeated steps."""
     with closing(sqlite3.connect(database)) as connection:
         runs = connection.execute(
             "select count(*), count(distinct runs.experiment_id || tags.value), min(runs.status), "

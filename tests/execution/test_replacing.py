@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(study: Study) -> dict[str, bytes]:
-    """Return every file of the study and its report, but the claims of processes."""
+    """Return every file of the study and its report except leases."""
     folders = (study.experiment, study.folder / "reports" / study.experiment.name)
     return {
         str(path): path.read_bytes()
@@ -24,7 +24,7 @@ def snapshot(study: Study) -> dict[str, bytes]:
     }
 
 
-def test_a_debug_run_leaves_a_finished_study_as_it_is(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_debug_run_does_not_change_a_finished_study(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     study.write(base={"train": {"steps": 4}, "evaluate": {"unpadded": False, "test_limit": 4}})
     study.run()
     before = snapshot(study)

@@ -34,7 +34,7 @@ def register_recipes():
     return {"blind": Blind, "tied": Tied}
 '''
 
-WALK = {
+PATH_EXPERIMENT = {
     "question": "What accounts for the distance?",
     "base": {
         "data": {"dataset": "toy-grammar", "size": 200},
@@ -48,24 +48,24 @@ WALK = {
 }
 
 
-WALKING = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
+RUN_PATH = ("run", "walk.yaml", "--plugin", "ends.py", "--runs", "runs", "--no-tracking")
 
 
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory, cache, h2h_here):
-    """Run the whole path once; return the folder and what the command printed."""
-    folder = tmp_path_factory.mktemp("walked")
+def trained_path(tmp_path_factory, cache, h2h_here):
+    """Run the whole path once; return the folder and the output of the command."""
+    folder = tmp_path_factory.mktemp("trained_path")
     (folder / "ends.py").write_text(PLUGIN)
-    (folder / "walk.yaml").write_text(yaml.safe_dump(WALK, sort_keys=False))
-    done = h2h_here(folder, *WALKING, H2H_CACHE=str(cache))
+    (folder / "walk.yaml").write_text(yaml.safe_dump(PATH_EXPERIMENT, sort_keys=False))
+    done = h2h_here(folder, *RUN_PATH, H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
 
 
-def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence(walked):
-    folder, printed = walked
+def test_every_coalition_between_two_recipes_is_trained_and_answered_in_one_sentence(trained_path):
+    folder, printed = trained_path
     record = json.loads((folder / "runs" / "walk" / "experiment.json").read_text())
-    assert [one["name"] for one in record["path"]["choices"]] == [
+    assert [choice["name"] for choice in record["path"]["choices"]] == [
         "data.vocabulary.shared",
         "model.tie_embeddings",
         "train.lr",
@@ -78,8 +78,8 @@ def test_every_point_between_two_recipes_is_trained_and_answered_in_one_sentence
     assert sentence.endswith(".")
 
 
-def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(walked):
-    folder, _ = walked
+def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(trained_path):
+    folder, _ = trained_path
     found = analyse_path(load_frames(folder / "runs" / "walk"), "test/token_accuracy")
     assert found.names == ("blind", "tied")
     assert all(value.known for value in found.values)
@@ -99,9 +99,9 @@ def test_the_report_of_the_command_names_inseparable_choices(walked):
     assert (folder / "reports" / "walk" / "figures" / "waterfall.svg").is_file()
 
 
-def test_the_same_command_finds_nothing_left_to_do(walked, cache, h2h_here):
-    folder, _ = walked
-    done = h2h_here(folder, "plan", *WALKING[1:-1], H2H_CACHE=str(cache))
+def test_the_same_command_trains_no_further_run(trained_path, cache, h2h_here):
+    folder, _ = trained_path
+    done = h2h_here(folder, "plan", *RUN_PATH[1:-1], H2H_CACHE=str(cache))
     assert done.returncode == 0, done.stderr
     assert "nothing to run" in done.stdout
     assert "path: blind to tied, 3 choices, 6 permutations" in done.stdout

@@ -1,4 +1,4 @@
-"""Sizes of stacks are measured once, in a process of their own, and remembered."""
+"""Stack sizes are benchmarked once, in a separate process, and cached."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .conftest import Study
 
 
-def test_a_size_is_measured_once_and_used_by_the_plan(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_size_is_measured_once_and_used_by_the_plan(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("H2H_CACHE", str(study.cache / "own"))
     small = {"model": {"d_model": 4, "d_ff": 8}, "train": {"batch_tokens": 32}}
     study.write(base=small, seeds=processors("cpu") + 2)
@@ -43,49 +43,49 @@ def test_a_size_is_measured_once_and_used_by_the_plan(study: Study, monkeypatch:
     assert max(len(stack) for stack in found.stacks) <= 3
 
 
-def test_time_per_member_falls_where_a_step_is_mostly_overhead(study: Study) -> None:
+def test_time_per_member_falls_with_the_stack_size_if_overhead_dominates(study: Study) -> None:
     study.write(base={"model": {"d_model": 4, "d_ff": 8}, "train": {"batch_tokens": 32}})
     found = plan(study.file, runs=study.runs)
-    one = found.variants[0]
-    timed = time_sizes(one.config, found.data_of(one.slug), torch.device("cpu"), 8, 60.0)
+    variant = found.variants[0]
+    timed = time_sizes(variant.config, found.data_of(variant.slug), torch.device("cpu"), 8, 60.0)
     assert list(timed) == [1, 2, 4, 8]
     assert timed[8] < 0.6 * timed[1]
     assert best_stack_size(timed) > 1
 
 
-def test_the_search_ends_with_its_time(study: Study) -> None:
+def test_the_search_ends_at_its_time_limit(study: Study) -> None:
     found = plan(study.file, runs=study.runs)
-    one = found.variants[0]
-    assert list(time_sizes(one.config, found.data, torch.device("cpu"), 64, 0.0)) == [1]
+    variant = found.variants[0]
+    assert list(time_sizes(variant.config, found.data, torch.device("cpu"), 64, 0.0)) == [1]
 
 
 def test_a_size_is_freed_before_the_next_one_is_built(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the garbage collector: on a GPU, sizes that stay allocated leave no room for more."""
+    """Without the garbage collector: on a GPU, models that stay allocated leave no memory for larger sizes."""
     built: list[weakref.ref[StackTraining]] = []
 
     class Watched(StackTraining):
         def __init__(self, *given: Any, **named: Any) -> None:
-            assert [one() for one in built] == [None] * len(built)
+            assert [reference() for reference in built] == [None] * len(built)
             super().__init__(*given, **named)
             built.append(weakref.ref(self))
 
     monkeypatch.setattr(sizing, "StackTraining", Watched)
     study.write(base={"model": {"d_model": 4, "d_ff": 8}, "train": {"batch_tokens": 32}})
     found = plan(study.file, runs=study.runs)
-    one = found.variants[0]
+    variant = found.variants[0]
     gc.collect()
     gc.disable()
     try:
-        time_sizes(one.config, found.data_of(one.slug), torch.device("cpu"), 2, 60.0)
-        assert [one() for one in built] == [None, None]
+        time_sizes(variant.config, found.data_of(variant.slug), torch.device("cpu"), 2, 60.0)
+        assert [reference() for reference in built] == [None, None]
     finally:
         gc.enable()
 
 
-def test_replays_are_timed_and_captures_are_not(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replays_are_timed_and_captures_are_excluded(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     found = plan(study.file, runs=study.runs)
-    one = found.variants[0]
-    stack = StackTraining(one.config, [1], found.data_of(one.slug), torch.device("cpu"))
+    variant = found.variants[0]
+    stack = StackTraining(variant.config, [1], found.data_of(variant.slug), torch.device("cpu"))
     events: list[str] = []
 
     def capture(work: Callable[[], None]) -> Callable[[], None]:
@@ -104,7 +104,7 @@ def test_replays_are_timed_and_captures_are_not(study: Study, monkeypatch: pytes
     often = dict.fromkeys(planned_shapes(stack.plan, 1), 10**6)
     stack.backend = Graphs(often, capture, events.append)
     monkeypatch.setattr(sizing, "_clock", lambda device: clock)
-    # A step is captured and another one verified before the clock is first read.
+    # A step is captured and another step is verified before the clock is first read.
     assert step_seconds(stack) == 2.0
     assert events == ["capture", "replay", *["clock", "replay", "clock"] * sizing.STEPS]
 
@@ -147,7 +147,7 @@ def test_a_benchmark_that_fails_is_logged_with_its_reason(
 
 
 @pytest.mark.parametrize(("fits", "sizes_timed"), [(1, [1]), (2, [1, 2]), (0, [])])
-def test_a_size_that_does_not_fit_ends_the_search(
+def test_a_size_that_exceeds_the_memory_ends_the_search(
     study: Study, monkeypatch: pytest.MonkeyPatch, fits: int, sizes_timed: list[int]
 ) -> None:
     step = StackTraining._step
@@ -159,13 +159,13 @@ def test_a_size_that_does_not_fit_ends_the_search(
 
     monkeypatch.setattr(StackTraining, "_step", limited)
     found = plan(study.file, runs=study.runs)
-    one = found.variants[0]
-    timed = time_sizes(one.config, found.data, torch.device("cpu"), 4, 60.0)
+    variant = found.variants[0]
+    timed = time_sizes(variant.config, found.data, torch.device("cpu"), 4, 60.0)
     assert list(timed) == sizes_timed
     assert 1 <= best_stack_size(timed) <= max(fits, 1)
 
 
-def test_another_fault_in_a_benchmark_is_raised(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_errors_in_a_benchmark_are_raised(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: StackTraining, *arguments: object) -> None:
         raise RuntimeError("CUDA error: device-side assert triggered")
 
@@ -176,7 +176,7 @@ def test_another_fault_in_a_benchmark_is_raised(study: Study, monkeypatch: pytes
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_nothing_is_measured_for_gpus_that_are_elsewhere(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_measured_for_gpus_of_other_machines(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stack_sizes, "MIN_SECONDS", 0.0)
     monkeypatch.setattr(stack_sizes, "_measure", lambda *given: pytest.fail("measured"))
     found = plan(study.file, runs=study.runs)

@@ -1,4 +1,4 @@
-"""A store that is slow, locked or silent delays neither the answer nor the report."""
+"""A slow, locked or unresponsive store delays neither the answer nor the report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .conftest import Study
 
 SECONDS = 4.0
-"""How long a command waits for its store here."""
+"""The time limit of a command for its store in these tests."""
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ sys.stdin.read()
 
 @contextmanager
 def locked(database: Path) -> Iterator[None]:
-    """Another process holds the database, for reading and writing."""
+    """Another process holds an exclusive lock on the database."""
     command = [sys.executable, "-c", LOCK, str(database)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -73,7 +73,7 @@ def locked(database: Path) -> Iterator[None]:
 def lines_of_a_run(
     study: Study, monkeypatch: pytest.MonkeyPatch, uri: str | None, seconds: float = SECONDS
 ) -> list[tuple[float, str]]:
-    """Run the study, and return what is said with the second after the training ended."""
+    """Run the study; return each output line with its seconds since the end of training."""
     monkeypatch.setenv("H2H_SHIPPING_SECONDS", str(seconds))
     monkeypatch.setenv("H2H_CACHE", str(study.cache))
     monkeypatch.chdir(study.folder)
@@ -117,7 +117,7 @@ def check(study: Study, messages: list[tuple[float, str]], uri: str) -> None:
     assert lines[3].endswith("); nothing is lost, run h2h sync tiny.yaml")
     assert lines[4] == "end"
     seconds = dict(zip(lines, times, strict=True))
-    # Writing the report takes what it takes; the store adds nothing to it.
+    # The time to write the report varies; the store adds nothing to it.
     written = (study.folder / "reports" / "tiny" / "index.html").stat().st_mtime
     assert seconds[lines[1]] - seconds["end"] <= 0
     assert time.time() - written < SECONDS + 8
@@ -126,7 +126,7 @@ def check(study: Study, messages: list[tuple[float, str]], uri: str) -> None:
 
 
 def sync(study: Study, command: str) -> None:
-    """Type what the last line says, with a store that works."""
+    """Run the command of the last line, with a store that works."""
     words = shlex.split(command.rpartition("type ")[2])
     assert words[0] == "h2h"
     done = subprocess.run(
@@ -141,7 +141,9 @@ def sync(study: Study, command: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_never_answers(study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str) -> None:
+def test_a_server_that_never_answers_delays_nothing(
+    study: Study, monkeypatch: pytest.MonkeyPatch, silent_server: str
+) -> None:
     messages = lines_of_a_run(study, monkeypatch, silent_server)
     check(study, messages, silent_server.replace("name:secret@", ""))
     sync(study, messages[3][1])

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .conftest import Study
 
 
-def test_the_sweep_is_trained_first_and_each_variant_has_its_best_setting(study: Study) -> None:
+def test_the_sweep_is_trained_first_and_each_variant_uses_its_best_setting(study: Study) -> None:
     study.write(design=[{"product": {"positional": ["sinusoidal", "alibi"]}}], tune={"train.lr": [1e-9, 0.02]}, seeds=1)
     done = study.run()
     assert "tuning first: 8 runs of tiny-tuning" in done.stdout
@@ -19,7 +19,7 @@ def test_the_sweep_is_trained_first_and_each_variant_has_its_best_setting(study:
     for path in study.directories():
         assert files.read_json(path / "run.json")["config"]["train"]["lr"] == 0.02
     plan = files.read_json(study.experiment / "experiment.json")
-    assert all(one["chosen"] == {"train.lr": 0.02} for one in plan["tuning"]["variants"].values())
+    assert all(variant["chosen"] == {"train.lr": 0.02} for variant in plan["tuning"]["variants"].values())
     markdown = (study.folder / "reports/tiny/report.md").read_text()
     assert "## Tuning" in markdown
     assert "| valid/loss | lr 1e-09 | lr 0.02 |" in markdown
@@ -30,7 +30,7 @@ def test_the_sweep_is_trained_first_and_each_variant_has_its_best_setting(study:
     assert "training" not in again.stderr
 
 
-def test_a_sweep_that_fails_is_told_and_nothing_is_compared(study: Study) -> None:
+def test_a_failed_sweep_is_reported_and_nothing_is_compared(study: Study) -> None:
     study.write(base={"train": {"steps": 1_000_000}}, tune={"train.lr": [0.001]}, seeds=1)
     done = study.run("--timeout", "1.5", code=1)
     assert "not complete: 2 TIMEOUT; h2h status tiny-tuning shows each" in done.stdout

@@ -1,4 +1,4 @@
-"""Variants of one shape train as one stack, and each has what it would have by itself."""
+"""Variants of one shape train in one stack, and each has the scores of a separate training."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNLIKE: dict[str, Any] = {
 }
 
 
-def test_variants_of_one_shape_are_one_stack_and_score_as_they_do_apart(study: Study) -> None:
+def test_variants_of_one_shape_train_in_one_stack_with_the_scores_of_separate_trainings(study: Study) -> None:
     study.write(**UNLIKE)
     done = study.run()
     assert "training 10 runs in 1 stack" in done.stderr
@@ -44,17 +44,17 @@ def test_variants_of_one_shape_are_one_stack_and_score_as_they_do_apart(study: S
         ]
     apart = study.run("--fresh", "--workers", "10")
     assert "training 10 runs in 10 stacks" in apart.stderr
-    for name, alone in study.scores().items():
-        assert set(together[name]) == set(alone)
-        for metric, value in alone.items():
-            # Words are counted, and one may turn on the last bit of a logit.
+    for name, separate in study.scores().items():
+        assert set(together[name]) == set(separate)
+        for metric, value in separate.items():
+            # Metrics count tokens, and a token can depend on the last bit of a logit.
             counted = metric.startswith("test/") and "loss" not in metric
             room = {"abs": 3.0} if counted else {"rel": 1e-3, "abs": 1e-4}
             assert together[name][metric] == pytest.approx(value, **room), (name, metric)
 
 
 @pytest.mark.slow
-def test_a_run_of_an_unlike_stack_is_read_again_and_repeated_to_the_last_bit(study: Study) -> None:
+def test_a_run_of_an_unlike_stack_is_loaded_and_reproduced_to_the_last_bit(study: Study) -> None:
     study.write(**UNLIKE, seeds=1)
     study.run()
     own = next(path for path in study.directories() if "alibi" not in path.name)
@@ -64,7 +64,7 @@ def test_a_run_of_an_unlike_stack_is_read_again_and_repeated_to_the_last_bit(stu
     assert "bit-for-bit equal" in again.stdout
 
 
-def test_a_variant_that_fails_takes_no_other_of_its_stack_with_it(study: Study) -> None:
+def test_a_failing_variant_fails_no_other_variant_of_its_stack(study: Study) -> None:
     study.write(baseline={"positional": "none"}, design=[{"one_at_a_time": {"positional": ["broken", "alibi"]}}])
     done = study.run(*plugin(study, BROKEN), code=1)
     assert "training 6 runs in 1 stack" in done.stderr

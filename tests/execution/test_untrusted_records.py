@@ -1,4 +1,4 @@
-"""A run directory may come from somebody else: no command executes what its files name."""
+"""Run directories can be untrusted: no command executes code that their files name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Command = Callable[..., CompletedProcess[str]]
 
-# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
+# MLflow's own use of its libraries; remove the line when MLflow is fixed.
 MLFLOWS_OWN = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 
 NAMED = """
@@ -59,7 +59,7 @@ class Payload:
 
 @pytest.fixture
 def received(undisturbed: Study, study: Study) -> Study:
-    """A finished study in which every name that was ever unpickled or imported is an attack."""
+    """A finished study in which every field that was ever unpickled or imported is an attack."""
     shutil.copytree(undisturbed.runs, study.runs)
     marker = study.folder / "attacked"
     attack = pickle.dumps([Payload(marker)])
@@ -86,8 +86,8 @@ def received(undisturbed: Study, study: Study) -> Study:
         ("translate", "{run}", "the cat"),
         ("run", "{file}", "--no-tracking", "--workers", "1", "--seeds", "1,3"),
         *(
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in (
+            pytest.param(case, marks=pytest.mark.slow)
+            for case in (
                 ("report", "tiny"),
                 ("status", "tiny"),
                 ("attention", "{run}", "the cat"),
@@ -100,9 +100,9 @@ def received(undisturbed: Study, study: Study) -> Study:
     ],
     ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
 )
-def test_no_command_executes_what_a_study_holds(received: Study, h2h_here: Command, arguments: tuple[str, ...]) -> None:
+def test_no_command_executes_code_from_a_study(received: Study, h2h_here: Command, arguments: tuple[str, ...]) -> None:
     run = received.directories()[0]
-    typed = [one.format(run=run.name, file=received.file) for one in arguments]
+    typed = [argument.format(run=run.name, file=received.file) for argument in arguments]
     done = h2h_here(received.folder, *typed, H2H_CACHE=str(received.cache))
     assert not (received.folder / "attacked").exists(), done.stdout + done.stderr
     assert done.returncode in {0, 2}
@@ -136,7 +136,7 @@ def test_a_member_in_a_stack_record_cannot_leave_the_experiment(
     assert not (study.experiment.parent.parent / "outside").exists()
 
 
-def test_rerun_uses_the_plugins_of_the_caller_and_names_what_is_missing(study: Study, h2h_here: Command) -> None:
+def test_reproduce_uses_the_plugins_of_the_caller_and_names_missing_plugins(study: Study, h2h_here: Command) -> None:
     mine = study.folder / "mine.py"
     mine.write_text(MINE)
     study.write(baseline={"positional": "mine"}, seeds=1, base={"train": {"steps": 5}})
@@ -156,7 +156,7 @@ def test_rerun_uses_the_plugins_of_the_caller_and_names_what_is_missing(study: S
     assert again.stdout.endswith("weights and scores are bit-for-bit equal\n"), again.stderr
 
 
-def test_workers_train_with_the_plugin_file_that_the_command_loaded(study: Study, h2h_here: Command) -> None:
+def test_workers_use_the_plugin_file_as_loaded_by_the_command(study: Study, h2h_here: Command) -> None:
     """The file changes while the study runs: all stacks are trained with the planned source."""
     mine = study.folder / "mine.py"
     changing = MINE + (

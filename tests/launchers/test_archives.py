@@ -1,4 +1,4 @@
-"""A stack in an archive: what travels, what stays, and that it trains the same far from home."""
+"""Archives of stacks: their files, and equal training on another machine."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def register_positionals():
 
 @pytest.fixture
 def planned(study: Study, h2h_here: Command) -> Study:
-    """A study whose stacks are laid out and not trained: its workers may not take a second."""
+    """A study with created stacks and no training: the time limit of its workers is almost zero."""
     study.write(train={"steps": 40})
     done = h2h_here(
         study.folder,
@@ -74,9 +74,9 @@ def sent(study: Study, number: int = 0) -> Transfer:
     return Transfer(Job(stack_folders(study.experiment)[number].path, "cpu"), "cpu")
 
 
-def test_a_copy_trains_the_same_and_its_results_come_home(planned: Study) -> None:
+def test_a_copy_trains_the_same_and_its_results_are_returned(planned: Study) -> None:
     here, away = sent(planned, 0), sent(planned, 0)
-    (end,) = messages(away.remote)  # the same folder, seen: trained in place
+    (end,) = messages(away.remote)  # A worker that can access the same folder trains in place.
     assert (end.kind, end.code, end.archive) == ("exit", exits.OK, b"")
     in_place = planned.content()
     assert len(in_place) == 2
@@ -98,7 +98,7 @@ def statuses(study: Study, names: object) -> list[dict[str, str]]:
     return [files.read_json(study.experiment / name / "status.json") for name in names]
 
 
-def test_a_folder_of_the_same_path_with_another_mark_is_not_the_folder(planned: Study) -> None:
+def test_a_folder_with_the_same_path_and_another_marker_file_is_another_folder(planned: Study) -> None:
     transfer = sent(planned)
     (transfer.job.stack / FOLDER_TOKEN).write_text("a copy from last week")
     assert [message.kind for message in messages(transfer.remote)] == ["away"]
@@ -107,7 +107,7 @@ def test_a_folder_of_the_same_path_with_another_mark_is_not_the_folder(planned: 
     assert planned.content() == {}
 
 
-def test_other_code_on_the_other_machine_is_refused(planned: Study) -> None:
+def test_another_code_version_on_the_other_machine_is_refused(planned: Study) -> None:
     transfer = sent(planned)
     job = RemoteJob(transfer.remote.stack, "cpu", transfer.remote.folder_token, "0.1.0 (code 12345678)")
     (message,) = messages(job)
@@ -115,7 +115,7 @@ def test_other_code_on_the_other_machine_is_refused(planned: Study) -> None:
     assert "this machine 0.1.0 (code 12345678); install the same version on both" in message.text
 
 
-def test_locks_marks_and_what_is_shipped_stay_at_home(planned: Study) -> None:
+def test_locks_markers_and_shipper_files_are_not_archived(planned: Study) -> None:
     transfer = sent(planned)
     assert transfer.leased()
     run = StackFolder(transfer.job.stack).runs()[0].path
@@ -154,7 +154,7 @@ def test_a_copy_whose_leases_were_taken_over_changes_nothing(planned: Study) -> 
     assert files.read_json(lease)["token"] == "of another process"
 
 
-def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_done_is_written_last(planned: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     transfer = sent(planned)
     assert transfer.leased()
     end = messages(transfer.remote, (transfer.pack(), transfer.read_data()))[-1]
@@ -169,7 +169,7 @@ def test_done_is_put_in_place_last(planned: Study, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", ["../../outside.json", "/outside.json", "experiment.json"])
-def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name: str) -> None:
+def test_returned_files_stay_within_the_folders_of_the_stack(planned: Study, name: str) -> None:
     before = (planned.experiment / "experiment.json").read_bytes()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -180,7 +180,7 @@ def test_what_comes_back_stays_in_the_folders_of_the_stack(planned: Study, name:
     assert not (planned.folder / "outside.json").exists()
 
 
-def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned: Study) -> None:
+def test_a_resume_point_is_transferred_and_removed_after_the_worker_removed_it(planned: Study) -> None:
     transfer = sent(planned)
     resume = StackFolder(transfer.job.stack).resume_path
     resume.write_bytes(b"where it was")
@@ -195,7 +195,7 @@ def test_a_resume_point_travels_and_goes_when_the_worker_has_removed_it(planned:
     assert not resume.exists()
 
 
-def test_plugin_files_and_the_data_of_a_local_file_travel(
+def test_plugin_files_and_local_data_files_are_archived(
     tmp_path: Path, study: Study, h2h_here: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pairs = tmp_path / "pairs.tsv"

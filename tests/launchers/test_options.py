@@ -1,4 +1,4 @@
-"""What cannot be launched is one line, before anything is trained."""
+"""An invalid launcher option is one line, before anything is trained."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Command = Callable[..., CompletedProcess[str]]
 
 
 def closed_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return int(connection.getsockname()[1])
 
 
 def refused(call: Command, study: Study, *arguments: str) -> str:
     done = call(study.folder, "run", str(study.file), "--no-tracking", *arguments, H2H_CACHE=str(study.cache))
     assert (done.returncode, study.experiment.joinpath("report.md").exists()) == (2, False)
-    (line,) = [one for one in done.stderr.splitlines() if not one.startswith(("training", "note"))]
+    (line,) = [message for message in done.stderr.splitlines() if not message.startswith(("training", "note"))]
     return line
 
 
@@ -58,15 +58,13 @@ def refused(call: Command, study: Study, *arguments: str) -> str:
         ),
     ],
 )
-def test_an_option_that_is_not_there_is_one_line(
-    h2h_here: Command, study: Study, arguments: list[str], line: str
-) -> None:
+def test_an_unknown_option_is_one_line(h2h_here: Command, study: Study, arguments: list[str], line: str) -> None:
     assert refused(h2h_here, study, *arguments) == f"h2h: {line}"
     assert not study.experiment.exists()
 
 
 @pytest.mark.parametrize("name", ["ray", "slurm"])
-def test_an_extra_that_is_not_installed_is_one_line(
+def test_a_missing_extra_is_one_line(
     h2h_here: Command, study: Study, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = {"ray": "ray", "slurm": "submitit"}[name]
@@ -75,7 +73,7 @@ def test_an_extra_that_is_not_installed_is_one_line(
     assert line.endswith(f"run pip install 'headtohead[{name}]'")
 
 
-def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: Study) -> None:
+def test_an_unreachable_address_is_one_line(h2h_here: Command, study: Study) -> None:
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead[ray]'")
     address = f"127.0.0.1:{closed_port()}"
     line = refused(h2h_here, study, "--launcher", "ray", "--address", address)
@@ -89,7 +87,7 @@ def test_an_address_where_nothing_answers_is_one_line(h2h_here: Command, study: 
     )
 
 
-def test_slurm_without_its_commands_is_one_line(
+def test_missing_slurm_commands_are_one_line(
     h2h_here: Command, study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("submitit", reason="submitit is not installed")
@@ -98,7 +96,7 @@ def test_slurm_without_its_commands_is_one_line(
     assert line.startswith("h2h: launcher 'slurm' cannot find srun")
 
 
-def test_a_gpu_is_looked_for_where_the_stacks_run(h2h_here: Command, study: Study) -> None:
+def test_gpus_are_looked_up_on_the_machine_that_runs_the_stacks(h2h_here: Command, study: Study) -> None:
     from headtohead.api import find_device
     from headtohead.execution.launching import make_launcher
 

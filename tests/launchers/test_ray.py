@@ -1,4 +1,4 @@
-"""A real cluster of two nodes on this machine, and what happens to a study on it."""
+"""A real Ray cluster of two nodes on this machine, with killed nodes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'headtohead
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 Wait = Callable[..., None]
-STORE = str(80 * 2**20)  # bytes of each node's object store; the least that Ray takes is 75 MiB
+STORE = str(80 * 2**20)  # bytes of each node's object store; Ray requires at least 75 MiB
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node: everything that ``ray start --block`` has started is below it."""
+    """A node: every process that ``ray start --block`` has started."""
 
     process: subprocess.Popen[bytes]
 
@@ -49,16 +49,16 @@ class Node:
         if hidden is not None:
             cover = 'mount -t tmpfs none "$0" && cd / && exec "$@"'
             command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
-        # Ray's tasks give way to everything else (nice 15): beside other tests they would starve.
+        # Ray's tasks have low priority (nice 15): beside other tests they would starve.
         environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0", "PYTHONUNBUFFERED": "1"}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        said = b""
+        output = b""
         assert process.stdout is not None
         for line in process.stdout:
-            said += line
+            output += line
             if b"Ray runtime started" in line:
                 return cls(process)
-        raise AssertionError(said.decode())
+        raise AssertionError(output.decode())
 
     def processes(self) -> list[psutil.Process]:
         try:
@@ -68,7 +68,7 @@ class Node:
             return []
 
     def kill(self) -> None:
-        """End it as a power cut would: all at once, without a word."""
+        """Kill all processes at once, as a power cut would."""
         for process in self.processes():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -79,7 +79,7 @@ class Node:
 
 @dataclass
 class Cluster:
-    """The head, which trains too, and room for another node."""
+    """The head node, which also trains, and an optional second node."""
 
     address: str
     head: Node
@@ -121,7 +121,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def can_hide(folder: Path) -> bool:
-    """Whether a process can be started that sees an empty folder in place of this one."""
+    """Return whether a process can be started for which this folder is empty."""
     if shutil.which("unshare") is None:
         return False
     command = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0"', str(folder)]
@@ -129,12 +129,12 @@ def can_hide(folder: Path) -> bool:
 
 
 def is_training(study: Study, node: Node) -> bool:
-    """Whether a stack that has a resume point is trained below a node."""
+    """Return whether a node trains a stack that has a resume point."""
     holders = {stack: pid for stack, pid in study.holders().items() if stack in study.begun()}
     return bool(holders) and any(process.pid in holders.values() for process in node.processes())
 
 
-def test_a_node_is_killed_and_the_study_comes_to_the_same(
+def test_a_study_has_the_same_results_after_a_node_is_killed(
     cluster: Cluster, study: Study, here: Study, wait_for: Wait
 ) -> None:
     node = cluster.node()
@@ -152,7 +152,7 @@ def test_a_node_is_killed_and_the_study_comes_to_the_same(
     assert study.content() == here.content()
 
 
-def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
+def test_a_study_has_the_same_results_after_a_node_without_the_folder_is_killed(
     cluster: Cluster, study: Study, here: Study, wait_for: Wait
 ) -> None:
     if not can_hide(study.folder):
@@ -169,7 +169,7 @@ def test_a_node_without_the_folder_is_killed_and_the_study_comes_to_the_same(
             "--launcher-option",
             "save_minutes=0.005",
         ) as parent:
-            # Its stack is leased by the parent, and its resume point has come home.
+            # The parent holds the lease of the stack and has received its resume point.
             wait_for(lambda: parent.pid in {study.holders().get(stack) for stack in study.begun()}, parent=parent)
             node.kill()
             output, _ = parent.communicate(timeout=240)
@@ -194,18 +194,18 @@ def test_no_worker_outlives_the_command(cluster: Cluster, study: Study, wait_for
 
 
 def listening(process: psutil.Process) -> dict[str, set[str]]:
-    """Return the addresses that a process and those below it listen at, by process name."""
+    """Return the listening addresses of a process and its children by process name."""
     found: dict[str, set[str]] = {}
-    for one in (process, *process.children(recursive=True)):
+    for child in (process, *process.children(recursive=True)):
         with suppress(psutil.Error):
-            for connection in one.net_connections("inet"):
+            for connection in child.net_connections("inet"):
                 if connection.status == psutil.CONN_LISTEN:
-                    found.setdefault(one.name(), set()).add(connection.laddr.ip)
+                    found.setdefault(child.name(), set()).add(connection.laddr.ip)
     return found
 
 
 @pytest.mark.parametrize("loopback", [True, False])
-def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise(
+def test_a_local_cluster_listens_on_the_loopback_interface_by_default(
     study: Study, wait_for: Wait, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, loopback: bool
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -216,13 +216,13 @@ def test_a_local_cluster_listens_on_the_loopback_interface_unless_told_otherwise
         found = listening(psutil.Process(parent.pid))
     assert {"gcs_server", "raylet"} <= found.keys()
     addresses = set[str]().union(*found.values())
-    inside = {one for one in addresses if one.removeprefix("::ffff:").startswith("127.")}
+    inside = {address for address in addresses if address.removeprefix("::ffff:").startswith("127.")}
     assert (addresses == inside) is loopback, found
     assert not (tmp_path / ".ray").exists(), "a token was written into the home folder"
 
 
 @pytest.mark.parametrize("mode", [None, "disabled"])
-def test_a_token_in_the_home_folder_is_passed_on(
+def test_a_token_in_the_home_folder_is_passed_to_the_cluster(
     study: Study, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str | None
 ) -> None:
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):

@@ -1,4 +1,4 @@
-"""The estimate of a large study: its arithmetic, what it reads, and what the page says."""
+"""The estimate of a large study: its arithmetic, its inputs, and its page."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def scaling() -> ModuleType:
 
 
 @pytest.mark.parametrize(("workers", "rounds"), [(1, 500), (8, 63), (64, 8), (500, 1), (1000, 1)])
-def test_a_round_takes_as_long_as_one_stack(scaling: ModuleType, workers: int, rounds: int) -> None:
+def test_a_round_takes_the_time_of_one_stack(scaling: ModuleType, workers: int, rounds: int) -> None:
     assert scaling.estimate(10_000, 20, 97.0, workers, start=3.0) == rounds * 100.0
 
 
-def test_runs_that_trained_together_are_one_stack(scaling: ModuleType, tmp_path: Path) -> None:
+def test_runs_trained_together_count_as_one_stack(scaling: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text(
         HEAD
         + (
-            "a,DONE,,10.5,12.0\na,DONE,,10.5,12.5\n"  # one stack of two
-            "a,DONE,,9.0,11.5\na,DONE,,9.0,11.0\n"  # another of the same variant
+            "a,DONE,,10.5,12.0\na,DONE,,10.5,12.5\n"  # A stack of two runs.
+            "a,DONE,,9.0,11.5\na,DONE,,9.0,11.0\n"  # Another stack of the same variant.
             "b,DONE,elsewhere/b,1.0,1.0\nc,FAILED,,1.0,1.0\n"
         )
     )
@@ -42,10 +42,10 @@ def test_runs_that_trained_together_are_one_stack(scaling: ModuleType, tmp_path:
     assert (found.members, found.seconds) == (2, 12.0)
 
 
-def test_nothing_stands_in_for_a_gpu_that_was_not_measured(scaling: ModuleType, tmp_path: Path) -> None:
+def test_an_unmeasured_gpu_has_no_estimate(scaling: ModuleType, tmp_path: Path) -> None:
     rows = list(scaling.table(scaling.from_gpu(tmp_path / "gpu.md", 1000), 10_000, [1, 64], 3.0))
     assert all(row.count("not measured") == 3 for row in rows[2:])
-    # A row as benchmarks/gpu.py writes it.
+    # A row in the format of benchmarks/gpu.py.
     (tmp_path / "gpu.md").write_text("| quickstart | bfloat16 | 32 | 2.50 | 20.0 | 1.00 | 1.0% |\n")
     (row,) = list(scaling.table(scaling.from_gpu(tmp_path / "gpu.md", 1000), 640, [1, 20], 3.5))[2:]
     name = "quickstart, 1,000 steps, bfloat16"

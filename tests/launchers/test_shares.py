@@ -1,4 +1,4 @@
-"""Who has how much: cores and GPUs of a machine or a cluster, and a worker's own environment."""
+"""Distribution of cores and GPUs of a machine or a cluster, and the environment of a worker."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def test_cores_and_gpus_are_divided(
 
 
 class Clustered:
-    """Nodes of a cluster that is not there: what Ray says of them is all that counts here."""
+    """Nodes of a fictitious cluster: only Ray's description of the nodes matters here."""
 
     def __init__(self, *nodes: dict[str, float]) -> None:
         self.launcher = make_launcher("ray", {})
         self.launcher._nodes = lambda: list(nodes)  # type: ignore[attr-defined]
 
 
-def test_a_stack_has_at_most_the_cores_of_one_node() -> None:
+def test_a_stack_has_at_most_the_cores_of_a_node() -> None:
     ray = Clustered({"CPU": 4.0}, {"CPU": 2.0}).launcher
     assert ray.share("cpu", 50, None, None) == (6, 1)
     assert ray.share("cpu", 1, None, None) == (1, 4)
@@ -74,7 +74,7 @@ def test_more_workers_than_gpus_share_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_has_the_environment_of_its_own_parent(
+def test_a_worker_has_the_environment_of_its_parent(
     study: Study, h2h_here: Callable[..., CompletedProcess[str]]
 ) -> None:
     study.write(train={"steps": 2})
@@ -115,7 +115,7 @@ with Path(__file__).with_suffix(".seen").open("a") as file:
         ("GPU-8932f937,GPU-46309a2b,MIG-b91ea8b4", ["GPU-8932f937", "GPU-46309a2b", "MIG-b91ea8b4", "GPU-8932f937"]),
     ],
 )
-def test_every_worker_sees_its_own_gpu_alone(
+def test_every_worker_can_access_only_its_own_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, expected: list[str]
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
@@ -132,12 +132,12 @@ def test_every_worker_sees_its_own_gpu_alone(
         # A stack without a configuration: its worker ends after it has loaded the plugin file.
         folder.write(StackRecord("none", {}, [StackMember("key", 1, f"run-{number}")]))
         jobs.append(Job(folder.path, "cuda", plugins=sent))
-    ends = [one for one in LocalLauncher().launch(jobs, workers=4) if one is not None]
-    assert {one.code for one in ends} == {exits.FAILED}
+    ends = [end for end in LocalLauncher().launch(jobs, workers=4) if end is not None]
+    assert {end.code for end in ends} == {exits.FAILED}
     assert sorted(plugin.with_suffix(".seen").read_text().split()) == sorted(expected)
 
 
-def test_a_gpu_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_missing_on_the_local_machine_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(HeadToHeadError, match=r"no GPU that torch .* can use; .*--device cpu"):
         next(LocalLauncher().launch([Job(tmp_path, "cuda")], workers=1))
@@ -148,7 +148,7 @@ def test_a_gpu_that_is_gone_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
     study: Study, h2h_here: Callable[..., CompletedProcess[str]]
 ) -> None:
-    """The plan is made here, without a GPU; the job is the first to miss it."""
+    """The plan is created without a GPU; the job is the first to require it."""
     pytest.importorskip("submitit", reason="submitit is missing: pip install 'headtohead[slurm]'")
     study.write(train={"steps": 2})
     done = h2h_here(

@@ -1,4 +1,4 @@
-"""Jobs through submitit: its own processes on this machine, and a real Slurm where there is one."""
+"""Jobs through submitit: local processes on this machine, and a real Slurm if available."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def numbers(study: Study) -> dict[str, str]:
     return {path.parent.name: path.read_text() for path in paths}
 
 
-def test_a_killed_job_goes_on_and_the_study_comes_to_the_same(study: Study, here: Study, wait_for: Wait) -> None:
-    # Jobs of other tests, which were cancelled, may have left a result in the same cache.
+def test_a_killed_job_resumes_and_the_study_has_the_same_results(study: Study, here: Study, wait_for: Wait) -> None:
+    # Cancelled jobs of other tests may have left a result in the same cache.
     before = set(study.cache.rglob("*_result.pkl"))
     with study.started(*LOCAL) as parent:
         wait_for(lambda: bool(study.begun() & study.holders().keys()), parent=parent)
         stack = min(study.begun() & study.holders().keys())
-        # submitit exchanges pickles, which are never read from a study.
+        # submitit exchanges pickles, which are never loaded from a study.
         assert list(study.runs.rglob("*.pkl")) == []
         assert list(study.cache.rglob("*_submitted.pkl")) != []
-        # The process that submitit started for this stack, and all that it started itself.
+        # The process that submitit started for this stack, and its child processes.
         top = psutil.Process(int(numbers(study)[stack]))
         tree = [*top.children(recursive=True), top]
         for process in tree:
@@ -90,7 +90,9 @@ def test_no_job_outlives_an_interrupted_command(study: Study, wait_for: Wait) ->
 
 
 @needs_slurm
-def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(study: Study, here: Study, wait_for: Wait) -> None:
+def test_slurm_gives_the_same_results_and_keeps_jobs_of_a_killed_command(
+    study: Study, here: Study, wait_for: Wait
+) -> None:
     with study.started("--launcher", "slurm") as parent:
         wait_for(lambda: bool(study.holders()), parent=parent)
         os.kill(parent.pid, signal.SIGKILL)
@@ -106,7 +108,7 @@ def test_slurm_trains_the_same_and_keeps_jobs_of_a_killed_command(study: Study, 
 
 
 @needs_slurm
-def test_slurm_gives_up_the_jobs_of_an_interrupted_command(study: Study, wait_for: Wait) -> None:
+def test_slurm_cancels_the_jobs_of_an_interrupted_command(study: Study, wait_for: Wait) -> None:
     study.write(train={"steps": 1_000_000})
     with study.started("--launcher", "slurm") as parent:
         wait_for(lambda: bool(study.holders()), parent=parent)
@@ -130,7 +132,7 @@ def test_a_cancelled_job_is_submitted_again(study: Study, here: Study, wait_for:
 
 
 @needs_slurm
-def test_what_slurm_refuses_is_one_line(study: Study) -> None:
+def test_a_job_rejected_by_slurm_is_one_line(study: Study) -> None:
     with study.started("--launcher", "slurm", "--launcher-option", "partition=nowhere") as parent:
         output, _ = parent.communicate(timeout=150)
     assert parent.returncode == 2

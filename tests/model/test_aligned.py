@@ -44,16 +44,16 @@ def gradients(multiply, x, weight, bias, table):
 @pytest.mark.parametrize("has_bias", [True, False])
 @pytest.mark.parametrize("table", [True, False], ids=["table of words", "map to words"])
 @pytest.mark.parametrize("columns", [ODD, WIDE + ALIGNED, 9])
-def test_product_and_gradients_are_those_of_the_plain_product(columns, table, has_bias, members):
+def test_product_and_gradients_equal_those_of_the_plain_product(columns, table, has_bias, members):
     x, weight, bias = factors(columns, table, members)
     bias = bias if has_bias else None
     found = gradients(product, x, weight, bias, table)
     wanted = gradients(plain, x, weight, bias, table)
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    for result, expected in zip(found, wanted, strict=True):
+        torch.testing.assert_close(result, expected, rtol=0, atol=1e-12)
 
 
-def test_gradients_lie_as_their_weights_do():
+def test_gradients_have_the_memory_layout_of_their_weights():
     """The fused optimizer requires equal layouts of weight and gradient."""
     for table in (True, False):
         x, weight, bias = factors(ODD, table)
@@ -62,19 +62,19 @@ def test_gradients_lie_as_their_weights_do():
 
 
 @pytest.mark.parametrize(("columns", "apart"), [(ODD, WIDE + ALIGNED), (9, 9)])
-def test_rows_start_at_aligned_addresses_where_there_are_many_columns(columns, apart):
+def test_rows_with_many_columns_start_at_aligned_addresses(columns, apart):
     out = product(*factors(columns))
     assert out.shape == (2, 6, columns)
     assert out.stride() == (6 * apart, apart, 1)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_losses_do_not_see_what_lies_between_rows(smoothing):
+def test_losses_do_not_depend_on_the_memory_between_rows(smoothing):
     x, weight, bias = factors(ODD)
     labels = torch.randint(ODD, (2, 1, 6), generator=torch.Generator().manual_seed(1))
     labels[0, 0, 3] = IGNORE_INDEX
     logits = product(x, weight, bias)
-    # Of twelve rows all but the last have something behind them.
+    # Every row but the last of the twelve is followed by alignment padding.
     logits.detach().as_strided((11, ALIGNED - 9), (WIDE + ALIGNED, 1), ODD).fill_(torch.nan)
     found = token_losses(logits.unsqueeze(1), labels, smoothing)
     wanted = functional.cross_entropy(
@@ -102,10 +102,10 @@ def trained(pieces, **model):
 @pytest.mark.parametrize(
     "model", [{}, {"bias": False}, {"tie_embeddings": "output"}, {"tie_embeddings": "all", "dropout": 0.2}], ids=str
 )
-def test_training_is_that_of_the_plain_product(model, pieces, monkeypatch):
+def test_training_equals_training_with_the_plain_product(model, pieces, monkeypatch):
     losses, weights = trained(pieces, **model)
     monkeypatch.setattr(aligned, "WIDE", 10**9)
     plain_losses, plain_weights = trained(pieces, **model)
     torch.testing.assert_close(losses, plain_losses, rtol=0, atol=1e-12)
-    # Adam divides by a gradient that may be 0 but for its rounding.
+    # Adam divides by gradients that are zero up to rounding.
     torch.testing.assert_close(weights, plain_weights, rtol=0, atol=1e-9)

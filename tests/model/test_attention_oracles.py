@@ -89,30 +89,32 @@ def test_every_head_has_its_own_geometry_per_role():
     }
 
 
-def test_fills_agree_with_the_formula_by_hand():
-    """One query, two keys, the second masked: its weight is 0, or 1/2 where all are masked."""
-    for fill, alone in (("-inf", 0.0), ("-1e9", 0.5), ("additive", None)):
-        subject = Subject(tiny_config("none", "single-head", mask_value=fill))
+def test_mask_values_give_the_weights_of_the_formula():
+    """One query, two keys, the second masked: its weight is 0, or 1/2 if all keys are masked."""
+    for mask_value, weight in (("-inf", 0.0), ("-1e9", 0.5), ("additive", None)):
+        subject = Subject(tiny_config("none", "single-head", mask_value=mask_value))
         attention = subject.attention("encoder")
         x, _ = subject.activations("encoder")
-        places = torch.arange(2).unsqueeze(0)
+        positions = torch.arange(2).unsqueeze(0)
         half = torch.tensor([[True, False], [False, False]]).expand(2, 3, 1, 2, 2)
         seen = {}
-        attention(x[:, :, :2], None, AttentionContext(places, places, half), None, seen.__setitem__)
+        attention(x[:, :, :2], None, AttentionContext(positions, positions, half), None, seen.__setitem__)
         assert seen["weights"][..., 0, :].eq(torch.tensor([1.0, 0.0])).all()
-        if alone is None:
+        if weight is None:
             expected = seen["scores"][..., 1, :].softmax(-1)
             torch.testing.assert_close(seen["weights"][..., 1, :], expected, rtol=0, atol=1e-6)
         else:
-            assert seen["weights"][..., 1, :].eq(alone).all()
+            assert seen["weights"][..., 1, :].eq(weight).all()
 
 
-def test_values_that_stay_unseen_do_not_move_the_output():
+def test_masked_values_do_not_change_the_output():
     subject = Subject(tiny_config("rotary", "grouped-query"))
     attention, mask = subject.attention("cross"), subject.mask("cross")
     x, memory = subject.activations("cross")
     changed = memory.clone()
     changed[0, 1, 3:] += 100.0
-    here, there = (attention(x, side, subject.attention_context("cross", mask=mask)) for side in (memory, changed))
+    original, with_changed_memory = (
+        attention(x, side, subject.attention_context("cross", mask=mask)) for side in (memory, changed)
+    )
     assert int(subject.sentences.source_lengths[0, 1]) == 3
-    assert (here == there).all()
+    assert (original == with_changed_memory).all()

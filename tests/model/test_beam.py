@@ -34,7 +34,7 @@ def beam_of(size, alpha):
 
 
 @lru_cache(maxsize=1024)
-def next_words(subject, prefix):
+def next_log_probabilities(subject, prefix):
     """Return log-probabilities of the token after a prefix, computed without caches."""
     read = subject.sentences
     target = torch.tensor(prefix).expand(*read.source_lengths.shape, -1)
@@ -44,44 +44,44 @@ def next_words(subject, prefix):
     return torch.log_softmax(logits[..., -1, :], dim=-1).tolist()
 
 
-def plain_beam(subject, member, row, size, alpha, most=WORDS):
+def plain_beam(subject, member, row, size, alpha, max_length=WORDS):
     """Return tokens and score of the best translation of a sentence, searched up to the maximum length."""
-    going, finished = [([SOS], 0.0)], []
-    for tokens in range(1, most + 1):
+    active, finished = [([SOS], 0.0)], []
+    for tokens in range(1, max_length + 1):
         ranked = sorted(
             (
                 (prefix, word, likely + more)
-                for prefix, likely in going
-                for word, more in enumerate(next_words(subject, tuple(prefix))[member][row])
+                for prefix, likely in active
+                for word, more in enumerate(next_log_probabilities(subject, tuple(prefix))[member][row])
             ),
-            key=lambda one: -one[2],
+            key=lambda candidate: -candidate[2],
         )
         penalty = ((5 + tokens) / 6) ** alpha
         finished += [(p[1:], likely / penalty) for p, w, likely in ranked[:size] if w == EOS]
-        going = [([*p, w], likely) for p, w, likely in ranked if w != EOS][:size]
-    finished += [(prefix[1:], likely / penalty) for prefix, likely in going]
-    return max(finished, key=lambda one: one[1])
+        active = [([*p, w], likely) for p, w, likely in ranked if w != EOS][:size]
+    finished += [(prefix[1:], likely / penalty) for prefix, likely in active]
+    return max(finished, key=lambda candidate: candidate[1])
 
 
-def search(subject, size, alpha, most=WORDS, **more):
+def search(subject, size, alpha, max_length=WORDS, **more):
     read = subject.sentences
-    return beam_search(subject.model, read.source, read.source_lengths, most, beam_of(size, alpha), **more)
+    return beam_search(subject.model, read.source, read.source_lengths, max_length, beam_of(size, alpha), **more)
 
 
-def written(found, member, row):
+def translation(found, member, row):
     return found.ids[member, row, : int(found.lengths[member, row])].tolist()
 
 
-def hold_to_the_plain_search(subject, size, alpha):
+def assert_equals_the_plain_search(subject, size, alpha):
     found = search(subject, size, alpha)
     members, batch = subject.sentences.source_lengths.shape
     texts = set()
     for member, row in itertools.product(range(members), range(batch)):
-        words, score = plain_beam(subject, member, row, size, alpha)
-        assert written(found, member, row) == words
-        assert not found.ids[member, row, len(words) :].any()
+        tokens, score = plain_beam(subject, member, row, size, alpha)
+        assert translation(found, member, row) == tokens
+        assert not found.ids[member, row, len(tokens) :].any()
         assert float(found.scores[member, row]) == pytest.approx(score, abs=1e-10)
-        texts.add(tuple(words))
+        texts.add(tuple(tokens))
     return texts
 
 
@@ -107,9 +107,9 @@ def hold_to_the_plain_search(subject, size, alpha):
     ],
     ids=str,
 )
-def test_search_finds_what_a_search_without_cache_and_batch_finds(choices):
+def test_search_equals_a_search_without_cache_and_batch(choices):
     subject = Subject(tiny_config(**choices)) if choices.get("tie_embeddings") else subject_of(**choices)
-    hold_to_the_plain_search(subject, 3, 0.6)
+    assert_equals_the_plain_search(subject, 3, 0.6)
 
 
 WIDTHS = [(1, 0.0), (2, 0.6), (5, 2.0), (5, 0.0)]
@@ -122,12 +122,12 @@ WIDTHS = [(1, 0.0), (2, 0.6), (5, 2.0), (5, 0.0)]
         for combination in itertools.product([1, 2, 5, 12], [0.0, 0.6, 2.0])
     ],
 )
-def test_every_width_and_penalty_is_searched_as_defined(size, alpha):
-    texts = hold_to_the_plain_search(subject_of(), size, alpha)
+def test_every_beam_size_and_length_penalty_follows_its_definition(size, alpha):
+    texts = assert_equals_the_plain_search(subject_of(), size, alpha)
     assert len(texts) > 2
 
 
-def test_the_subjects_use_what_a_search_can_do():
+def test_the_subjects_exercise_every_part_of_the_search():
     """Sentences end at different steps, some reach the maximum length, and wider beams change results."""
     subject = subject_of()
     found = search(subject, 5, 0.6)
@@ -138,7 +138,7 @@ def test_the_subjects_use_what_a_search_can_do():
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
-def test_one_hypothesis_without_penalty_is_greedy(masking):
+def test_a_beam_of_one_without_length_penalty_is_greedy_decoding(masking):
     subject = subject_of(masking=masking)
     read = subject.sentences
     expected = greedy(subject.model, read.source, read.source_lengths, WORDS)
@@ -146,28 +146,30 @@ def test_one_hypothesis_without_penalty_is_greedy(masking):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
-def test_a_beam_as_wide_as_all_outputs_finds_the_best_of_them(alpha):
-    subject, most = subject_of(), 3
-    found = search(subject, 9**most, alpha, most)
+def test_a_beam_that_holds_all_outputs_finds_the_best(alpha):
+    subject, max_length = subject_of(), 3
+    found = search(subject, 9**max_length, alpha, max_length)
     plain = [word for word in range(9) if word != EOS]
     for member, row in ((0, 0), (1, 2)):
         scores = {}
-        going = {(): 0.0}
-        for tokens in range(1, most + 1):
+        active = {(): 0.0}
+        for tokens in range(1, max_length + 1):
             following = {}
-            for words, likely in going.items():
-                more = next_words(subject, (SOS, *words))[member][row]
-                scores[words] = (likely + more[EOS]) / length_penalty(tokens, alpha)
-                following |= {(*words, word): likely + more[word] for word in plain}
-            going = following
-        scores |= {words: one / length_penalty(most, alpha) for words, one in going.items()}
+            for prefix, prefix_log_probability in active.items():
+                more = next_log_probabilities(subject, (SOS, *prefix))[member][row]
+                scores[prefix] = (prefix_log_probability + more[EOS]) / length_penalty(tokens, alpha)
+                following |= {(*prefix, word): prefix_log_probability + more[word] for word in plain}
+            active = following
+        scores |= {
+            prefix: log_probability / length_penalty(max_length, alpha) for prefix, log_probability in active.items()
+        }
         assert len(scores) == 1 + 8 + 64 + 512
         best = max(scores, key=scores.get)
-        assert written(found, member, row) == list(best)
+        assert translation(found, member, row) == list(best)
         assert float(found.scores[member, row]) == pytest.approx(scores[best], abs=1e-10)
 
 
-def test_length_penalty_is_that_of_wu_et_al():
+def test_length_penalty_equals_that_of_wu_et_al():
     assert length_penalty(1, 0.6) == 1.0
     assert length_penalty(7, 0.6) == pytest.approx(2.0**0.6)
     assert length_penalty(100, 0.0) == 1.0
@@ -179,26 +181,26 @@ def test_a_penalty_makes_translations_longer():
     assert short < long
 
 
-def test_sentences_are_translated_as_alone():
+def test_sentences_of_a_batch_are_translated_as_in_a_batch_of_one():
     subject = subject_of()
     read, found = subject.sentences, search(subject, 3, 0.6)
     for row in range(3):
         lengths = read.source_lengths[:, row : row + 1]
         source = read.source[:, row : row + 1, : int(lengths.max())]
-        alone = beam_search(subject.model, source, lengths, WORDS, beam_of(3, 0.6))
-        assert torch.equal(alone.ids[:, 0], found.ids[:, row])
-        torch.testing.assert_close(alone.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
+        unbatched = beam_search(subject.model, source, lengths, WORDS, beam_of(3, 0.6))
+        assert torch.equal(unbatched.ids[:, 0], found.ids[:, row])
+        torch.testing.assert_close(unbatched.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
 
 
-def test_members_are_searched_as_alone():
+def test_members_of_a_stack_are_searched_as_in_a_stack_of_one():
     subject = subject_of()
     read, together = subject.sentences, search(subject, 3, 0.6)
     for member in range(2):
-        alone = subject.build([1])
+        unbatched = subject.build([1])
         own = {name: value[member : member + 1] for name, value in subject.model.state_dict().items()}
-        alone.load_state_dict(own)
+        unbatched.load_state_dict(own)
         part = slice(member, member + 1)
-        found = beam_search(alone, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6))
+        found = beam_search(unbatched, read.source[part], read.source_lengths[part], WORDS, beam_of(3, 0.6))
         assert torch.equal(found.ids[0], together.ids[member])
         torch.testing.assert_close(found.scores[0], together.scores[member], rtol=0, atol=1e-10)
 
@@ -212,29 +214,33 @@ def test_batch_rows_can_be_overridden():
     assert not torch.equal(found.scores, search(subject, 3, 0.6).scores)
     for row in range(3):
         part = slice(row, row + 1)
-        alone = beam_search(subject.model, read.source[:, part], read.source_lengths[:, part], WORDS, beam_of(3, 0.6))
-        assert torch.equal(alone.ids[:, 0], found.ids[:, row])
-        torch.testing.assert_close(alone.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
+        unbatched = beam_search(
+            subject.model, read.source[:, part], read.source_lengths[:, part], WORDS, beam_of(3, 0.6)
+        )
+        assert torch.equal(unbatched.ids[:, 0], found.ids[:, row])
+        torch.testing.assert_close(unbatched.scores[:, 0], found.scores[:, row], rtol=0, atol=1e-10)
 
 
-def test_a_sentence_that_cannot_be_beaten_is_left(monkeypatch):
+def test_search_stops_when_no_hypothesis_can_become_better(monkeypatch):
     """If <eos> is almost certain, the search takes a single step."""
     subject = subject_of(ending=60.0)
     model, steps = subject.model, []
     right = model.step
-    monkeypatch.setattr(model, "step", lambda token, place, *rest: steps.append(place) or right(token, place, *rest))
+    monkeypatch.setattr(
+        model, "step", lambda token, position, *rest: steps.append(position) or right(token, position, *rest)
+    )
     found = search(subject, 3, 0.6)
     assert steps == [0]
     assert not found.lengths.any()
     assert (found.ids == PAD).all()
 
 
-def test_what_has_ended_is_computed_no_more(monkeypatch):
+def test_finished_sentences_are_not_computed_further(monkeypatch):
     subject = subject_of()
     model, rows = subject.model, []
     right = model.step
     monkeypatch.setattr(
-        model, "step", lambda token, place, *rest: rows.append(token.shape[1]) or right(token, place, *rest)
+        model, "step", lambda token, position, *rest: rows.append(token.shape[1]) or right(token, position, *rest)
     )
     search(subject, 3, 0.6)
     assert rows[0] == 3
@@ -242,7 +248,7 @@ def test_what_has_ended_is_computed_no_more(monkeypatch):
     assert rows[-1] < rows[1] <= 9
 
 
-def test_pieces_of_the_logits_give_the_same(monkeypatch):
+def test_results_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch):
     subject = subject_of()
     whole = search(subject, 3, 0.6)
     monkeypatch.setattr("headtohead.model.beam.LOGITS_AT_ONCE", 36)
@@ -251,7 +257,7 @@ def test_pieces_of_the_logits_give_the_same(monkeypatch):
     torch.testing.assert_close(pieces.scores, whole.scores, rtol=0, atol=1e-10)
 
 
-def test_style_that_reads_all_tokens_at_once_is_refused():
+def test_a_style_with_a_fixed_number_of_tokens_is_refused():
     subject = Subject(tiny_config(attention="embedding-softmax"))
     with pytest.raises(
         HeadToHeadError,
@@ -266,9 +272,10 @@ def test_scores_are_log_probabilities():
     subject = subject_of()
     found = search(subject, 4, 0.0)
     for member, row in itertools.product(range(2), range(3)):
-        words = written(found, member, row)
-        ends = words if len(words) == WORDS else [*words, EOS]
+        tokens = translation(found, member, row)
+        ends = tokens if len(tokens) == WORDS else [*tokens, EOS]
         likely = math.fsum(
-            next_words(subject, (SOS, *ends[:place]))[member][row][word] for place, word in enumerate(ends)
+            next_log_probabilities(subject, (SOS, *ends[:position]))[member][row][word]
+            for position, word in enumerate(ends)
         )
         assert float(found.scores[member, row]) == pytest.approx(likely, abs=1e-10)

@@ -27,7 +27,7 @@ def counted(attention, **model):
 
 
 @pytest.mark.parametrize("attention", GEOMETRY)
-def test_weights_are_those_counted_by_hand(attention):
+def test_parameters_equal_a_count_by_hand(attention):
     q, k, v = GEOMETRY[attention]
     one_attention = linear(D, q) + linear(D, k) + linear(D, v) + linear(q, D)
     norm, feed_forward = 2 * D, linear(D, FF) + linear(FF, D)
@@ -42,7 +42,7 @@ def test_weights_are_those_counted_by_hand(attention):
 
 
 @pytest.mark.parametrize("attention", GEOMETRY)
-def test_operations_are_those_counted_by_hand(attention):
+def test_flops_equal_a_count_by_hand(attention):
     """A product of [a, b] and [b, c] has 2abc FLOPs; only products are counted."""
     q, k, v = GEOMETRY[attention]
     projections = {"queries": 2 * D * q, "memory": 2 * D * (k + v), "output": 2 * q * D}
@@ -58,14 +58,14 @@ def test_operations_are_those_counted_by_hand(attention):
     assert counted(attention).flops_per_token == total / T
 
 
-def test_tied_words_cost_as_much_and_weigh_less():
+def test_tied_embeddings_have_fewer_parameters_and_equal_flops():
     plain, tie_embeddings = counted("split-heads"), counted("split-heads", tie_embeddings="output")
     assert tie_embeddings.flops_per_token == plain.flops_per_token
     assert plain.total - tie_embeddings.total == linear(D, TARGET_WORDS)
     assert tie_embeddings.non_embedding == plain.non_embedding
 
 
-def test_learned_tables_count_as_weights_and_cost_no_products():
+def test_learned_tables_add_parameters_and_no_flops():
     plain = count(tiny_config("sinusoidal"), SOURCE_WORDS, TARGET_WORDS, S, T)
     learned = count(tiny_config({"name": "learned", "max_length": 20}), SOURCE_WORDS, TARGET_WORDS, S, T)
     assert learned.total - plain.total == 2 * 20 * D
@@ -82,7 +82,7 @@ NORM, FEED_FORWARD = 2 * D, linear(D, FF) + linear(FF, D)
 ATTENTION = 4 * linear(D, D)
 ROWS = max(SOURCE_WORDS, TARGET_WORDS)
 
-# Beside one encoder and two decoder layers: weights more or fewer than those of the default.
+# Relative to the default of one encoder and two decoder layers: the difference in parameters.
 WEIGHTS = {
     "cross: decoder": ({"quirks": {"cross_attention_memory": "decoder"}}, 0),
     "tied: embeddings": ({"tie_embeddings": "embeddings"}, -SOURCE_WORDS * D),
@@ -102,23 +102,23 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize(("model", "more"), WEIGHTS.values(), ids=WEIGHTS.keys())
-def test_choices_of_the_model_weigh_what_is_counted_by_hand(model, more):
+def test_parameters_of_model_options_equal_a_count_by_hand(model, more):
     plain, found = counted("split-heads"), counted("split-heads", **model)
     assert found.total - plain.total == more
     assert found.attention == plain.attention
 
 
-def test_attention_without_projections_weighs_nothing():
+def test_attention_without_projections_has_no_parameters():
     plain = count(tiny_config(), SOURCE_WORDS, TARGET_WORDS, S, D)
     found = count(tiny_config(attention="embedding-softmax"), SOURCE_WORDS, TARGET_WORDS, S, D)
     assert plain.attention - found.attention == 2 * ATTENTION == plain.total - found.total
     products = 2 * (D * D * D * 2 + 4 * D * D * D * 2)
-    # QKᵀ and four projections of two layers are left out; weights times values stay.
+    # QKᵀ and four projections of two layers are absent; the product of weights and values remains.
     assert (plain.flops_per_token - found.flops_per_token) * D == products
     assert found.path == {"encoder": "fused", "decoder": "explicit", "cross": "fused"}
 
 
-def test_operations_of_choices_are_those_counted_by_hand():
+def test_flops_of_model_options_equal_a_count_by_hand():
     plain = counted("split-heads").flops_per_token * T
     keys = 2 * (T - S) * (2 * D * 2 * D + 2 * T * 2 * D)
     assert counted("split-heads", quirks={"cross_attention_memory": "decoder"}).flops_per_token * T == plain + keys

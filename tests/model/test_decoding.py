@@ -11,7 +11,7 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 
-def ending_apart(**choices):
+def ending_at_different_steps(**choices):
     """Return a subject with translations of different lengths; the bias makes <eos> likely."""
     subject = Subject(tiny_config(**choices), seeds=(4, 5, 6))
     subject.sentences = _for_members(subject, 3)
@@ -31,15 +31,15 @@ def _for_members(subject, members):
 
 @pytest.mark.parametrize("positional", ["none", "sinusoidal", "learned", "rotary", "alibi"])
 @pytest.mark.parametrize("masking", ["padding-causal", "causal", "none", "padding"])
-def test_greedy_writes_what_a_loop_without_a_cache_writes(positional, masking):
-    subject = ending_apart(positional=positional, attention="grouped-query", masking=masking)
+def test_greedy_decoding_equals_a_loop_without_a_cache(positional, masking):
+    subject = ending_at_different_steps(positional=positional, attention="grouped-query", masking=masking)
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model) == (masking in ("padding-causal", "causal"))
     assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
 
 
-DEAF = {
+CROSS_ATTENTION_TO_DECODER = {
     "both causal": ({"encoder": "padding", "decoder": "causal", "cross": "causal"}, True),
     "second sees the future": ({"encoder": "none", "decoder": "causal", "cross": "none"}, False),
     "first sees the future": ({"encoder": "none", "decoder": "none", "cross": "causal"}, False),
@@ -47,9 +47,13 @@ DEAF = {
 
 
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "learned"])
-@pytest.mark.parametrize(("masking", "cached"), DEAF.values(), ids=DEAF.keys())
-def test_decoder_that_reads_itself_writes_what_a_loop_writes(masking, cached, positional):
-    subject = ending_apart(positional=positional, masking=masking, quirks={"cross_attention_memory": "decoder"})
+@pytest.mark.parametrize(
+    ("masking", "cached"), CROSS_ATTENTION_TO_DECODER.values(), ids=CROSS_ATTENTION_TO_DECODER.keys()
+)
+def test_cross_attention_to_the_decoder_equals_a_loop_without_a_cache(masking, cached, positional):
+    subject = ending_at_different_steps(
+        positional=positional, masking=masking, quirks={"cross_attention_memory": "decoder"}
+    )
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model) == cached
@@ -57,17 +61,17 @@ def test_decoder_that_reads_itself_writes_what_a_loop_writes(masking, cached, po
 
 
 def test_rows_keep_their_positions_when_decoding_with_a_cache():
-    subject = ending_apart(positional={"name": "sinusoidal", "index": "row"})
+    subject = ending_at_different_steps(positional={"name": "sinusoidal", "index": "row"})
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     assert is_causal(subject.model)
     assert subject.model.position_is_row
     assert torch.equal(found, naive_greedy(subject, 8)[:, :, : found.shape[-1]])
-    turned = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
-    assert not torch.equal(turned.flip(1), found)
+    flipped = greedy(subject.model, sentences.source.flip(1), sentences.source_lengths.flip(1), 8)
+    assert not torch.equal(flipped.flip(1), found)
 
 
-def test_words_beyond_the_vocabulary_can_be_written():
+def test_ids_beyond_the_vocabulary_can_be_generated():
     subject = Subject(tiny_config(quirks={"min_vocab_size": 30}))
     with torch.no_grad():
         subject.model.lm_head.bias[..., 25] += 100.0
@@ -76,7 +80,7 @@ def test_words_beyond_the_vocabulary_can_be_written():
     assert found.eq(25).all()
 
 
-def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
+def test_a_style_with_a_fixed_number_of_tokens_cannot_decode_token_by_token():
     subject = Subject(tiny_config(attention="embedding-softmax"))
     sentences = subject.sentences
     with pytest.raises(
@@ -88,8 +92,8 @@ def test_style_that_reads_all_tokens_at_once_is_not_decoded_word_by_word():
         greedy(subject.model, sentences.source, sentences.source_lengths, 8)
 
 
-def test_sentences_of_a_batch_end_apart_and_stay_ended():
-    subject = ending_apart()
+def test_sentences_of_a_batch_end_at_different_steps_and_stay_ended():
+    subject = ending_at_different_steps()
     sentences = subject.sentences
     found = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     lengths = (found != PAD).sum(-1)
@@ -99,23 +103,23 @@ def test_sentences_of_a_batch_end_apart_and_stay_ended():
     assert not (found == EOS).any()
 
 
-def test_members_decode_as_alone():
-    subject = ending_apart()
+def test_members_of_a_stack_decode_as_in_a_stack_of_one():
+    subject = ending_at_different_steps()
     sentences = subject.sentences
     together = greedy(subject.model, sentences.source, sentences.source_lengths, 8)
     for member in range(3):
-        alone = Subject(tiny_config(), seeds=(4,))
+        single = Subject(tiny_config(), seeds=(4,))
         own = {name: value[member : member + 1] for name, value in subject.model.state_dict().items()}
-        alone.model.load_state_dict(own)
+        single.model.load_state_dict(own)
         source = sentences.source[member : member + 1]
         lengths = sentences.source_lengths[member : member + 1]
-        found = greedy(alone.model, source, lengths, 8)[0]
+        found = greedy(single.model, source, lengths, 8)[0]
         width = min(found.shape[-1], together.shape[-1])
         assert torch.equal(found[:, :width], together[member, :, :width])
         assert not together[member, :, width:].any()
 
 
-def test_translations_end_with_the_learned_table():
+def test_translations_are_at_most_as_long_as_the_learned_table():
     subject = Subject(tiny_config({"name": "learned", "max_length": 7}))
     with torch.no_grad():
         subject.model.lm_head.bias[..., EOS] -= 100.0
@@ -125,7 +129,7 @@ def test_translations_end_with_the_learned_table():
     assert (found != PAD).any()
 
 
-def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
+def test_a_sentence_longer_than_the_learned_table_is_refused_in_one_line():
     subject = Subject(tiny_config({"name": "learned", "max_length": 5}))
     with pytest.raises(
         HeadToHeadError,
@@ -135,6 +139,6 @@ def test_sentence_beyond_the_learned_table_is_refused_in_one_line():
         subject.logits()
 
 
-def test_sentence_as_long_as_the_learned_table_is_read():
+def test_a_sentence_as_long_as_the_learned_table_is_encoded():
     subject = Subject(tiny_config({"name": "learned", "max_length": 6}))
     assert subject.logits().isfinite().all()

@@ -39,25 +39,25 @@ def rows_of_steps(subject, monkeypatch, decode):
     return rows
 
 
-def test_greedy_decoding_computes_no_more_what_has_ended(monkeypatch):
+def test_greedy_decoding_does_not_compute_finished_sentences(monkeypatch):
     subject = subject_of(4.0)
     read = subject.sentences
     lengths = (naive_greedy(subject, 6) != PAD).sum(-1)
     rows = rows_of_steps(subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6))
-    # A sentence of n words is computed n + 1 times, the last for its <eos>.
-    live = [int((lengths >= place).sum(1).max()) for place in range(6)]
-    assert rows == [left for left in live if left]
+    # A sentence of n tokens takes n + 1 steps, the last for its <eos>.
+    live = [int((lengths >= step).sum(1).max()) for step in range(6)]
+    assert rows == [count for count in live if count]
     assert rows[0] == 3 > rows[-1]
 
 
-def test_all_ended_is_the_end(monkeypatch):
+def test_decoding_stops_when_all_sentences_have_ended(monkeypatch):
     subject = subject_of(100.0)
     read = subject.sentences
     rows = rows_of_steps(subject, monkeypatch, lambda: greedy(subject.model, read.source, read.source_lengths, 6))
     assert rows == [3]
 
 
-def test_members_go_on_with_equally_many_sentences():
+def test_members_continue_with_the_same_number_of_sentences():
     done = torch.tensor([[True, False, True, False], [True, True, True, False]])
     assert active_indices(done).tolist() == [[1, 3], [3, 0]]
     assert active_indices(torch.zeros(2, 4, dtype=torch.bool)) is None
@@ -65,14 +65,14 @@ def test_members_go_on_with_equally_many_sentences():
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
-def test_translations_longer_than_the_caches_first_room(masking):
+def test_caches_grow_beyond_their_initial_capacity(masking):
     subject = subject_of(-100.0, masking=masking)
     read = subject.sentences
     found = greedy(subject.model, read.source, read.source_lengths, LONG)
     assert torch.equal(found, naive_greedy(subject, LONG))
 
 
-def test_long_searches_grow_their_caches_too(monkeypatch):
+def test_caches_of_beam_search_grow_too(monkeypatch):
     subject, beam = subject_of(-100.0), BeamConfig(size=3)
     read = subject.sentences
     found = beam_search(subject.model, read.source, read.source_lengths, LONG, beam)

@@ -50,7 +50,7 @@ WIDTHS = {"embedding": {16}, "attention": {5, 6}, "ffn": {12}, "residual": {16}}
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("site", SITES)
-def test_dropout_acts_as_often_and_as_wide_as_its_site(site, norm, monkeypatch):
+def test_dropout_is_called_with_the_count_and_size_of_its_site(site, norm, monkeypatch):
     calls = []
     for name in ("forward", "transposed"):
         plain = getattr(Dropout, name)
@@ -82,7 +82,7 @@ def test_dropout_of_weights_keeps_their_mean():
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_every_path_drops_the_same(kernel):
+def test_every_attention_path_applies_the_same_dropout_mask(kernel):
     model, subject = build(dropout=0.3)
     with force_kernel(kernel):
         model.dropout_rng.set_step(4)
@@ -92,14 +92,14 @@ def test_every_path_drops_the_same(kernel):
         assert not torch.allclose(forward(model, subject.sentences), fused)
 
 
-def test_one_rate_stands_for_all_sites_unless_one_is_named():
+def test_a_single_rate_applies_to_all_sites_without_their_own():
     config = tiny_config(dropout=0.3, dropout_ffn=0.0)
     sizes = config.model
     found = [getattr(sizes, f"dropout_{site}") for site in SITES]
     assert found == [0.3, 0.3, 0.0, 0.3]
 
 
-def test_words_are_mixed_as_published():
+def test_mixing_gives_the_published_outputs_of_splitmix64():
     """The first outputs of SplitMix64 from 1234567, as its reference program prints them."""
     expected = [
         6457827717110365317,
@@ -114,21 +114,21 @@ def test_words_are_mixed_as_published():
     assert [word % 2**64 for word in ours.tolist()] == expected
 
 
-def test_a_member_has_the_same_numbers_whoever_stands_beside_it():
+def test_numbers_of_a_member_do_not_depend_on_its_stack():
     together = numbers([5, 2**63 + 9, 2**56])
     for member, key in enumerate([5, 2**63 + 9, 2**56]):
         assert torch.equal(numbers([key])[0], together[member])
 
 
 @pytest.mark.parametrize("rows", [(0, 3), (3, 1), (4, 3)], ids=str)
-def test_a_piece_of_a_batch_has_the_numbers_of_the_whole(rows):
+def test_a_microbatch_has_the_numbers_of_the_whole_batch(rows):
     first, count = rows
     whole = numbers([5, 6], count=7 * 11)
     piece = numbers([5, 6], count=count * 11, first=first, rows=count)
     assert torch.equal(piece, whole[:, first * 11 : (first + count) * 11])
 
 
-def test_members_steps_places_and_calls_share_no_numbers():
+def test_numbers_of_members_steps_sites_and_calls_are_uncorrelated():
     stream = DropoutRNG([1, 2], CPU)
     found = []
     for step in (0, 1, 2):
@@ -136,7 +136,7 @@ def test_members_steps_places_and_calls_share_no_numbers():
         found += [stream.numbers(site, 200_000).double() for site in (1, 1, 2)]
     drawn = torch.cat(found)
     correlation = torch.corrcoef(drawn) - torch.eye(len(drawn))
-    # The largest of 153 pairs; each is within 5 standard deviations of nothing.
+    # The largest of 153 pairs; each is within 5 standard deviations of zero.
     assert correlation.abs().max() < 5 / 200_000**0.5
     neighbours = torch.corrcoef(torch.stack([drawn[0, :-1], drawn[0, 1:]]))[0, 1]
     assert neighbours.abs() < 5 / 200_000**0.5
@@ -150,15 +150,15 @@ def test_numbers_are_uniform():
     assert abs(float(((counts - expected) ** 2 / expected).sum()) - 65_535) < 5 * 362
 
 
-def test_each_member_drops_at_its_own_rate():
+def test_each_member_has_its_own_dropout_rate():
     site = Dropout(DropoutRNG([1, 2, 3], CPU), 1, PerMember([0.0, 0.1, 0.5]))
     x = torch.full((3, 400, 500), 2.0)
     dropped = site(x)
     assert torch.equal(dropped[0], x[0])
     for member, expected in ((1, 0.1), (2, 0.5)):
         zero = dropped[member] == 0
-        # Five standard deviations of a share of 200,000.
+        # Five standard deviations of a fraction of 200,000.
         assert float(zero.double().mean()) == pytest.approx(expected, abs=5 * 0.5 / 200_000**0.5)
-        kept = dropped[member][~zero].unique().tolist()
-        assert kept == pytest.approx([2.0 / (1 - expected)], rel=1e-5)
+        scales = dropped[member][~zero].unique().tolist()
+        assert scales == pytest.approx([2.0 / (1 - expected)], rel=1e-5)
     assert site.eval()(x) is x

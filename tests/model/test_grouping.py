@@ -57,26 +57,26 @@ GREEDY, BEAM = None, BeamConfig(size=3)
     ],
     ids=str,
 )
-def test_each_is_translated_as_alone(choices, beam):
+def test_grouped_sentences_are_translated_as_in_batches_of_one(choices, beam):
     model, sources = subject_of(**choices).model, drawn()
     together = translate_each(model, sources, 10, beam, SOS, EOS)
-    alone = [translate_each(model, [source], 10, beam, SOS, EOS)[0] for source in sources]
-    assert together == alone
-    assert translate_each(model, sources, 10, beam, SOS, EOS, size=2) == alone
-    assert len({tuple(words) for words in together}) > 2
+    single = [translate_each(model, [source], 10, beam, SOS, EOS)[0] for source in sources]
+    assert together == single
+    assert translate_each(model, sources, 10, beam, SOS, EOS, size=2) == single
+    assert len({tuple(tokens) for tokens in together}) > 2
 
 
-def test_padding_is_seen_where_a_mask_shows_it():
+def test_padding_is_hidden_only_if_every_mask_hides_it():
     assert hides_padding(subject_of().model)
     assert hides_padding(subject_of(masking="padding").model)
     for role in ("encoder", "cross"):
         scheme = {"encoder": "padding", "decoder": "causal", "cross": "padding"} | {role: "none"}
         assert not hides_padding(subject_of(masking=scheme).model)
-    deaf = {"encoder": "padding", "decoder": "causal", "cross": "causal"}
-    assert hides_padding(subject_of(masking=deaf, quirks={"cross_attention_memory": "decoder"}).model)
+    without_source = {"encoder": "padding", "decoder": "causal", "cross": "causal"}
+    assert hides_padding(subject_of(masking=without_source, quirks={"cross_attention_memory": "decoder"}).model)
 
 
-def test_groups_are_of_similar_length():
+def test_groups_have_sentences_of_similar_length():
     assert groups(LENGTHS, 3) == [[3, 0, 2], [6, 5, 1], [4]]
     assert groups(LENGTHS, 2, padded=False) == [[3], [0, 2], [6], [5], [1, 4]]
     assert groups([], 3) == []

@@ -40,7 +40,7 @@ CHOICES = {
 
 @pytest.mark.parametrize("model", CHOICES.values(), ids=CHOICES.keys())
 @pytest.mark.parametrize("masking", ["padding-causal", "none"])
-def test_logits_equal_those_of_plain_loops(model, masking):
+def test_logits_equal_a_forward_pass_in_plain_loops(model, masking):
     small = {"d_model": 6, "heads": 2, "d_ff": 5, "encoder_layers": 1, "decoder_layers": 1}
     subject = Subject(tiny_config(masking=masking, **(small | model)))
     sentences, logits = subject.sentences, subject.reference_logits
@@ -75,20 +75,20 @@ class Oracle:
         own = [
             [not self.masked or (j <= i and j < target_length) for j in range(len(target))] for i in range(len(target))
         ]
-        deaf = self.config.quirks.cross_attention_memory == "decoder"
-        read, read_length = (target, target_length) if deaf else (source, source_length)
+        without_source = self.config.quirks.cross_attention_memory == "decoder"
+        read, read_length = (target, target_length) if without_source else (source, source_length)
         cross = [[not self.masked or j < read_length for j in range(len(read))] for _ in target]
         for layer in range(self.model.decoder_layers):
             at = f"decoder.{layer}"
             x = self.branch(x, f"{at}.attention_branch", own_attention, f"{at}.attention", own)
             if self.config.quirks.decoder_feed_forward == "after-each":
                 x = self.branch(x, f"{at}.between_branch", self.feed_forward, f"{at}.between")
-            if deaf:
+            if without_source:
                 x = self.branch(x, f"{at}.cross_branch", self.self_attention, f"{at}.cross", cross)
             else:
                 x = self.branch(x, f"{at}.cross_branch", self.cross, memory, f"{at}.cross", cross)
             x = self.branch(x, f"{at}.feed_forward_branch", self.feed_forward, f"{at}.feed_forward")
-        return [self.words(row) for row in self.final(x, "decoder_norm")]
+        return [self.lm_head(row) for row in self.final(x, "decoder_norm")]
 
     def encode(self, source, length):
         one_table = self.model.tie_embeddings in ("all", "embeddings")
@@ -106,10 +106,10 @@ class Oracle:
         width = self.model.d_model
         scale = math.sqrt(width) if self.model.embedding_scale == "sqrt-d_model" else 1.0
         rows = []
-        for place, index in enumerate(ids):
+        for position, index in enumerate(ids):
             row = []
             for i in range(width):
-                angle = (self.row if by_row else place) / 10000 ** ((i - i % 2) / width)
+                angle = (self.row if by_row else position) / 10000 ** ((i - i % 2) / width)
                 wave = math.sin(angle) if i % 2 == 0 else math.cos(angle)
                 row.append(self.weights[f"{table}.weight"][index][i] * scale + wave)
             rows.append(row)
@@ -197,7 +197,7 @@ class Oracle:
             return max(value, 0.0)
         return 0.5 * value * (1.0 + math.erf(value / math.sqrt(2.0)))
 
-    def words(self, row):
+    def lm_head(self, row):
         if self.model.tie_embeddings in ("none", "embeddings"):
             return self.linear(row, "lm_head")
         table = self.weights["target_embedding.weight"]

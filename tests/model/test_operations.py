@@ -46,7 +46,7 @@ def by_torch(name: str) -> int:
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered():
+def empty_caches():
     """Clear the caches of counts."""
     _count.cache_clear()
     yield
@@ -54,7 +54,7 @@ def nothing_remembered():
 
 
 @pytest.fixture
-def where(monkeypatch):
+def counting_devices(monkeypatch):
     """Record the devices on which FLOPs are counted."""
     seen = []
     of_shapes = operations.Operations.__torch_dispatch__
@@ -70,22 +70,22 @@ def where(monkeypatch):
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_is_computed_counts_as_torch_counts_shapes(name, where):
+def test_flops_counted_on_the_cpu_equal_torchs_count_on_meta(name, counting_devices):
     found = count(tiny_config(**VARIANTS[name]), *WORDS, *LENGTHS)
     assert found.flops_per_token * LENGTHS[1] == by_torch(name) > 0
-    assert set(where) == {"cpu"}
+    assert set(counting_devices) == {"cpu"}
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("limit", ["MOST_NUMBERS", "MOST_FLOPS"])
-def test_what_is_too_large_counts_the_same_as_shapes(name, limit, where, monkeypatch):
+def test_large_models_are_counted_on_meta_with_the_same_result(name, limit, counting_devices, monkeypatch):
     config = tiny_config(**VARIANTS[name])
     small = count(config, *WORDS, *LENGTHS)
     _count.cache_clear()
-    where.clear()
+    counting_devices.clear()
     monkeypatch.setattr(operations, limit, 1000)
     assert count(config, *WORDS, *LENGTHS) == small
-    assert where[-1] == "meta"
+    assert counting_devices[-1] == "meta"
 
 
 def test_a_model_larger_than_any_memory_is_counted():
@@ -93,7 +93,7 @@ def test_a_model_larger_than_any_memory_is_counted():
     assert found.total > 2 * 10**11
 
 
-def test_counting_leaves_threads_and_draws_as_they_were():
+def test_counting_changes_neither_the_thread_count_nor_the_random_state():
     torch.set_num_threads(2)
     try:
         before = torch.get_rng_state()

@@ -31,17 +31,17 @@ class Shaw(Positional):
         geometry = context.geometry
         return (2 * options.clip + 1) * (geometry.key_width + geometry.value_width)
 
-    def _places(self, query_positions, key_positions):
+    def _rows(self, query_positions, key_positions):
         apart = key_positions[0][None, :] - query_positions[0][:, None]
         clip = self.options.clip
         return apart.clamp(-clip, clip) + clip
 
     def score(self, q, query_positions, key_positions, role, layer):
-        table = self.keys[:, self._places(query_positions, key_positions)]
+        table = self.keys[:, self._rows(query_positions, key_positions)]
         return torch.einsum("mbhqd,mqkd->mbhqk", q, table) * self.context.geometry.scale
 
     def values(self, weights, query_positions, key_positions, role, layer):
-        table = self.of_values[:, self._places(query_positions, key_positions)]
+        table = self.of_values[:, self._rows(query_positions, key_positions)]
         return torch.einsum("mbhqk,mqkd->mbhqd", weights, table)
 
 
@@ -72,18 +72,18 @@ def outsider(registry, monkeypatch):
 def test_every_invariant_holds_for_an_encoding_with_score_and_values(attention):
     everywhere = dict.fromkeys(("encoder", "decoder", "cross"), "my-relative")
     verdicts = check(tiny_config(everywhere, attention))
-    assert {name for name, one in verdicts.items() if one.state == "violated"} == set()
+    assert {name for name, verdict in verdicts.items() if verdict.state == "violated"} == set()
     assert verdicts["parity"].state == "does not apply"
     assert verdicts["weights-times-values"].state == "holds"
     assert verdicts["joint-shift"].state == verdicts["stacking"].state == "holds"
 
 
-def test_plan_path_says_explicit_where_the_encoding_acts():
+def test_plan_records_the_explicit_path_where_the_encoding_is_applied():
     costs = count(tiny_config("my-relative"), 20, 20, 6, 5)
     assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
 
 
-def test_it_trains_and_its_tables_move():
+def test_training_changes_its_tables():
     subject = Subject(tiny_config("my-relative"))
     start = Transformer(
         subject.config, subject.seeds, *map(len, (subject.data.source_vocabulary, subject.data.target_vocabulary))
@@ -94,7 +94,7 @@ def test_it_trains_and_its_tables_move():
             for table in ("keys", "of_values"):
                 name = f"positionals.{role}.{table}"
                 moved = (weights[name] - start.state_dict()[name][member]).abs().amin(-1) > 0
-                # Rows run from two behind to two ahead, and the decoder never looks ahead.
+                # Rows cover distances from two behind to two ahead, and the decoder never attends ahead.
                 assert moved.tolist() == [True] * 3 + [role == "encoder"] * 2
 
 

@@ -11,7 +11,7 @@ def chosen(config, family):
     return [getattr(config, family).role(role).name for role in ("encoder", "decoder", "cross")]
 
 
-def test_bare_masking_names_mean_what_each_role_needs():
+def test_a_plain_masking_name_sets_the_default_mask_of_each_role():
     expected = {
         "none": ["none", "none", "none"],
         "padding": ["padding", "padding", "padding"],
@@ -22,11 +22,11 @@ def test_bare_masking_names_mean_what_each_role_needs():
 
 
 @pytest.mark.parametrize("name", ["none", "sinusoidal", "learned", "rotary", "alibi"])
-def test_bare_positional_names_leave_cross_attention_alone(name):
+def test_a_plain_positional_name_sets_no_encoding_in_cross_attention(name):
     assert chosen(tiny_config(name), "positional") == [name, name, "none"]
 
 
-def test_each_role_uses_its_own_mask_and_no_other():
+def test_each_role_uses_only_its_mask():
     """Changing the mask of a role changes the attention of this role only."""
     masks = {"encoder": "padding", "decoder": "padding-causal", "cross": "padding"}
     plain = Subject(tiny_config(masking=masks))
@@ -38,7 +38,7 @@ def test_each_role_uses_its_own_mask_and_no_other():
         assert not torch.equal(spoilt.reference_logits, plain.reference_logits)
 
 
-def test_each_role_uses_its_own_encoding_and_no_other():
+def test_each_role_uses_only_its_encoding():
     plain = Subject(tiny_config({"encoder": "none", "decoder": "none", "cross": "none"}))
     memory = plain.model.encode(plain.sentences.source, plain.sentences.source_lengths)
     for role in ("encoder", "decoder", "cross"):

@@ -1,4 +1,4 @@
-"""What Jupyter shows: tables of the right numbers, escaped, and no more than a cell can hold."""
+"""Output in Jupyter: tables of the right numbers, escaped, and limited to the size of a cell."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def read(html: str) -> Reader:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run a small study once: its plan before, and its result."""
+    """Run a small study once; return its plan before the run, and its result."""
     folder = tmp_path_factory.mktemp("study")
     file = folder / "order.yaml"
     file.write_text(STUDY)
@@ -88,11 +88,11 @@ def test_cells_and_lines_are_escaped() -> None:
     assert read(html).rows == [["<i>"], ["<i>&"]]
 
 
-def test_a_title_without_lines_is_not_there() -> None:
+def test_a_title_without_lines_is_omitted() -> None:
     assert titled_list("notes", []) == []
 
 
-def test_a_plan_shows_what_the_command_prints(study: Any) -> None:
+def test_a_plan_shows_the_output_of_the_command(study: Any) -> None:
     plan, _, _ = study
     html = plan._repr_html_()
     rows = read(html).rows
@@ -114,12 +114,12 @@ def test_a_finished_study_shows_its_answer_figures_and_scores(study: Any) -> Non
     assert {row[0]: row[2] for row in scored[1:]}["none"] == f"{mean:.3f}"
 
 
-def test_a_study_that_is_not_finished_says_how_far_it_got() -> None:
+def test_an_unfinished_study_shows_its_progress() -> None:
     result = Result(Path("runs/x"), Counter({"DONE": 2, "FAILED": 1}), None, None)
     assert result._repr_html_() == "<p>incomplete: 2 DONE, 1 FAILED in runs/x</p>"
 
 
-def test_results_are_a_frame_with_a_summary_above_it(study: Any) -> None:
+def test_results_are_a_frame_below_a_summary(study: Any) -> None:
     _, _, frame = study
     assert isinstance(frame, pd.DataFrame)
     html = frame._repr_html_()
@@ -129,7 +129,7 @@ def test_results_are_a_frame_with_a_summary_above_it(study: Any) -> None:
     assert len([row for row in read(html).rows if "DONE" in row]) == 4
 
 
-def test_what_is_cut_from_results_is_an_ordinary_frame(study: Any) -> None:
+def test_a_slice_of_results_is_an_ordinary_frame(study: Any) -> None:
     _, _, frame = study
     for part in (frame[frame["seed"] == 1], frame[["seed", "state"]], frame.head(1)):
         assert type(part) is pd.DataFrame
@@ -188,7 +188,7 @@ def test_every_head_is_drawn_with_its_tokens_escaped() -> None:
     assert repr(maps(2, 3, 4)).startswith("SentenceMaps('a <b> c': encoder [2, 3, 4, 4]")
 
 
-def test_large_maps_are_cut_and_say_what_is_left_out() -> None:
+def test_large_maps_are_truncated_with_a_note() -> None:
     html = maps(6, 8, 20)._repr_html_()
     assert 8 <= html.count("<image ") <= max(8, MOST_CELLS // 400)
     assert len(html) < 2_000_000
@@ -196,7 +196,7 @@ def test_large_maps_are_cut_and_say_what_is_left_out() -> None:
     assert html.count("not drawn") == 3
 
 
-def test_completion_offers_the_public_names_alone() -> None:
+def test_completion_lists_only_public_names() -> None:
     assert dir(h2h) == sorted(h2h.__all__)
     assert {"load", "run", "plan", "results", "import_checkpoint"} <= set(dir(h2h))
     assert not [name for name in dir(h2h) if name.startswith("_")]

@@ -110,7 +110,7 @@ def test_sides_that_are_the_same_by_construction_are_marked(made: ModuleType, tm
     assert found.sentence.startswith(f"Removing the causal mask (generated translations): exact match {future.number}")
 
 
-def test_one_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
+def test_a_single_seed_gives_no_interval_and_no_verdict(made: ModuleType, tmp_path: Path) -> None:
     states = {
         (f"{style}-{heads}-{match}", seed): "PLANNED"
         for style in HEADS["attention"]

@@ -61,7 +61,7 @@ def test_intervals_are_clipped_to_the_axis() -> None:
     assert x_positions(str(interval(-9.0, 0.5, 9.0, (0.0, 1.0))), "bar") == [4, WIDTH - 4]
 
 
-def test_one_seed_has_a_dot_and_no_bar() -> None:
+def test_a_single_seed_has_a_dot_and_no_bar() -> None:
     drawn = str(interval(math.nan, 0.5, math.nan, (0.0, 1.0)))
     assert 'class="bar"' not in drawn
     assert 'class="dot"' in drawn

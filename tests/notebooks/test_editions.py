@@ -41,7 +41,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_experiment_is_the_file_of_the_tree(name: str) -> None:
+def test_every_packaged_experiment_equals_the_file_of_the_repository(name: str) -> None:
     assert experiment_text(name) == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
 
 
@@ -52,7 +52,7 @@ def test_every_edition_describes_variants(quick: bool, pairs: Path) -> None:
         assert len(expand(loaded, current()).variants) > 1
 
 
-def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
+def test_the_quick_form_has_six_experiments_with_separate_names() -> None:
     quick = {edition.name for edition in editions(quick=True)}
     assert len(quick) == 6
     assert all(name.endswith("-quick") for name in quick)
@@ -60,7 +60,7 @@ def test_the_quick_form_has_six_experiments_under_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", ["heads-split-or-independent", "positions-fixed-or-learned"])
-def test_a_file_that_needs_no_data_file_is_run_as_it_is(name: str) -> None:
+def test_a_file_that_requires_no_data_file_is_used_unchanged(name: str) -> None:
     full = edition(name)
     assert full.text == (TREE / f"{name}.yaml").read_text(encoding="utf-8")
     assert (full.name, full.changes) == (name, ())
@@ -80,7 +80,7 @@ def test_the_quick_form_makes_exactly_the_listed_changes() -> None:
     assert after == before
 
 
-def test_recipes_of_a_design_are_reduced_one_by_one(pairs: Path) -> None:
+def test_recipes_of_a_design_are_reduced_individually(pairs: Path) -> None:
     quick = content(edition("notebooks-as-printed", quick=True, data_file=pairs).text)
     recipes = quick["design"][0]["one_at_a_time"]["recipe"]
     cut = {recipe["name"]: recipe for recipe in recipes if isinstance(recipe, dict)}
@@ -125,12 +125,12 @@ def test_without_the_file_only_recipes_that_require_it_are_omitted(
 ) -> None:
     shutil.copytree(TREE, tmp_path / "a" / "b" / "experiments")
     monkeypatch.setattr(module, "_originals", lambda: tmp_path / "a" / "b" / "experiments")
-    lacking = edition("notebooks-as-printed")
-    recipes = content(lacking.text)["design"][0]["one_at_a_time"]["recipe"]
+    without_file = edition("notebooks-as-printed")
+    recipes = content(without_file.text)["design"][0]["one_at_a_time"]["recipe"]
     names = [recipe if isinstance(recipe, str) else recipe["name"] for recipe in recipes]
-    assert lacking.omitted == {"tatoeba-en-es": NEEDS_FILE}
+    assert without_file.omitted == {"tatoeba-en-es": NEEDS_FILE}
     assert names == ["architecture-en-de", "slides-en-fr", "by-hand-en-fr"]
-    assert lacking.reason is None
+    assert without_file.reason is None
     assert edition("notebooks-same-data-tatoeba").reason == NEEDS_FILE
     assert edition("notebooks-same-data").reason is None
 

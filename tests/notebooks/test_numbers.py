@@ -24,7 +24,7 @@ def test_a_number_has_two_digits_or_a_power_of_ten(value: float, shown: str) -> 
     assert plain(value) == shown
 
 
-def test_a_sentence_takes_its_numbers() -> None:
+def test_a_sentence_is_filled_with_its_numbers() -> None:
     numbers = {"rows": 6482.0, "share": 0.0525, "change": 0.25, "one": 1, "more": 2}
     assert fill("{rows:count} rows, {share:percent},\n  {change}", numbers) == ("6,482 rows, 5.2 %, 0.25")
     assert fill("{one:counted|word} {one:is|are} and {more:counted|word} {more:is|are}", numbers) == (

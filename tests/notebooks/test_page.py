@@ -1,4 +1,4 @@
-"""The page: five rows, every fault with what it did, and nothing that needs a network."""
+"""The page: five rows, every pitfall with its effect, and no network access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RECIPES = [notebook.recipe for notebook in NOTEBOOKS]
 
 
 class Page(HTMLParser):
-    """Ids, links, and everything that a browser would fetch."""
+    """Collects ids, links, and every address that a browser would fetch."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ def test_without_any_run_every_notebook_has_its_section_and_missing_runs_are_nam
     assert "No answer: not run yet" in text_of(page)
 
 
-def test_the_effect_of_each_pitfall_has_its_number(write: Write) -> None:
+def test_the_effect_of_each_pitfall_is_a_measured_number(write: Write) -> None:
     text = text_of(write())
     for sentence in (
         "1 word of its own data is missing in the vocabulary",
@@ -146,7 +146,7 @@ def test_the_page_fetches_nothing_and_runs_nothing(write: Write) -> None:
     assert not re.search(r"url\((?!#)", text)
 
 
-def test_what_needs_a_file_says_which_option_to_give(write: Write) -> None:
+def test_rows_that_require_a_file_name_the_option(write: Write) -> None:
     page = write()
     row = text_of(page.split('id="notebook-3"')[1].split('id="notebook-4"')[0])
     assert "not run: requires a Tatoeba file; add --data-file" in row
@@ -154,7 +154,7 @@ def test_what_needs_a_file_says_which_option_to_give(write: Write) -> None:
     assert "without tatoeba-en-es: requires a Tatoeba file" in text_of(page)
 
 
-def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, tmp_path: Path, write: Write) -> None:
+def test_a_row_has_the_scores_on_own_and_on_common_data(made: ModuleType, tmp_path: Path, write: Write) -> None:
     studies(made, tmp_path / "runs")
     page = write()
     row = text_of(page.split('id="notebook-1"')[1].split('id="notebook-2"')[0])
@@ -167,7 +167,7 @@ def test_scores_of_own_and_of_the_same_data_stand_in_the_row(made: ModuleType, t
     assert "10 of 10 runs done, 2 seeds" in text_of(page)
 
 
-def test_a_refusal_stands_in_the_row_with_its_reason(made: ModuleType, tmp_path: Path, write: Write) -> None:
+def test_a_row_has_the_reason_of_an_exclusion(made: ModuleType, tmp_path: Path, write: Write) -> None:
     refused = {"axes": {"recipe": "by-hand-en-fr"}, "reason": "fits six words only", "source": "incompatible"}
     studies(made, tmp_path / "runs", excluded=[refused])
     row = text_of(write().split('id="notebook-5"')[1])
@@ -183,12 +183,12 @@ def test_no_text_of_a_run_becomes_markup(made: ModuleType, tmp_path: Path, write
     assert Page(page).fetched == []
 
 
-def test_studies_with_missing_runs_say_so(made: ModuleType, tmp_path: Path, write: Write) -> None:
+def test_studies_with_missing_runs_are_marked(made: ModuleType, tmp_path: Path, write: Write) -> None:
     studies(made, tmp_path / "runs", states={("scratch-en-fr", 2): "PLANNED", ("slides-en-fr", 1): "FAILED"})
     assert "8 of 10 runs done, 2 seeds" in text_of(write())
 
 
-def test_an_experiment_is_done_when_all_its_runs_and_its_report_are_there(made: ModuleType, tmp_path: Path) -> None:
+def test_an_experiment_is_done_if_all_its_runs_and_its_report_exist(made: ModuleType, tmp_path: Path) -> None:
     def edition(folder: Path) -> Edition:
         (own,) = (edition for edition in editions(quick=True) if edition.name == OWN)
         record = folder / OWN / "experiment.json"

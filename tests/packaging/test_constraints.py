@@ -1,4 +1,4 @@
-"""The constraints file pins everything that an installation brings, and nothing loosely."""
+"""The constraints file pins every package of an installation to an exact version."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     matches = [PIN.fullmatch(line) for line in lines if line and not line.startswith("#")]
     assert all(matches), "every line is name==version, without a local label"
-    return {normal(one["name"]): one["version"] for one in matches if one}
+    return {normal(match["name"]): match["version"] for match in matches if match}
 
 
 def needed() -> set[str]:
-    """Return everything that headtohead and its developers' extra need, as far as it is here."""
+    """Return all installed dependencies of headtohead and of its developers' extra."""
     found: set[str] = set()
     waiting = [("headtohead", True)]
     while waiting:
@@ -53,17 +53,17 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def test_everything_that_is_needed_is_pinned() -> None:
+def test_every_dependency_is_pinned() -> None:
     required = needed()
     assert {"torch", "mlflow", "numpy", "pytest", "markupsafe"} <= required
     assert required - set(pins()) - VENV_BRINGS == set()
 
 
-def test_torch_and_mlflow_are_the_tested_ones() -> None:
+def test_torch_and_mlflow_have_the_tested_versions() -> None:
     assert (pins()["torch"], pins()["mlflow"]) == ("2.13.0", "3.17.2")
 
 
-def test_no_file_of_the_installation_names_a_package_index() -> None:
+def test_no_installation_file_names_a_package_index() -> None:
     for name in ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert not re.search(r"https?://|--(extra-)?index-url|find-links", text), name

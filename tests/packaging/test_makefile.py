@@ -1,4 +1,4 @@
-"""The two commands of the README, as far as they can be tried without a network."""
+"""The two commands of the README, without a network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if shutil.which("make") is None:
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """A folder as a clone has it: no .venv."""
+    """A folder like a fresh clone, without .venv."""
     for name in ("Makefile", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
@@ -31,7 +31,7 @@ def make(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("goal", ["demo", "test"])
-def test_without_a_new_enough_python_one_line_says_what_to_do(fresh: Path, goal: str) -> None:
+def test_without_a_supported_python_the_error_is_one_line(fresh: Path, goal: str) -> None:
     old = fresh / "old-python"
     old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     old.chmod(0o755)
@@ -53,7 +53,7 @@ def test_everything_is_installed_from_the_constraints(fresh: Path, goal: str) ->
     assert all("--no-build-isolation" in line for line in installs if " -e " in line)
 
 
-def test_the_demo_runs_the_quickstart_and_says_where_its_answer_is(fresh: Path) -> None:
+def test_the_demo_runs_the_quickstart_and_prints_the_path_of_its_answer(fresh: Path) -> None:
     planned = make(fresh, "--dry-run", "demo").stdout
     assert ".venv/bin/h2h run experiments/quickstart.yaml" in planned
     assert "reports/quickstart/index.html" in planned
@@ -61,10 +61,10 @@ def test_the_demo_runs_the_quickstart_and_says_where_its_answer_is(fresh: Path) 
     assert (ROOT / "experiments" / "quickstart.yaml").is_file()
 
 
-def test_an_installation_that_is_current_is_not_repeated(fresh: Path) -> None:
+def test_a_current_installation_is_not_repeated(fresh: Path) -> None:
     (fresh / ".venv").mkdir()
-    for stamp in ("created", "installed", "installed-dev"):
-        (fresh / ".venv" / stamp).touch()
+    for marker in ("created", "installed", "installed-dev"):
+        (fresh / ".venv" / marker).touch()
     assert "pip" not in make(fresh, "--dry-run", "test").stdout
     constraints = fresh / "constraints.txt"
     constraints.touch()

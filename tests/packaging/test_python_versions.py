@@ -1,4 +1,4 @@
-"""The Python versions that are tested, and the one warning that torch gives on one of them."""
+"""The tested Python versions, and the only warning of torch on one of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ci_runs_the_whole_check_on_every_tested_python() -> None:
     assert run["env"] == {"PYTHON": "python"}, "the Makefile takes the Python of the matrix"
 
 
-def test_torchs_warning_on_python_3_13_0_is_no_error_and_others_are() -> None:
+def test_torchs_warning_on_python_3_13_0_is_ignored_and_other_warnings_are_errors() -> None:
     spec = importlib.util.find_spec("torch")
     assert spec is not None
     assert spec.origin is not None

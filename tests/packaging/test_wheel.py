@@ -1,4 +1,4 @@
-"""The wheel: what it puts into site-packages, and that it stands alone there."""
+"""The wheel: its files in site-packages, and an installed copy without the repository."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_only_the_two_packages_land_in_site_packages(site: Path) -> None:
+def test_the_wheel_installs_only_the_two_packages(site: Path) -> None:
     found = {path.name for path in site.iterdir()} - {"bin"}
     assert found == {"headtohead", "headtohead_plugins", "headtohead-0.1.0.dist-info"}
 
@@ -76,7 +76,7 @@ def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> N
         "from headtohead.tools.notebooks import EXPERIMENTS, editions\n"
         "from headtohead.tools.notebooks.editions import experiment_text\n"
         "assert len(editions(quick=True)) >= 6\n"
-        "for one in EXPERIMENTS: print(one.name, bool(experiment_text(one.name)))\n"
+        "for edition in EXPERIMENTS: print(edition.name, bool(experiment_text(edition.name)))\n"
     )
     shown = call("-c", code, str(site), cwd=site).splitlines()
     names = {line.split()[0] for line in shown}
@@ -88,7 +88,7 @@ def test_an_installed_copy_has_the_experiments_of_the_notebooks(site: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:
+def test_the_wheel_contains_licence_and_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         (scripts,) = (name for name in packed.namelist() if name.endswith("entry_points.txt"))
         assert "h2h = headtohead.cli.__main__:entry" in packed.read(scripts).decode()
@@ -96,7 +96,7 @@ def test_the_wheel_carries_licence_and_command(wheel: Path) -> None:
         assert packed.read(licence) == (ROOT / "LICENSE").read_bytes()
 
 
-def test_the_version_is_the_same_wherever_it_stands() -> None:
+def test_all_files_have_the_same_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
     assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text("utf-8")
@@ -110,7 +110,7 @@ def test_an_installed_copy_finds_its_own_plugins(site: Path) -> None:
         "import headtohead, headtohead_plugins\n"
         "from headtohead.plugins.registry import load_registry\n"
         "print(headtohead.__file__, headtohead_plugins.__file__, sep='\\n')\n"
-        "print(*sorted(one.name for one in load_registry().all() if one.family == 'launcher'))\n"
+        "print(*sorted(entry.name for entry in load_registry().all() if entry.family == 'launcher'))\n"
     )
     *files, launchers = call("-c", code, str(site), cwd=site).splitlines()
     assert [Path(file).parents[1] for file in files] == [site, site]

@@ -14,25 +14,25 @@ UNKNOWN = "is"
 
 
 def test_targets_without_a_start_are_counted(recipe, facts) -> None:
-    marked, first, alone = facts("no boundary tokens", recipe("architecture-en-de"))
+    marked, first, single_words = facts("no boundary tokens", recipe("architecture-en-de"))
     targets = [target.split() for _, target in EN_DE]
     single = [words[0] for words in targets if len(words) == 1]
     assert marked.numbers == {"targets": len(EN_DE), "targets_with_boundaries": 0}
     assert first.numbers == {"words": sum(map(len, targets)), "never_predicted": len(EN_DE)}
-    assert alone.numbers == {"one_word_targets": len(single)}
-    assert all(f"'{word}'" in alone.sentence for word in single)
+    assert single_words.numbers == {"one_word_targets": len(single)}
+    assert all(f"'{word}'" in single_words.sentence for word in single)
 
 
 def test_with_boundaries_only_their_start_is_never_predicted(variant, facts) -> None:
     case = variant(data={"split": "nothing-held-out"})
-    marked, first, alone = facts("no boundary tokens", case)
+    marked, first, single_words = facts("no boundary tokens", case)
     assert marked.numbers["targets_with_boundaries"] == len(EN_DE)
     assert first.numbers["never_predicted"] == len(EN_DE)
     assert first.numbers["words"] == sum(len(target.split()) + 2 for _, target in EN_DE)
-    assert alone.numbers == {"one_word_targets": 0}
+    assert single_words.numbers == {"one_word_targets": 0}
 
 
-def test_the_share_of_padding_is_counted(recipe, facts) -> None:
+def test_the_fraction_of_padding_is_counted(recipe, facts) -> None:
     (fact,) = facts("fixed padding", recipe("architecture-en-de"))
     source = sum(len(source.split()) for source, _ in EN_DE)
     predicted = sum(len(target.split()) - 1 for _, target in EN_DE)
@@ -42,7 +42,7 @@ def test_the_share_of_padding_is_counted(recipe, facts) -> None:
     assert "97.1 % of the encoder's computation" in fact.sentence
 
 
-def test_words_that_are_dropped_are_counted(recipe, facts) -> None:
+def test_dropped_words_are_counted(recipe, facts) -> None:
     (fact,) = facts("words dropped", recipe("scratch-en-fr"))
     hit = [source for source, _ in EN_FR if UNKNOWN in source.split()]
     assert fact.numbers == {"words": 1, "sentences": len(EN_FR), "sentences_hit": len(hit)}
@@ -50,7 +50,7 @@ def test_words_that_are_dropped_are_counted(recipe, facts) -> None:
     assert f"'{hit[0]}' reaches the model as 'cat small'" in fact.sentence
 
 
-def test_no_word_is_dropped_where_all_are_known(recipe, facts) -> None:
+def test_no_word_is_dropped_if_all_are_in_the_vocabulary(recipe, facts) -> None:
     (fact,) = facts("words dropped", recipe("by-hand-en-fr"))
     assert fact.numbers == {"words": 0, "sentences": 1, "sentences_hit": 0}
 

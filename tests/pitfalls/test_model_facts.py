@@ -1,4 +1,4 @@
-"""Effects of pitfalls on the model: each number beside that of a configuration without the pitfall."""
+"""Effects of pitfalls on the model, each compared with a configuration without the pitfall."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_earlier_tokens_contribute_about_1e_9_as_in_a_computation_by_hand(recipe
     assert own > 1e-3
 
 
-def test_a_mask_on_scores_lets_earlier_tokens_through(variant, facts) -> None:
+def test_a_mask_on_scores_attends_to_earlier_tokens(variant, facts) -> None:
     first, later, lengths = facts("mask on embeddings", variant())
     assert first.numbers["row_0"] > 1e-3
     assert later.numbers["earlier_tokens"] > 1e-3
-    assert lengths.numbers["supported_lengths"] == 11  # one token has no next one to predict
+    assert lengths.numbers["supported_lengths"] == 11  # A single token has no next token to predict.
 
 
-def test_the_mask_on_embeddings_requires_targets_as_long_as_the_model_is_wide(recipe, facts) -> None:
+def test_the_mask_on_embeddings_requires_targets_of_d_model_tokens(recipe, facts) -> None:
     *_, lengths = facts("mask on embeddings", recipe("by-hand-en-fr"))
     assert lengths.numbers == {"d_model": 6, "supported_lengths": 1}
     assert "of the target lengths 1 to 12 only 6 is supported" in lengths.sentence
@@ -119,7 +119,7 @@ def test_a_reordered_reference_changes_the_translation(recipe, facts) -> None:
 
 
 @pytest.mark.parametrize("name", ["slides-en-fr"])
-def test_a_model_that_is_never_trained_guesses(recipe, facts, name) -> None:
+def test_an_untrained_model_predicts_at_chance_level(recipe, facts, name) -> None:
     (fact,) = facts("never trained", recipe(name))
     assert fact.numbers["guessing"] == pytest.approx(0.2)
     assert abs(fact.numbers["mean_probability"] - 0.2) < 0.2

@@ -15,7 +15,7 @@ from headtohead.training.loop import StackTraining
 SIZES = DataSizes(source_words=10, target_words=12, source_length=5.0, target_length=6.0, pairs=100)
 
 
-def test_steps_follow_from_epochs_and_batches():
+def test_the_number_of_steps_follows_from_epochs_and_batches():
     assert planned_steps(TrainConfig(epochs=3), 6) == 18
     assert planned_steps(TrainConfig(epochs=0.01), 6) == 1
     assert planned_steps(TrainConfig(epochs=0), 6) == 0
@@ -44,7 +44,7 @@ def test_training_takes_three_forward_passes_over_every_target_token():
     assert training_flops(1000.0, 2.0, SIZES) == pytest.approx(3 * 1000.0 * 2 * 100 * 6.0)
 
 
-def test_finished_runs_set_the_pace_by_their_median():
+def test_the_estimated_time_uses_the_median_of_finished_runs():
     finished = [Finished(100.0, 10.0, 1), Finished(100.0, 20.0, 1), Finished(100.0, 50.0, 1)]
     found = estimate([50.0, 50.0], 1, finished, cores=4)
     assert found.seconds == pytest.approx(20.0)
@@ -57,11 +57,11 @@ def test_stacks_share_the_cores():
     assert estimate([100.0] * 4, 4, [Finished(100.0, 10.0, 2)], cores=2).seconds == (pytest.approx(40.0))
 
 
-def test_a_run_without_a_time_is_no_pace():
+def test_a_run_without_a_time_does_not_affect_the_estimate():
     assert estimate([1.0], 1, [Finished(100.0, 0.0, 1)], cores=2).basis.startswith("rough")
 
 
-def test_a_member_takes_its_share_of_the_stack():
+def test_the_time_of_a_member_is_its_fraction_of_the_stack():
     metrics = {"system/wall_seconds": 12.0}
     execution = ExecutionRecord(stack=("a", "b", "c"), member=0, threads=1, device="cpu", dtype="float32")
     assert seconds_of(metrics, execution) == 4.0
@@ -77,7 +77,7 @@ def test_durations_have_two_units_at_most(seconds, words):
     assert duration(seconds) == words
 
 
-def test_the_detectable_difference_is_found_with_the_promised_power():
+def test_the_detectable_difference_is_detected_with_the_stated_power():
     """The oracle is a simulation: paired t-tests on differences of that size."""
     import numpy as np
     from scipy.special import stdtr
@@ -100,19 +100,19 @@ def test_the_summary_has_the_smallest_sign_flip_p_and_the_seeds_needed():
     )
 
 
-def test_one_seed_gives_no_test():
+def test_a_single_seed_gives_no_test():
     assert power_of("variant", 2, 1, "test/bleu").summary == (
         "2 variant contrasts: one seed allows no test; use at least 2 seeds, better 6"
     )
 
 
-def test_the_spread_is_that_of_differences_within_seeds():
+def test_the_standard_deviation_is_that_of_differences_within_seeds():
     scores = {"a": {1: 1.0, 2: 2.0, 3: 4.0}, "b": {1: 0.0, 2: 1.0, 3: 3.0}, "c": {3: 0.0}}
     assert typical_sd([("a", "b")], scores) == 0.0
     assert typical_sd([("a", "c")], scores) is None
 
 
-def test_counts_between_two_widths_are_those_of_the_built_model(registry, monkeypatch):
+def test_interpolated_counts_equal_those_of_the_built_model(registry, monkeypatch):
     from headtohead.model import counting
     from headtohead.planning.costs import CostCounter
 
@@ -137,7 +137,7 @@ def test_counts_between_two_widths_are_those_of_the_built_model(registry, monkey
     assert len(built) == 2
 
 
-def test_masks_and_training_are_not_counted_anew(registry, monkeypatch):
+def test_counts_are_cached_across_masks_and_training_settings(registry, monkeypatch):
     from headtohead.model import counting
     from headtohead.planning.costs import CostCounter
 

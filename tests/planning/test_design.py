@@ -30,13 +30,13 @@ def factors(found):
     return [contrast.to_json() for contrast in found.contrasts() if contrast.kind == "factor"]
 
 
-def test_without_a_design_the_baseline_alone_runs(design):
+def test_without_a_design_only_the_baseline_runs(design):
     found = design("")
     assert slugs(found) == ["baseline"]
     assert found.contrasts() == []
 
 
-def test_a_product_holds_every_combination_once(design):
+def test_a_product_has_every_combination_once(design):
     found = design(GRID)
     assert slugs(found) == [
         "sinusoidal-split-heads",
@@ -60,19 +60,19 @@ def test_one_at_a_time_includes_the_baseline_and_changes_one_axis_each(design):
     assert slugs(found) == ["sinusoidal-d_model-8", "rotary-d_model-8", "none-d_model-8", "sinusoidal-d_model-4"]
 
 
-def test_zip_sets_values_side_by_side(design):
+def test_zip_combines_values_by_index(design):
     found = design("design: [{zip: {model.d_model: [4, 16], model.heads: [1, 4]}}]")
     sizes = [(variant.config.model.d_model, variant.config.model.heads) for variant in found.variants]
     assert sizes == [(8, 2), (4, 1), (16, 4)]
 
 
-def test_the_baseline_is_compared_with_even_where_no_block_holds_it(design):
+def test_the_baseline_is_included_even_if_no_block_contains_it(design):
     found = design("design: [{product: {positional: [rotary, none]}}]")
     assert slugs(found) == ["sinusoidal", "rotary", "none"]
     assert found.baseline == "sinusoidal"
 
 
-def test_blocks_are_joined_and_a_variant_of_both_runs_once(design):
+def test_a_variant_in_two_blocks_runs_once(design):
     found = design("""
         design:
           - one_at_a_time: {positional: [rotary]}
@@ -82,7 +82,7 @@ def test_blocks_are_joined_and_a_variant_of_both_runs_once(design):
     assert slugs(found) == ["sinusoidal-d_model-8", "rotary-d_model-8", "none-d_model-8"]
 
 
-def test_two_spellings_of_one_variant_are_one(design):
+def test_two_notations_of_a_variant_are_one_variant(design):
     found = design("""
         design:
           - one_at_a_time:
@@ -92,7 +92,7 @@ def test_two_spellings_of_one_variant_are_one(design):
     assert len(found.variants) == 2
 
 
-def test_values_are_laid_over_base_and_baseline(design):
+def test_values_override_base_and_baseline(design):
     found = design("""
         baseline: {model: {heads: 1}, positional: rotary}
         design: [{one_at_a_time: {positional.encoder.theta: [5]}}]
@@ -103,12 +103,12 @@ def test_values_are_laid_over_base_and_baseline(design):
     assert changed.positional.decoder.options == {"theta": 10000.0}
 
 
-def test_an_override_changes_what_every_variant_starts_from(design):
+def test_an_override_applies_to_every_variant(design):
     found = design(GRID, "model.d_model=16")
     assert {variant.config.model.d_model for variant in found.variants} == {16}
 
 
-def test_a_wrong_override_names_itself(design):
+def test_the_error_names_a_wrong_override(design):
     assert failure(design, GRID, "model.d_modle=16") == (
         "--set model.d_modle=16: unknown field 'd_modle'; did you mean 'd_model'?"
     )
@@ -138,7 +138,7 @@ def test_slugs_name_fields_and_not_families(design, axis, values, parts):
     assert slugs(found)[1:] == parts
 
 
-def test_variants_whose_names_would_clash_are_told_apart(design):
+def test_variants_with_equal_short_names_get_unique_names(design):
     found = design(
         """
         design:
@@ -148,7 +148,7 @@ def test_variants_whose_names_would_clash_are_told_apart(design):
     assert len(set(slugs(found))) == len(slugs(found)) == 3
 
 
-def test_a_very_long_name_is_cut_and_stays_unique(design):
+def test_a_very_long_name_is_truncated_and_unique(design):
     axes = ", ".join(
         f"{field}: [0.1, 0.2]"
         for field in (
@@ -167,7 +167,7 @@ def test_a_very_long_name_is_cut_and_stays_unique(design):
     assert max(map(len, slugs(found))) <= 120 + 9
 
 
-def test_an_exclusion_takes_its_reason_along(design):
+def test_an_excluded_variant_has_the_reason_of_the_exclusion(design):
     found = design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]")
     assert "none-single-head" not in slugs(found)
     assert found.notes == ()
@@ -182,7 +182,7 @@ def test_an_exclusion_takes_its_reason_along(design):
     ]
 
 
-def test_an_exclusion_by_name_holds_whatever_the_options(design):
+def test_an_exclusion_by_name_applies_with_any_options(design):
     found = design("""
         design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 5}]}}]
         exclude: [{when: {positional: rotary}, reason: why}]
@@ -190,7 +190,7 @@ def test_an_exclusion_by_name_holds_whatever_the_options(design):
     assert slugs(found) == ["sinusoidal"]
 
 
-def test_an_exclusion_with_options_holds_for_those_alone(design):
+def test_an_exclusion_with_options_applies_only_with_these_options(design):
     found = design("""
         design: [{one_at_a_time: {positional: [rotary, {name: rotary, theta: 5}]}}]
         exclude: [{when: {positional: {name: rotary, theta: 5}}, reason: why}]
@@ -300,7 +300,7 @@ def test_every_variant_is_contrasted_with_the_baseline(design):
     assert {contrast.baseline for contrast in plain} == {"sinusoidal-split-heads"}
 
 
-def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
+def test_factor_contrasts_pair_variants_that_differ_in_one_axis(design):
     found = factors(design(GRID))
     assert [(contrast["axis"], contrast["value"], contrast["against"]) for contrast in found] == [
         ("positional", "rotary", "sinusoidal"),
@@ -313,14 +313,14 @@ def test_factor_contrasts_pair_what_differs_in_one_axis_alone(design):
     ]
 
 
-def test_an_incomplete_pair_is_left_out_and_counted(design):
+def test_an_incomplete_pair_is_omitted_and_counted(design):
     found = factors(design(GRID + "exclude: [{when: {positional: none, attention: single-head}, reason: why}]"))
     none = next(item for item in found if item["value"] == "none")
     assert none["pairs"] == [["none-split-heads", "sinusoidal-split-heads"]]
     assert none["pairs_missing"] == 1
 
 
-def test_a_pair_whose_baseline_side_is_excluded_is_left_out(design):
+def test_a_pair_with_an_excluded_baseline_side_is_omitted(design):
     when = "{positional: sinusoidal, attention: single-head}"
     found = factors(design(GRID + f"exclude: [{{when: {when}, reason: why}}]"))
     none = next(item for item in found if item["value"] == "none")
@@ -328,7 +328,7 @@ def test_a_pair_whose_baseline_side_is_excluded_is_left_out(design):
     assert none["pairs_missing"] == 1
 
 
-def test_an_incompatible_variant_leaves_its_pairs(design):
+def test_an_incompatible_variant_is_omitted_from_pairs(design):
     def find_incompatibility(config):
         chosen = config.positional.encoder.name, config.attention.encoder.name
         return "a reason" if chosen == ("none", "single-head") else None
@@ -339,11 +339,11 @@ def test_an_incompatible_variant_leaves_its_pairs(design):
     assert found.excluded[-1].source == "incompatible"
 
 
-def test_a_single_axis_has_no_contrast_beyond_its_variants(design):
+def test_a_single_axis_has_variant_contrasts_only(design):
     assert factors(design("design: [{product: {positional: [sinusoidal, rotary]}}]")) == []
 
 
-def test_two_spellings_of_one_value_are_no_contrast(design):
+def test_two_notations_of_a_value_give_no_contrast(design):
     found = factors(
         design("""
         design:
@@ -387,7 +387,7 @@ def test_an_arm_is_contrasted_within_itself(design):
     ]
 
 
-def test_an_axis_held_at_the_value_of_the_baseline_is_no_arm(design):
+def test_an_axis_fixed_at_the_value_of_the_baseline_is_not_an_arm(design):
     found = factors(
         design("""
         design:

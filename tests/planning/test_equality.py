@@ -15,15 +15,15 @@ LENGTHS = {"source": 7, "target": 9}
 
 
 class Window(Masking):
-    """Nearest three keys at most, padding among them."""
+    """The nine most recent keys, padding included."""
 
     def mask(self, role, query_positions, key_positions, lengths):
         near = query_positions[:, None] - key_positions[None, :]
         return ((near >= 0) & (near < 9)).unsqueeze(0)
 
 
-class ReadsOnePad(Masking):
-    """Causal, and the last live query sees the pad behind it."""
+class AttendsToOnePad(Masking):
+    """Causal, and the last non-padding query attends to the padding after it."""
 
     def mask(self, role, query_positions, key_positions, lengths):
         causal = key_positions[None, :] <= query_positions[:, None]
@@ -33,8 +33,8 @@ class ReadsOnePad(Masking):
         return causal.unsqueeze(0) | peeks
 
 
-class PadsSeeEverything(Masking):
-    """Causal for live queries; rows of padding keep all keys."""
+class PadsAttendToEverything(Masking):
+    """Causal for non-padding queries; padding queries attend to all keys."""
 
     def mask(self, role, query_positions, key_positions, lengths):
         causal = key_positions[None, None, :] <= query_positions[None, :, None]
@@ -44,7 +44,7 @@ class PadsSeeEverything(Masking):
 class Planted:
     @hookimpl
     def register_maskings(self):
-        return {"last-nine": Window, "reads-one-pad": ReadsOnePad, "pads-see-all": PadsSeeEverything}
+        return {"last-nine": Window, "reads-one-pad": AttendsToOnePad, "pads-see-all": PadsAttendToEverything}
 
 
 @pytest.fixture(scope="module")
@@ -95,36 +95,36 @@ def test_the_reason_names_the_masks_and_the_lengths(registry):
         {"masking.decoder": "padding"},
     ],
 )
-def test_masks_that_let_padding_or_the_future_in_are_not_equal(registry, other):
+def test_masks_that_show_padding_or_later_tokens_are_not_equal(registry, other):
     assert equals(registry, {}, other) == {}
 
 
-def test_a_difference_beside_the_masks_keeps_variants_apart(registry):
+def test_variants_with_another_difference_are_not_equal(registry):
     assert equals(registry, {}, {"masking.decoder": "causal", "model.d_ff": 64}) == {}
 
 
-def test_equality_is_found_beneath_a_shared_bare_mask(registry):
+def test_equality_is_found_with_a_shared_mask_of_all_roles(registry):
     maskings = [{"masking": "causal"}, {"masking": "causal", "masking.decoder": "padding-causal"}]
     assert equals(registry, *maskings) == {"v1": "v0"}
 
 
-def test_a_window_equals_causal_as_far_as_it_reaches(planted):
+def test_a_window_equals_causal_up_to_its_width(planted):
     window = {"masking.decoder": "last-nine"}
     assert equals(planted, {"masking.decoder": "causal"}, window) == {"v1": "v0"}
     longer = {"source": 7, "target": 10}
     assert equals(planted, {"masking.decoder": "causal"}, window, longest=longer) == {}
 
 
-def test_a_mask_that_reads_one_pad_is_not_equal(planted):
+def test_a_mask_that_shows_one_padding_token_is_not_equal(planted):
     assert equals(planted, {"masking.decoder": "causal"}, {"masking.decoder": "reads-one-pad"}) == {}
 
 
-def test_rows_of_padding_may_differ_where_nobody_reads_them(planted):
+def test_padding_rows_may_differ_if_no_attention_reads_them(planted):
     maskings = [{"masking.decoder": "causal"}, {"masking.decoder": "pads-see-all"}]
     assert equals(planted, *maskings) == {"v1": "v0"}
 
 
-def test_rows_of_padding_must_not_differ_where_cross_attention_reads_them(planted):
+def test_padding_rows_must_be_equal_if_cross_attention_reads_them(planted):
     maskings = [
         {"masking.encoder": "causal", "masking.cross": "none"},
         {"masking.encoder": "pads-see-all", "masking.cross": "none"},
@@ -134,17 +134,17 @@ def test_rows_of_padding_must_not_differ_where_cross_attention_reads_them(plante
     assert equals(planted, *closed) == {"v1": "v0"}
 
 
-def test_any_target_query_is_live_in_cross_attention_however_short_the_source(planted):
+def test_all_target_queries_count_in_cross_attention_for_any_source_length(planted):
     maskings = [{"masking.cross": "causal"}, {"masking.cross": "pads-see-all"}]
     assert equals(planted, *maskings) == {}
 
 
-def test_beyond_the_longest_compared_length_nothing_is_called_equal(registry):
+def test_masks_are_not_equal_beyond_the_longest_compared_length(registry):
     longest = {"source": LONGEST + 1, "target": 9}
     assert equals(registry, {}, {"masking.decoder": "causal"}, longest=longest) == {}
 
 
-def test_the_same_configuration_twice_is_one(registry):
+def test_equal_configurations_are_equal(registry):
     assert equals(registry, {}, {}) == {"v1": "v0"}
 
 
@@ -152,8 +152,8 @@ def test_the_same_configuration_twice_is_one(registry):
     ("scheme", "other"), list(itertools.combinations(["none", "padding", "causal", "padding-causal"], 2))
 )
 @pytest.mark.parametrize(("role", "cross"), [("decoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")])
-def test_the_verdict_agrees_with_the_model_itself(registry, scheme, other, role, cross):
-    """The oracle is the model: equal variants, and only they, give equal live logits."""
+def test_the_verdict_agrees_with_the_logits_of_the_model(registry, scheme, other, role, cross):
+    """The oracle is the model: logits at non-padding positions are equal if and only if the variants are."""
     from headtohead.model.transformer import Transformer
 
     assert scheme != other

@@ -13,10 +13,10 @@ from headtohead.config.resolve import resolve
 from headtohead.schema.run_config import ModelConfig, RunConfig
 from headtohead.schema.sections import HashIfChanged, NotHashed, Section
 
-FINGERPRINT = "f" * 64
+DATA_HASH = "f" * 64
 
-# Frozen: a key that changes here makes every result of every user unfindable. Where a change is
-# meant (a default is another now), say so in the changelog and write the new keys down.
+# Frozen: a changed hash makes every existing result unusable. If a change is intended (such as a
+# new default), describe it in the changelog and update the hashes.
 GOLDEN = {
     "default": ({"train": {"epochs": 1}}, "96bad69858020a5bce6c17cf14a36277b7680e284c5d2b76bac94c15b52705be"),
     "every family": (
@@ -41,23 +41,23 @@ GOLDEN = {
 
 
 @pytest.fixture
-def key(registry):
-    def key(seed=1, data_hash=FINGERPRINT, **raw):
+def hash_of(registry):
+    def hash_of(seed=1, data_hash=DATA_HASH, **raw):
         config = resolve({"train": {"epochs": 1}} | raw, registry)
         return run_hash(config, seed, data_hash, registry)
 
-    return key
+    return hash_of
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_keys_stay_what_they_were(name, registry):
+def test_run_hashes_do_not_change(name, registry):
     raw, wanted = GOLDEN[name]
-    assert run_hash(resolve(raw, registry), 1, FINGERPRINT, registry) == wanted
+    assert run_hash(resolve(raw, registry), 1, DATA_HASH, registry) == wanted
 
 
-def test_a_key_is_a_full_sha256(key):
-    assert len(key()) == 64
-    assert set(key()) <= set("0123456789abcdef")
+def test_a_run_hash_is_a_full_sha256(hash_of):
+    assert len(hash_of()) == 64
+    assert set(hash_of()) <= set("0123456789abcdef")
 
 
 @pytest.mark.parametrize(
@@ -99,8 +99,8 @@ def test_a_key_is_a_full_sha256(key):
         ),
     ],
 )
-def test_two_spellings_of_one_configuration_have_one_key(key, settings, other):
-    assert key(**settings) == key(**other)
+def test_two_notations_of_a_configuration_have_the_same_hash(hash_of, settings, other):
+    assert hash_of(**settings) == hash_of(**other)
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_two_spellings_of_one_configuration_have_one_key(key, settings, other):
         {"data_hash": "0" * 64},
     ],
 )
-def test_whatever_changes_a_result_changes_the_key(key, change):
-    assert key(**change) != key()
+def test_fields_that_change_a_result_change_the_hash(hash_of, change):
+    assert hash_of(**change) != hash_of()
 
 
 @pytest.mark.parametrize("runtime", [{"num_microbatches": 4}, {"checkpoint_seconds": 1}])
-def test_runtime_fields_are_not_part_of_the_key(key, runtime):
-    assert key(train={"epochs": 1} | runtime) == key()
+def test_runtime_fields_do_not_change_the_hash(hash_of, runtime):
+    assert hash_of(train={"epochs": 1} | runtime) == hash_of()
 
 
 class Old(Section):
@@ -141,48 +141,48 @@ class Grown(Section):
     window: Annotated[int, HashIfChanged(0)] = Field(3)
 
 
-def test_a_field_added_later_with_its_neutral_value_keeps_old_keys():
+def test_an_added_field_with_its_unhashed_value_keeps_old_hashes():
     assert identity_fields(Grown(window=0)) == identity_fields(Old())
 
 
-def test_a_field_added_later_with_another_value_changes_the_key():
+def test_an_added_field_with_another_value_changes_the_hash():
     assert identity_fields(Grown()) == {"width": 8, "window": 3}
 
 
-def test_false_is_not_mistaken_for_a_neutral_zero():
+def test_false_differs_from_an_unhashed_zero():
     class Mixed(Section):
         window: Annotated[int | bool, HashIfChanged(0)] = 0
 
     assert identity_fields(Mixed(window=False)) == {"window": False}
 
 
-def test_a_changed_default_changes_the_key(registry, monkeypatch):
+def test_a_changed_default_changes_the_hash(registry, monkeypatch):
     class Wider(ModelConfig):
         d_ff: int = Field(1024, ge=1)
 
     config = resolve({"train": {"epochs": 1}}, registry)
     wider = config.model_copy(update={"model": Wider(**config.model.model_dump(exclude={"d_ff"}))})
-    before, after = (run_hash(candidate, 1, FINGERPRINT, registry) for candidate in (config, wider))
+    before, after = (run_hash(candidate, 1, DATA_HASH, registry) for candidate in (config, wider))
     assert before != after
 
 
 def test_defaults_are_written_out_in_the_identity(registry):
-    identity = run_identity(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
+    identity = run_identity(resolve({"train": {"epochs": 1}}, registry), DATA_HASH, registry)
     assert identity["config"]["model"]["d_ff"] == 512
     assert identity["config"]["train"]["betas"] == [0.9, 0.98]
     assert identity["config"]["data"]["options"]["size"] == 6000
 
 
-def test_every_field_of_the_schema_counts_unless_it_is_marked(registry):
-    counted = run_identity(resolve({"train": {"epochs": 1}}, registry), "", registry)["config"]
+def test_every_field_of_the_schema_is_hashed_unless_it_is_annotated(registry):
+    hashed = run_identity(resolve({"train": {"epochs": 1}}, registry), "", registry)["config"]
     for section, info in RunConfig.model_fields.items():
         fields = getattr(info.annotation, "model_fields", {})
         for name, field in fields.items():
-            marks = any(isinstance(mark, NotHashed | HashIfChanged) for mark in field.metadata)
-            assert (name in counted[section]) is not marks, f"{section}.{name}"
+            annotated = any(isinstance(annotation, NotHashed | HashIfChanged) for annotation in field.metadata)
+            assert (name in hashed[section]) is not annotated, f"{section}.{name}"
 
 
-def test_options_of_a_plugin_may_be_runtime_or_neutral():
+def test_options_of_a_plugin_can_be_excluded_from_the_hash():
     from headtohead.plugins.entry import Options
     from headtohead.plugins.positional import Positional
 
@@ -197,8 +197,8 @@ def test_options_of_a_plugin_may_be_runtime_or_neutral():
 
 
 def test_the_order_of_fields_does_not_matter(registry):
-    known = run_identity(resolve({"train": {"epochs": 1}}, registry), FINGERPRINT, registry)
-    assert run_hashes(shuffled(known, random.Random(1)), [3]) == run_hashes(known, [3])
+    run_fields = run_identity(resolve({"train": {"epochs": 1}}, registry), DATA_HASH, registry)
+    assert run_hashes(shuffled(run_fields, random.Random(1)), [3]) == run_hashes(run_fields, [3])
 
 
 raws = st.fixed_dictionaries(
@@ -219,20 +219,20 @@ raws = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(first=raws, other=raws, seeds=st.tuples(st.integers(1, 3), st.integers(1, 3)))
-def test_keys_are_equal_exactly_where_configuration_and_seed_are(registry, first, other, seeds):
-    keys = [
-        run_hash(resolve(raw, registry), seed, FINGERPRINT, registry)
+def test_hashes_are_equal_if_and_only_if_configuration_and_seed_are(registry, first, other, seeds):
+    hashes = [
+        run_hash(resolve(raw, registry), seed, DATA_HASH, registry)
         for raw, seed in zip((first, other), seeds, strict=True)
     ]
-    assert (keys[0] == keys[1]) == ((first, seeds[0]) == (other, seeds[1]))
+    assert (hashes[0] == hashes[1]) == ((first, seeds[0]) == (other, seeds[1]))
 
 
 @settings(max_examples=30, deadline=None)
 @given(raw=raws)
-def test_a_stored_configuration_gives_its_key_again(registry, raw):
+def test_a_stored_configuration_has_the_same_hash(registry, raw):
     config = resolve(raw, registry)
     stored = RunConfig.model_validate_json(json.dumps(json.loads(config.model_dump_json())))
-    assert run_hash(stored, 1, FINGERPRINT, registry) == run_hash(config, 1, FINGERPRINT, registry)
+    assert run_hash(stored, 1, DATA_HASH, registry) == run_hash(config, 1, DATA_HASH, registry)
 
 
 def shuffled(value, dice):

@@ -1,4 +1,4 @@
-"""The JSON Schema of experiment files is current, accepts what plans, and refuses mistakes."""
+"""The JSON Schema of experiment files is current, accepts valid files, and rejects mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan says what a test beyond the lengths of training cannot show as it is set."""
+"""Notes of a plan on tests with sentences longer than those of training."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ base:
     return make_plan(load(text, *overrides), registry, tmp_path / "runs", cache)
 
 
-def test_references_that_cannot_be_written_are_counted(load, registry, cache, tmp_path):
-    """Up to 10 words are written, 1.5 times 6 and <eos>; 2, 20 and 10 times 50 are tested."""
+def test_references_longer_than_the_decoding_limit_are_counted(load, registry, cache, tmp_path):
+    """Translations have at most 10 tokens, 1.5 times 6 and <eos>; references have 2, 20 and 10 times 50."""
     notes = length_notes(plan_of(load, registry, cache, tmp_path))
     assert notes == [
         "100 of 522 test references are longer than the decoding limit of 10 words: set evaluate.max_length: 12",
@@ -30,7 +30,7 @@ def test_references_that_cannot_be_written_are_counted(load, registry, cache, tm
     ]
 
 
-def test_there_is_no_note_where_both_are_set(load, registry, cache, tmp_path):
+def test_there_is_no_note_if_both_limits_are_set(load, registry, cache, tmp_path):
     sound = plan_of(load, registry, cache, tmp_path, "evaluate.max_length=12", "evaluate.buckets=[3,6,9,12]")
     assert length_notes(sound) == []
 
@@ -39,7 +39,7 @@ def test_a_split_of_equal_lengths_has_no_note(load, registry, cache, tmp_path):
     assert length_notes(plan_of(load, registry, cache, tmp_path, "data.split=iid")) == []
 
 
-def test_without_translations_references_are_not_compared(load, registry, cache, tmp_path):
+def test_without_translations_reference_lengths_are_not_compared(load, registry, cache, tmp_path):
     notes = length_notes(plan_of(load, registry, cache, tmp_path, "evaluate.decode=none"))
     assert [note.split(":")[0] for note in notes] == [
         "the longest training source has 6 tokens, which is inside a bucket of evaluate.buckets"

@@ -38,7 +38,7 @@ HOLDERS = {
 
 @pytest.mark.parametrize("holder", HOLDERS)
 @pytest.mark.parametrize("state", ["LEASED", "RUNNING"])
-def test_all_agree_whether_a_run_is_alive(plan, record, holder, state):
+def test_all_commands_agree_on_which_runs_are_alive(plan, record, holder, state):
     fields, silent, alive = HOLDERS[holder]
     planned = plan(seeds=1)
     run = record(planned, planned.runs[0], state, gone=True, host="node3", pid=17, step=40)
@@ -67,7 +67,7 @@ def test_all_agree_whether_a_run_is_alive(plan, record, holder, state):
             assert plan(seeds=1).runs[0].state == state
 
 
-def test_a_run_that_ends_while_it_is_looked_at_is_not_interrupted(tmp_path, monkeypatch):
+def test_a_run_that_ends_during_the_check_is_not_interrupted(tmp_path, monkeypatch):
     statuses = iter([StatusRecord(state="RUNNING"), StatusRecord(state="DONE")])
     monkeypatch.setattr(leases, "read_status", lambda run: next(statuses))
     assert leases.observe(tmp_path / "run") == (StatusRecord(state="DONE"), "DONE")

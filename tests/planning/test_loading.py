@@ -59,7 +59,7 @@ def failure(load, text, *overrides, seeds=None):
         ("question: q\nbase: &a {model: *a}\n", "x.yaml:2: base.model: an alias contains itself"),
     ],
 )
-def test_every_fault_of_a_file_is_one_line_with_its_place(load, text, message):
+def test_every_error_of_a_file_is_one_line_with_its_location(load, text, message):
     assert failure(load, text) == message
 
 
@@ -73,7 +73,7 @@ def test_a_folder_is_not_read_as_a_file(tmp_path):
         load_file(tmp_path)
 
 
-def test_a_file_that_is_not_utf8_says_where(tmp_path):
+def test_the_error_for_a_file_that_is_not_utf8_has_the_location(tmp_path):
     path = tmp_path / "latin.yaml"
     path.write_bytes("question: q\ndescription: caf\xe9\n".encode("latin-1"))
     with pytest.raises(HeadToHeadError) as caught:
@@ -81,7 +81,7 @@ def test_a_file_that_is_not_utf8_says_where(tmp_path):
     assert str(caught.value) == (f"{path}:2: not UTF-8 text (byte 0xe9); save the file as UTF-8")
 
 
-def test_a_byte_order_mark_does_no_harm(tmp_path):
+def test_a_byte_order_mark_is_ignored(tmp_path):
     path = tmp_path / "bom.yaml"
     path.write_bytes(b"\xef\xbb\xbfquestion: q\n")
     assert load_file(path).file.question == "q"
@@ -118,7 +118,7 @@ def test_numbers_are_those_of_yaml_1_2(load):
     }
 
 
-def test_anchors_and_merge_keys_are_understood(load):
+def test_anchors_and_merge_keys_are_supported(load):
     loaded = load("""
         question: q
         base:
@@ -164,12 +164,12 @@ def test_an_experiment_from_python_is_checked_like_a_file():
     assert load_mapping({"question": "q", "seeds": 2}, "study").seeds == (1, 2)
 
 
-def test_what_yaml_has_no_word_for_is_refused_from_python():
+def test_values_without_a_yaml_notation_are_refused_from_python():
     with pytest.raises(HeadToHeadError, match="an experiment holds numbers, texts, lists and"):
         load_mapping({"question": object()}, "study")
 
 
-def test_texts_that_look_like_numbers_stay_texts_from_python():
+def test_strings_that_look_like_numbers_remain_strings_from_python():
     content = {"question": "q", "base": {"a": "1e-3", "b": "no", "c": "010", "d": 1e-3, "e": None}}
     assert load_mapping(content, "study").file.base == content["base"]
 
@@ -179,12 +179,12 @@ def test_a_number_of_thousands_of_digits_is_refused(load):
     assert message == "x.yaml:2: seeds: a number of 5000 characters is too long"
 
 
-def test_nesting_without_end_is_refused(load):
+def test_recursive_nesting_is_refused(load):
     assert failure(load, "question: q\nbase: " + "[" * 5000).endswith("nested too deeply")
 
 
 @given(st.text(max_size=40))
-def test_no_text_escapes_as_another_exception(text):
+def test_any_invalid_text_raises_the_documented_exception(text):
     from pathlib import Path
 
     from headtohead.config.loading import load_text

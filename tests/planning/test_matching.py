@@ -33,7 +33,7 @@ def test_the_smaller_variant_is_widened_to_within_one_per_cent(plan, match):
     assert independent.config.model.d_ff == 16
 
 
-def test_matching_is_told_in_the_notes_with_both_widths(plan):
+def test_the_notes_state_both_widths_of_a_matched_variant(plan):
     found = plan("""
         match: parameters
         design: [{product: {attention: [split-heads, independent-heads]}}]
@@ -42,7 +42,7 @@ def test_matching_is_told_in_the_notes_with_both_widths(plan):
     assert f"match: parameters widened d_ff of split-heads from 16 to {width}" in found.notes
 
 
-def test_both_counts_reach_the_record(plan):
+def test_the_record_has_both_parameter_counts(plan):
     found = (
         plan("""
         match: parameters
@@ -61,7 +61,7 @@ def test_without_match_nothing_is_widened(plan):
     assert {variant.config.model.d_ff for variant in found.variants} == {16}
 
 
-def test_a_widened_variant_has_another_key(plan):
+def test_a_widened_variant_has_another_hash(plan):
     text = "design: [{{product: {{attention: [split-heads, independent-heads]}}}}]\nmatch: {}"
     plain, matched = (
         {run.variant: run.run_hash for run in plan(text.format(match), seeds=1).runs}
@@ -88,14 +88,14 @@ def test_the_largest_variant_of_an_arm_is_trained_once(plan):
     assert len(found.runs) == 3 * 2
 
 
-def test_a_match_that_whole_numbers_cannot_reach_is_noted(plan):
+def test_a_match_that_no_whole_width_gives_is_noted(plan):
     found = plan(
         "match: parameters\ndesign: [{product: {model.bias: [true, false]}}]", "model.d_model=4", "model.d_ff=1"
     )
     assert found.notes[0] == ("match: parameters is not reached for bias-false: 328 instead of 322 with d_ff 5")
 
 
-def test_matching_and_d_ff_as_an_axis_contradict(plan):
+def test_matching_is_incompatible_with_d_ff_as_an_axis(plan):
     with pytest.raises(HeadToHeadError) as caught:
         plan("match: parameters\ndesign: [{product: {model.d_ff: [16, 32]}}]")
     assert str(caught.value) == (

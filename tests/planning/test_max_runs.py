@@ -42,7 +42,7 @@ def test_a_million_variants_are_refused_in_one_line():
 
 
 @pytest.mark.slow
-def test_the_plan_answers_within_two_seconds_of_processor_time(tmp_path):
+def test_a_plan_takes_at_most_two_seconds_of_processor_time(tmp_path):
     file = tmp_path / "x.yaml"
     file.write_text(BASE + MILLION)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -74,7 +74,7 @@ def test_an_option_of_the_command_sets_the_limit(tmp_path, h2h_here, command):
     assert not (tmp_path / "runs").exists()
 
 
-def test_too_many_seeds_are_refused_before_they_are_listed():
+def test_too_many_seeds_are_refused_without_expanding_them():
     started = time.process_time()
     assert refusal("seeds: 1000000000").startswith("x.yaml: 1 variant × 1,000,000,000 seeds are 1,000,000,000 runs")
     assert refusal("", seeds="100001").startswith("x.yaml: 1 variant × 100,001 seeds are 100,001")
@@ -83,7 +83,7 @@ def test_too_many_seeds_are_refused_before_they_are_listed():
     assert time.process_time() - started < 2
 
 
-def test_the_sweep_counts_too():
+def test_runs_of_a_sweep_count():
     text = (
         f"design: [{{product: {{model.d_model: {WIDTHS[:99]}}}}}]\nseeds: 3\n"
         f"tune: {{train.lr: {RATES[:99]}, model.dropout: [0, 0.1, 0.2]}}\ntune_seeds: 4\n"
@@ -110,7 +110,7 @@ def test_blocks_add_up_and_the_limit_itself_is_allowed():
         assert f"are {runs} runs, more than the limit of {runs - 1};" in refusal(text, max_runs=runs - 1)
 
 
-def test_the_points_of_a_path_count():
+def test_the_coalitions_of_a_path_count():
     text = """
 question: q
 base: {data: {size: 400}, train: {epochs: 1}}
@@ -131,13 +131,13 @@ seeds: 5
         points(max_runs=runs - 1)
 
 
-def test_the_limit_of_the_commands_is_the_limit_of_the_interface():
+def test_the_command_line_and_the_python_interface_have_the_same_limit():
     for command in (run.command, plan.command):
         (option,) = [parameter for parameter in command.params if parameter.name == "max_runs"]
         assert option.default == MAX_RUNS
 
 
-def test_the_data_of_a_large_design_is_its_baselines(tmp_path, h2h_here):
+def test_data_stats_of_a_large_design_are_those_of_its_baseline(tmp_path, h2h_here):
     (tmp_path / "x.yaml").write_text(BASE + MILLION)
     done = h2h_here(tmp_path, "data", "stats", "x.yaml", H2H_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A metric that no run will have is refused before anything is trained."""
+"""A metric that no run measures is refused before anything is trained."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Faults are named from the configuration alone, each by the choice that makes it."""
+"""Pitfalls follow from the configuration alone, and each names the field that causes it."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def names(raw):
     return [pitfall.name for pitfall in find_pitfalls(config, current())]
 
 
-def test_a_sound_configuration_has_none():
+def test_a_sound_configuration_has_no_pitfalls():
     assert names({}) == []
 
 
@@ -40,7 +40,7 @@ def test_a_sound_configuration_has_none():
         ({"positional": {"encoder": {"name": "sinusoidal", "index": "row"}}}, "positions by batch row"),
     ],
 )
-def test_each_pitfall_is_named_and_no_other(raw, name):
+def test_exactly_the_expected_pitfall_is_named(raw, name):
     assert names(raw) == [name]
 
 

@@ -15,14 +15,14 @@ def states(plan):
     return {(run.variant, run.seed): run.state for run in plan.runs}
 
 
-def test_an_empty_runs_folder_leaves_everything_to_do(plan):
+def test_with_an_empty_runs_folder_all_runs_remain(plan):
     found = plan(PAIR, seeds=2)
     assert set(states(found).values()) == {"MISSING"}
     assert [[run.seed for run in stack] for stack in found.stacks] == [[1, 2], [1, 2]]
     assert found.runs[0].directory == f"sinusoidal-s1-{found.runs[0].run_hash[:8]}"
 
 
-def test_the_plan_is_the_record_of_the_experiment(plan):
+def test_the_plan_equals_the_record_of_the_experiment(plan):
     found = plan(PAIR, seeds=2)
     record = json.loads(json.dumps(found.record("h2h run x.yaml").to_json()))
     assert record["format"] == 1
@@ -41,14 +41,14 @@ def test_the_plan_is_the_record_of_the_experiment(plan):
     assert len(record["probes"]) == 2
 
 
-def test_a_finished_run_is_not_run_again_and_an_added_seed_is(plan, record):
+def test_finished_runs_are_skipped_and_added_seeds_are_trained(plan, record):
     for run in plan(PAIR, seeds=2).runs:
         record(plan(PAIR, seeds=2), run)
     found = plan(PAIR, seeds=3)
     assert [(run.variant, run.seed) for run in found.remaining] == [("sinusoidal", 3), ("rotary", 3)]
 
 
-def test_an_added_axis_value_runs_alone(plan, record):
+def test_an_added_axis_value_adds_only_its_runs(plan, record):
     first = plan(PAIR, seeds=1)
     for run in first.runs:
         record(first, run)
@@ -67,13 +67,13 @@ def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
         seeds=1,
     )
     assert [run.variant for run in found.remaining] == ["sinusoidal-norm-post", "rotary-norm-post"]
-    kept = next(run for run in found.runs if run.variant == "rotary-norm-pre")
-    assert kept.directory == first.runs[1].directory
-    assert kept.reused_from is None
+    reused = next(run for run in found.runs if run.variant == "rotary-norm-pre")
+    assert reused.directory == first.runs[1].directory
+    assert reused.reused_from is None
 
 
 @pytest.mark.parametrize(
-    ("state", "again"),
+    ("state", "restarts"),
     [
         ("DONE", False),
         ("DIVERGED", False),
@@ -86,13 +86,13 @@ def test_an_added_axis_renames_variants_and_keeps_their_runs(plan, record):
         ("LEASED", False),
     ],
 )
-def test_what_the_same_command_starts_again(plan, record, state, again):
+def test_the_same_command_restarts_runs_by_state(plan, record, state, restarts):
     first = plan(seeds=1)
     record(first, first.runs[0], state)
-    assert bool(plan(seeds=1).remaining) is again
+    assert bool(plan(seeds=1).remaining) is restarts
 
 
-def test_a_run_whose_process_is_gone_is_interrupted(plan, record):
+def test_a_run_of_an_ended_process_is_interrupted(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], "RUNNING", gone=True)
     found = plan(seeds=1)
@@ -100,7 +100,7 @@ def test_a_run_whose_process_is_gone_is_interrupted(plan, record):
     assert len(found.remaining) == 1
 
 
-def test_a_result_of_another_experiment_is_reused_and_said(plan, record):
+def test_a_result_of_another_experiment_is_reused_with_a_note(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], experiment="earlier")
     found = plan(seeds=1)
@@ -117,7 +117,7 @@ def test_an_unfinished_run_of_another_experiment_is_not_reused(plan, record):
     assert plan(seeds=1).runs[0].state == "MISSING"
 
 
-def test_the_own_run_goes_before_that_of_another_experiment(plan, record):
+def test_a_run_of_the_experiment_precedes_that_of_another_experiment(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], experiment="earlier")
     record(first, first.runs[0], "FAILED", reason="why")
@@ -125,19 +125,19 @@ def test_the_own_run_goes_before_that_of_another_experiment(plan, record):
     assert (run.state, run.reason, run.reused_from) == ("FAILED", "why", None)
 
 
-def test_fresh_takes_nothing_for_done(plan, record):
+def test_fresh_ignores_finished_runs(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0])
     assert plan(seeds=1, fresh=True).runs[0].state == "MISSING"
 
 
-def test_a_directory_with_the_start_of_the_key_alone_is_no_hit(plan, record):
+def test_a_directory_with_only_the_start_of_the_hash_is_not_reused(plan, record):
     first = plan(seeds=1)
     record(first, first.runs[0], changes={"run_hash": first.runs[0].run_hash[:8] + "0" * 56})
     assert plan(seeds=1).runs[0].state == "MISSING"
 
 
-def test_equal_keys_with_unequal_configurations_are_an_error(plan, record):
+def test_equal_hashes_with_different_configurations_are_an_error(plan, record):
     first = plan(seeds=1)
     config = first.variants[0].config.model_dump(mode="json")
     config["model"]["d_model"] = 9
@@ -150,7 +150,7 @@ def test_equal_keys_with_unequal_configurations_are_an_error(plan, record):
     )
 
 
-def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
+def test_a_different_configuration_is_detected_in_every_seed(plan, record):
     first = plan(seeds=3)
     config = first.variants[0].config.model_dump(mode="json")
     config["train"]["lr"] = 0.5
@@ -160,7 +160,7 @@ def test_a_difference_is_seen_in_a_seed_behind_others_that_agree(plan, record):
         plan(seeds=3)
 
 
-def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(plan, record):
+def test_the_data_hash_is_compared_even_if_the_configurations_are_equal(plan, record):
     first = plan(seeds=2)
     record(first, first.runs[0])
     record(first, first.runs[1], changes={"data": {"data_hash": "0" * 64}})
@@ -168,7 +168,7 @@ def test_a_fingerprint_is_compared_where_the_configuration_is_known_to_agree(pla
         plan(seeds=2)
 
 
-def test_the_next_plan_sees_what_has_changed_since(plan, record):
+def test_the_next_plan_reads_changed_status_files(plan, record):
     first = plan(seeds=2)
     for run in first.runs:
         folder = record(first, run, metrics={"test/exact_match": 0.5})
@@ -178,7 +178,7 @@ def test_the_next_plan_sees_what_has_changed_since(plan, record):
     assert (second.state, second.reason) == ("FAILED", "why")
 
 
-def test_runtime_fields_may_differ_on_a_hit(plan, record):
+def test_a_run_with_other_runtime_fields_is_reused(plan, record):
     first = plan(seeds=1)
     config = first.variants[0].config.model_dump(mode="json")
     config["train"]["num_microbatches"] = 4
@@ -194,7 +194,7 @@ def test_a_damaged_record_is_one_line(plan, record):
         plan(seeds=1)
 
 
-def test_a_directory_without_a_record_is_no_run(plan, record):
+def test_a_directory_without_a_record_is_not_a_run(plan, record):
     first = plan(seeds=1)
     folder = record(first, first.runs[0])
     (folder / "run.json").unlink()
@@ -220,7 +220,7 @@ def test_a_changed_plugin_makes_finished_runs_stale(plan, record):
     assert "1 finished run is STALE: attention 'split-heads' has changed; --fresh trains anew" in found.notes
 
 
-def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, record):
+def test_a_changed_dependency_of_an_entry_makes_finished_runs_stale(plan, record):
     design = "design: [{one_at_a_time: {positional: [{name: randomised, of: alibi}, shape]}}]"
     first = plan(design, seeds=1)
     for variant, inner in zip(first.variants[1:], ("alibi", "sinusoidal"), strict=True):
@@ -237,7 +237,7 @@ def test_a_change_of_what_an_entry_is_made_of_makes_finished_runs_stale(plan, re
     }
 
 
-def test_who_is_blind_to_the_order_of_the_source_is_said_of_every_variant(plan):
+def test_the_plan_marks_order_invariant_variants(plan):
     """A variant is order-invariant if no encoding, no style and no mask depends on positions."""
     found = plan(
         """
@@ -251,8 +251,8 @@ design:
 """,
         seeds=1,
     )
-    blind = {variant.slug for variant in found.variants if variant.order_invariant}
-    assert {slug.removesuffix("-padding-causal") for slug in blind} == {
+    order_invariant = {variant.slug for variant in found.variants if variant.order_invariant}
+    assert {slug.removesuffix("-padding-causal") for slug in order_invariant} == {
         "none-split-heads",
         "none-sinusoidal-none-split-heads",
         "none-split-heads-random-split-heads",
@@ -287,7 +287,7 @@ def test_data_longer_than_a_learned_table_is_refused(plan):
     assert "is longer than the 5 positions of learned" in refused.reason
 
 
-def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp_path):
+def test_a_declared_maximum_length_is_enforced(load, cache, tmp_path):
     from headtohead.planning.compatibility import find_incompatibility
 
     registry = load_registry(objects=[short_table()])
@@ -298,7 +298,7 @@ def test_an_encoding_that_only_declares_its_limit_is_held_to_it(load, cache, tmp
     )
 
 
-def test_a_plugin_that_raises_while_asked_is_named_with_its_distribution(load, cache, tmp_path):
+def test_the_error_of_a_failing_plugin_names_its_distribution(load, cache, tmp_path):
     from headtohead.planning.compatibility import find_incompatibility
 
     registry = load_registry(objects=[short_table(broken=True)])
@@ -322,7 +322,7 @@ def test_the_null_pair_is_trained_once(plan):
     assert "allow the same keys" in record["equal_reason"]
 
 
-def test_pairs_equal_by_construction_are_no_test(plan):
+def test_pairs_equal_by_construction_are_not_tested(plan):
     found = plan("design: [{one_at_a_time: {masking.decoder: [causal], positional: [none]}}]")
     assert [(family.family, family.contrasts) for family in found.power] == [("variant", 1)]
 
@@ -344,11 +344,11 @@ def test_the_time_of_finished_runs_predicts_the_rest(plan, record):
     assert found.estimate.seconds == pytest.approx(20.0 / at_once, rel=0.01)
 
 
-def test_before_any_run_the_estimate_calls_itself_rough(plan):
+def test_without_finished_runs_the_estimate_is_marked_as_rough(plan):
     assert plan(seeds=1).estimate.basis.startswith("rough: no finished run")
 
 
-def test_finished_runs_put_the_detectable_difference_into_the_metric(plan, record):
+def test_finished_runs_give_the_detectable_difference_in_units_of_the_metric(plan, record):
     first = plan(PAIR, seeds=3)
     assert first.power[0].difference is None
     scores = {
@@ -366,8 +366,8 @@ def test_finished_runs_put_the_detectable_difference_into_the_metric(plan, recor
     assert power.difference == pytest.approx(power.effect * 0.1)
 
 
-def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, record):
-    """Independent heads have the most parameters: matching them widens nothing."""
+def test_settings_equal_by_construction_are_excluded_from_the_power(plan, record):
+    """Independent heads have the most parameters, so that matching widens no other variant."""
     design = """
     baseline: {attention: split-heads}
     design:
@@ -392,13 +392,13 @@ def test_settings_that_are_equal_by_construction_do_not_enter_the_power(plan, re
     assert factor.sd == pytest.approx(0.1)  # of -0.4, -0.3 and -0.2; half of it with the equal pair
 
 
-def test_the_record_of_an_experiment_holds_no_power_of_an_earlier_time(plan):
+def test_the_record_of_an_experiment_contains_no_outdated_power(plan):
     found = plan(PAIR, seeds=3)
     assert found.power
     assert not any("contrast" in note for note in found.record().to_json()["notes"])
 
 
-def test_probes_of_the_file_are_kept_and_the_default_ones_are_of_the_test_set(plan):
+def test_probes_come_from_the_file_or_from_the_test_set(plan):
     found = plan("probes: [the cat sleeps, {source: a dog, target: un chien}]", seeds=1)
     assert [dict(probe) for probe in found.probes] == [
         {"source": "the cat sleeps", "target": None},
@@ -421,13 +421,13 @@ def test_a_plan_of_many_runs_reads_each_directory_once(plan, record, monkeypatch
     assert len(seen) == len(set(seen)) == 3 * len(first.runs)
 
 
-def test_a_design_knows_its_variants_by_name(design):
+def test_a_design_maps_names_to_variants(design):
     found = design(PAIR)
     assert isinstance(found, Design)
     assert found.variant("rotary").axes == {"positional": "rotary"}
 
 
-def test_a_plan_is_made_without_touching_the_runs_folder(load, registry, cache, tmp_path):
+def test_a_plan_does_not_change_the_runs_folder(load, registry, cache, tmp_path):
     make_plan(load("question: q\nbase: {train: {epochs: 1}, data: {size: 400}}"), registry, tmp_path / "runs", cache)
     assert not (tmp_path / "runs").exists()
 

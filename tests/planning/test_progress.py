@@ -11,9 +11,9 @@ from headtohead.storage.progress import find_experiment, read_progress
 
 @pytest.fixture
 def study(tmp_path, bare_experiment):
-    """An experiment of one variant with the given runs, by seed: status and metric lines.
+    """An experiment of one variant with the given runs by seed: status and metric lines.
 
-    Runs that are RUNNING are leased by this process, unless they are ``gone``.
+    Runs with state RUNNING are leased by this process unless they are ``gone``.
     """
 
     def study(runs, name="study", gone=False):
@@ -40,34 +40,34 @@ def line(step, moment):
     return json.dumps({"step": step, "time": moment, "values": {}}) + "\n"
 
 
-def test_the_pace_of_the_last_lines_tells_the_time_left(study):
+def test_the_remaining_time_follows_from_the_last_lines(study):
     status = {"state": "RUNNING", "step": 5, "steps": 100}
     (run,) = read_progress(study({1: (status, [line(10, 50.0), line(20, 70.0)])})).runs
     assert (run.step, run.steps) == (20, 100)
     assert run.seconds_left == pytest.approx(160.0)
 
 
-def test_a_torn_last_line_is_ignored(study):
+def test_a_truncated_last_line_is_ignored(study):
     status = {"state": "RUNNING", "step": 0, "steps": 100}
     lines = [line(10, 50.0), line(20, 70.0), '{"step": 30, "ti']
     (run,) = read_progress(study({1: (status, lines)})).runs
     assert run.step == 20
 
 
-def test_before_two_lines_the_start_tells_the_time_left(study):
+def test_with_fewer_than_two_lines_the_remaining_time_follows_from_the_start(study):
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 100))
     status = {"state": "RUNNING", "step": 50, "steps": 100, "started": started}
     (run,) = read_progress(study({1: (status, [])})).runs
     assert run.seconds_left == pytest.approx(100.0, abs=5.0)
 
 
-def test_a_run_that_does_not_train_has_no_time_left(study):
+def test_a_run_that_does_not_train_has_no_remaining_time(study):
     status = {"state": "DONE", "step": 100, "steps": 100}
     (run,) = read_progress(study({1: (status, [line(1, 1.0), line(100, 9.0)])})).runs
     assert (run.state, run.seconds_left) == ("DONE", None)
 
 
-def test_a_dead_process_does_not_run_for_ever(study):
+def test_a_run_of_a_dead_process_is_not_running(study):
     status = {"state": "RUNNING", "step": 5, "steps": 100}
     (run,) = read_progress(study({1: (status, [])}, gone=True)).runs
     assert (run.state, run.seconds_left) == ("INTERRUPTED", None)

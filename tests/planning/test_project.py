@@ -1,4 +1,4 @@
-"""Which folder is the project's root."""
+"""The root folder of a project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
         (("runs/", "a/b/runs/"), "a/b"),
         (("pyproject.toml",), "."),
         ((".git/",), "."),
-        ((".git",), "."),  # of a git worktree it is a file
+        ((".git",), "."),  # In a git worktree, .git is a file.
         ((".git/", "runs/"), "."),
         (("a/pyproject.toml", "runs/"), "a"),
         (("runs",), "a/b"),  # a file
@@ -47,7 +47,7 @@ def test_the_root_is_the_nearest_folder_with_runs_or_a_project(
     assert runs_folder(tmp_path / "a" / "b" / "x.yaml") == expected / "runs"
 
 
-def test_a_file_that_is_a_link_belongs_to_the_folder_of_the_link(tmp_path: Path) -> None:
+def test_a_linked_file_belongs_to_the_folder_of_the_link(tmp_path: Path) -> None:
     for name in ("one/runs", "two/runs"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "one" / "x.yaml").touch()
@@ -62,11 +62,11 @@ def test_without_a_file_the_working_directory_decides(tmp_path: Path, monkeypatc
     assert runs_folder() == runs_folder("quickstart") == tmp_path / "runs"
     assert reports_folder(runs_folder()) == tmp_path / "reports"
     monkeypatch.chdir(tmp_path)
-    assert runs_folder() == Path("runs")  # short in messages
+    assert runs_folder() == Path("runs")  # short names in messages
     assert reports_folder(runs_folder()) == Path("reports")
 
 
-def test_options_come_before_variables_and_these_before_the_file(
+def test_options_override_variables_and_variables_override_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "x.yaml"

@@ -1,4 +1,4 @@
-"""Claims of an experiment file: which variants they mean, and every way to get one wrong."""
+"""Claims of an experiment file: the variants that they select, and all their errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def claimed(text: str = "") -> str:
     return DESIGN + PUBLISHED_VALUES + text
 
 
-def test_a_claim_names_variants_by_axis_values_and_the_rest_is_the_baseline(design):
+def test_a_claim_selects_variants_by_axis_values_with_the_baseline_for_other_axes(design):
     text = claimed("""\
       against: {positional: {name: learned, std: 1.0}, model.heads: 4}
 """)
@@ -47,7 +47,7 @@ def test_a_claim_names_variants_by_axis_values_and_the_rest_is_the_baseline(desi
     assert claim.metric == "test/exact_match"
 
 
-def test_without_against_the_baseline_is_meant(design):
+def test_the_default_of_against_is_the_baseline(design):
     found = design(claimed())
     assert found.published.claims[0].against == found.baseline
 
@@ -65,7 +65,7 @@ def test_a_file_without_claims_has_none(design):
     assert design(DESIGN).published is None
 
 
-def test_claims_are_no_part_of_a_runs_key(plan):
+def test_claims_do_not_change_the_run_hash(plan):
     with_claims, without = plan(claimed()), plan(DESIGN)
     assert [run.run_hash for run in with_claims.runs] == [run.run_hash for run in without.runs]
     assert with_claims.record().to_json()["published"]["claims"][0]["variant"] == "rotary-heads-2"
@@ -179,12 +179,12 @@ def test_a_wrong_claim_is_refused_with_file_line_and_field(text, message, design
 
 
 @pytest.mark.parametrize("metric", ["test/exact_match", "test/bleu", "test/loss"])
-def test_claims_at_some_lengths_speak_of_metrics_with_counts(metric, design):
+def test_claims_by_length_require_metrics_with_counts(metric, design):
     (claim,) = design(claimed(f"      metric: {metric}\n      lengths: [1, 8]\n")).published.claims
     assert (claim.metric, claim.lengths) == (metric, (1, 8))
 
 
-def test_a_path_makes_no_claims(load, registry):
+def test_a_path_cannot_have_claims(load, registry):
     text = (
         """
 question: q
@@ -199,7 +199,7 @@ design:
 
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
-def test_every_published_check_names_its_variants_source_and_values(path, registry):
+def test_every_published_experiment_has_variants_a_source_and_values(path, registry):
     found = expand(load_file(path), registry)
     assert found.published is not None
     assert re.search(r"(19|20)\d\d", found.published.source)
@@ -210,8 +210,8 @@ def test_every_published_check_names_its_variants_source_and_values(path, regist
         assert claim.published.where
 
 
-def test_checks_on_the_same_sentences_share_their_base(registry):
-    """Runs of one configuration are trained once: the files on Tatoeba differ in nothing else."""
+def test_published_experiments_on_the_same_sentences_share_their_base(registry):
+    """Runs of equal configurations are trained once, so the files on Tatoeba differ in nothing else."""
     bases = {}
     for path in PUBLISHED:
         file = load_file(path).file

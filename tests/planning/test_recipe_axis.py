@@ -1,4 +1,4 @@
-"""The recipe as an axis: what lies beneath base, with fields that belong to it alone."""
+"""The recipe as an axis: fields from the recipe, overridden by base, overridden by the fields of an axis value."""
 
 import pytest
 
@@ -14,22 +14,22 @@ design:
 """
 
 
-def test_base_is_laid_over_every_recipe_and_their_own_fields_over_base(design):
+def test_base_overrides_recipes_and_fields_of_a_recipe_value_override_base(design):
     found = design(BESIDE)
     configs = {variant.slug: variant.config for variant in found.variants}
     assert list(configs) == ["scratch-en-fr", "scratch-en-fr-positional-learned-lr-0.5", "by-hand-en-fr"]
     assert found.baseline == "scratch-en-fr"
     assert found.axes == ("recipe",)
     first, changed, by_hand = configs.values()
-    assert {config.model.d_model for config in configs.values()} == {8}  # base over the recipes
+    assert {config.model.d_model for config in configs.values()} == {8}  # base overrides the recipes
     assert first.quirks.min_vocab_size == changed.quirks.min_vocab_size == 5000
     assert (first.model.mask_value, by_hand.quirks.decoder_feed_forward) == ("-1e9", "after-each")
     assert (first.positional.encoder.name, changed.positional.encoder.name) == ("sinusoidal", "learned")
     assert (first.train.lr, changed.train.lr) == (1e-3, 0.5)
-    assert by_hand.quirks.min_vocab_size is None  # nothing of the baseline's recipe stays
+    assert by_hand.quirks.min_vocab_size is None  # no field of the baseline's recipe remains
 
 
-def test_what_differs_from_the_name_is_in_the_title(design):
+def test_fields_that_differ_from_the_recipe_are_in_the_title(design):
     titles = [variant.title for variant in design(BESIDE).variants]
     assert titles[1] == "scratch-en-fr(positional=learned, lr=0.5)"
 
@@ -40,17 +40,17 @@ def test_the_same_recipe_twice_is_one_variant(design):
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         ("scratch-en-rf", "did you mean 'scratch-en-fr'?"),
         ("3", "expected the name of a recipe, or a mapping with 'name' and fields, got 3"),
         ("{name: scratch-en-fr, model.d_modle: 4}", "did you mean 'd_model'?"),
     ],
 )
-def test_a_wrong_recipe_is_named_with_its_place(design, value, said):
+def test_the_error_for_a_wrong_recipe_has_its_location(design, value, message):
     with pytest.raises(HeadToHeadError) as caught:
         design(f"baseline: {{recipe: scratch-en-fr}}\ndesign: [{{one_at_a_time: {{recipe: [{value}]}}}}]\n")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "design[0].one_at_a_time.recipe[0]" in str(caught.value)
 
 

@@ -19,7 +19,7 @@ from headtohead.schema.sections import Section
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
 
 
-def test_the_reference_page_is_what_the_schema_says():
+def test_the_reference_page_equals_the_schema():
     text = PAGE.read_text(encoding="utf-8")
     assert filled(text) == text, "run: python -m headtohead.config.reference"
 
@@ -35,13 +35,13 @@ def test_every_section_of_the_schema_has_its_table():
     assert sections - without_table == set(TABLES.values())
 
 
-def test_every_field_says_what_it_means():
+def test_every_field_has_a_description():
     for name, model in TABLES.items():
         for field, info in model.model_fields.items():
             assert info.description, f"{name}.{field}"
 
 
-def test_a_changed_schema_is_noticed(tmp_path):
+def test_a_changed_schema_makes_the_page_outdated(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text(encoding="utf-8").replace("| `d_model` |", "| `width` |"))
     assert main([str(page), "--check"]) == 1
@@ -55,14 +55,14 @@ def test_a_page_without_a_marker_is_refused():
         filled("nothing")
 
 
-def test_a_row_tells_limits_default_and_choices():
+def test_a_row_has_limits_default_and_choices():
     class Small(BaseModel):
         width: int = Field(3, ge=1, lt=9, description="how wide")
 
     assert table(Small).splitlines()[-1] == "| `width` | whole number ≥ 1 and < 9 | `3` | how wide |"
 
 
-def test_the_examples_of_the_page_are_designs(load, registry):
+def test_the_examples_of_the_page_are_valid_designs(load, registry):
     import re
 
     from headtohead.planning.design import expand
@@ -77,7 +77,7 @@ def test_the_examples_of_the_page_are_designs(load, registry):
 
 
 @pytest.mark.parametrize("path", sorted((Path(__file__).parents[2] / "experiments").glob("*.yaml")), ids=str)
-def test_every_experiment_that_ships_is_a_design(path, registry):
+def test_every_packaged_experiment_is_a_valid_design(path, registry):
     from headtohead.config.loading import load_file
     from headtohead.planning.design import expand
 

@@ -19,7 +19,7 @@ TUNED = TWO + "tune: {train.lr: [0.003, 0.001]}\n"
 
 @pytest.fixture
 def study(plan, record, registry):
-    """Write a study of two variants and three seeds; plan it otherwise, and refuse or not."""
+    """Write a study of two variants and three seeds, plan it again with changes, and return the plan or raise."""
 
     def execute(found, state="DONE"):
         found.directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def refusal(study, *overrides, **options):
         (["data.seed=2"], {"seeds": 3, "fresh": True}, "--set data.seed=2 --seeds 3", 6),
     ],
 )
-def test_overrides_that_leave_results_out_are_refused_with_what_to_type(study, overrides, options, typed, lost):
+def test_overrides_that_omit_results_are_refused_with_the_command(study, overrides, options, typed, lost):
     study.done()
     assert refusal(study, *overrides, **options) == (
         f"experiment 'x' has 6 finished or running runs, and {typed} would drop "
@@ -102,9 +102,7 @@ def test_further_variants_of_the_file_are_allowed_with_further_seeds(study):
     assert (len(found.runs), sum(run.is_done for run in found.runs)) == (12, 6)
 
 
-def test_an_edited_file_replaces_the_study_without_options_and_with_those_that_change_nothing(
-    study, plan, load, registry
-):
+def test_an_edited_file_replaces_the_study_if_no_option_changes_it(study, plan, load, registry):
     study.done(text=THREE + "seeds: 3\n")
     edited = TWO + "seeds: 3\n"
     study(text=edited)
@@ -124,7 +122,7 @@ def test_an_edited_file_replaces_the_study_without_options_and_with_those_that_c
         ("KILLED", False),
     ],
 )
-def test_results_and_live_runs_are_protected_and_nothing_else(study, state, protected):
+def test_only_results_and_live_runs_are_protected(study, state, protected):
     study.done(state=state)
     if protected:
         assert "drop 4 of them" in refusal(study, seeds=1)
@@ -132,13 +130,13 @@ def test_results_and_live_runs_are_protected_and_nothing_else(study, state, prot
         study(seeds=1)
 
 
-def test_a_run_whose_process_is_gone_is_not_running(study, record, plan):
+def test_a_run_of_an_ended_process_is_not_running(study, record, plan):
     study.done(state="RUNNING")
     shutil.rmtree(plan(TWO, seeds=3).directory / ".leases")
     study(seeds=1)
 
 
-def test_a_name_of_its_own_reuses_what_is_equal_and_replaces_nothing(study, plan, load):
+def test_a_separate_name_reuses_equal_runs_and_replaces_nothing(study, plan, load):
     study.done()
     found = study("train.epochs=1", seeds=1, label="quick")
     assert (found.name, found.directory.name) == ("x-quick", "x-quick")
@@ -147,12 +145,12 @@ def test_a_name_of_its_own_reuses_what_is_equal_and_replaces_nothing(study, plan
 
 
 @pytest.mark.parametrize("label", ["", "a/b", "..", "../x", "a b", "-a", "a.", "é"])
-def test_a_label_is_part_of_a_folders_name(label):
+def test_a_label_is_part_of_the_folder_name(label):
     with pytest.raises(HeadToHeadError, match="cannot be part of an experiment's name; use letter"):
         load_text("question: q", Path("x.yaml"), label=label)
 
 
-def test_the_label_of_sweeps_is_taken():
+def test_the_label_of_sweeps_is_reserved():
     with pytest.raises(HeadToHeadError, match="--name tuning: 'x-tuning' is the name of the tuning runs"):
         load_text("question: q", Path("x.yaml"), label="tuning")
 
@@ -160,7 +158,7 @@ def test_the_label_of_sweeps_is_taken():
 # -- experiments with a sweep ------------------------------------------------------------------
 
 
-def test_a_tuned_study_takes_further_seeds_with_the_same_sweep(study):
+def test_a_tuned_study_accepts_further_seeds_with_the_same_sweep(study):
     study.done(text=TUNED)
     found = study(text=TUNED, seeds=8)
     assert found.tuning.is_done
@@ -168,7 +166,7 @@ def test_a_tuned_study_takes_further_seeds_with_the_same_sweep(study):
     study(text=TUNED, seeds=8, fresh=True)
 
 
-def test_a_tuned_study_takes_further_variants(study):
+def test_a_tuned_study_accepts_further_variants(study):
     study.done(text=TUNED)
     found = study(text=TUNED.replace(TWO, THREE), seeds=3)
     assert not found.tuning.is_done
@@ -183,7 +181,7 @@ def test_the_sweep_of_a_study_is_protected_before_the_study_has_results(study, p
     )
 
 
-def test_the_seeds_of_a_sweep_are_none_that_a_study_can_have(study, load):
+def test_seeds_of_a_sweep_differ_from_all_seeds_of_a_study(study, load):
     first, second = (study(text=TUNED, seeds=number).tuning.plan for number in (1, 8))
     assert first.design.seeds == second.design.seeds
     assert [run.run_hash for run in first.runs] == [run.run_hash for run in second.runs]

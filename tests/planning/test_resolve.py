@@ -28,7 +28,7 @@ def failure(registry, **raw):
     return str(caught.value).removeprefix("configuration: ")
 
 
-def test_a_configuration_without_families_is_the_standard_transformer(resolved):
+def test_the_default_configuration_is_the_standard_transformer(resolved):
     config = resolved()
     assert names(config.positional) == ["sinusoidal", "sinusoidal", "none"]
     assert names(config.attention) == ["split-heads"] * 3
@@ -47,7 +47,7 @@ def test_a_configuration_without_families_is_the_standard_transformer(resolved):
         ({"positional": {"decoder": {"name": "alibi"}}}, ["sinusoidal", "alibi", "none"]),
     ],
 )
-def test_every_spelling_of_a_position_reaches_its_roles(resolved, given, roles):
+def test_every_notation_of_an_encoding_sets_its_roles(resolved, given, roles):
     assert names(resolved(**given).positional) == roles
 
 
@@ -60,16 +60,16 @@ def test_every_spelling_of_a_position_reaches_its_roles(resolved, given, roles):
         ("padding-causal", ["padding", "padding-causal", "padding"]),
     ],
 )
-def test_a_bare_mask_means_what_the_catalogue_says(resolved, masking, roles):
+def test_a_plain_masking_name_sets_the_masks_of_the_catalogue(resolved, masking, roles):
     assert names(resolved(masking=masking).masking) == roles
 
 
-def test_a_dotted_key_acts_after_the_bare_name_whatever_its_order(resolved):
+def test_a_dotted_key_overrides_the_plain_name_in_any_order(resolved):
     config = resolved(**{"masking.decoder": "causal", "masking": "padding"})
     assert names(config.masking) == ["padding", "causal", "padding"]
 
 
-def test_options_are_filled_with_every_default(resolved):
+def test_omitted_options_have_their_defaults(resolved):
     config = resolved(positional={"name": "learned", "max_length": 9})
     assert config.positional.encoder.options == {"max_length": 9, "std": 0.02}
     assert resolved(positional="learned").positional.decoder.options == {"max_length": 128, "std": 0.02}
@@ -81,18 +81,18 @@ def test_an_option_is_set_in_every_role_that_has_it(resolved):
     assert config.positional.cross.options == {}
 
 
-def test_an_option_of_one_role_leaves_the_others(resolved):
+def test_an_option_of_one_role_does_not_change_other_roles(resolved):
     config = resolved(**{"positional": "rotary", "positional.encoder.theta": 7})
     assert config.positional.encoder.options == {"theta": 7.0}
     assert config.positional.decoder.options == {"theta": 10000.0}
 
 
-def test_a_new_name_forgets_the_options_of_the_old_one(resolved):
+def test_a_new_name_resets_the_options(resolved):
     config = resolved(**{"positional": {"name": "rotary", "theta": 7}, "positional.decoder": "rotary"})
     assert config.positional.decoder.options == {"theta": 10000.0}
 
 
-def test_dataset_options_stand_beside_the_dataset(resolved):
+def test_dataset_options_are_fields_of_data(resolved):
     data = resolved(data={"dataset": "toy-grammar", "size": 100, "limit": 50}).data
     assert data.options["size"] == 100
     assert data.limit == 50
@@ -100,22 +100,22 @@ def test_dataset_options_stand_beside_the_dataset(resolved):
     assert data.normalise == "none"
 
 
-def test_a_dataset_is_named_before_its_options_whatever_the_order(resolved):
+def test_options_apply_to_the_named_dataset_in_any_order(resolved):
     data = resolved(**{"data.pair": "eng-fra", "data.dataset": "tatoeba"}).data
     assert data.options["pair"] == "eng-fra"
 
 
-def test_another_dataset_forgets_the_options_of_the_first(resolved):
+def test_another_dataset_resets_the_options(resolved):
     data = resolved(**{"data": {"size": 100}, "data.dataset": "tatoeba"}).data
     assert "size" not in data.options
 
 
-def test_a_dataset_option_named_like_a_field_is_reached_under_options(resolved):
+def test_a_dataset_option_with_the_name_of_a_field_is_set_under_options(resolved):
     data = resolved(data={"seed": 2, "options": {"seed": 3}}).data
     assert (data.seed, data.options["seed"]) == (2, 3)
 
 
-def test_what_layers_dropout_and_norm_decide_is_written_out(resolved):
+def test_defaults_that_depend_on_layers_dropout_and_norm_are_resolved(resolved):
     model = resolved(model={"layers": 3, "decoder_layers": 1, "dropout": 0.2, "dropout_ffn": 0, "norm": "post"}).model
     assert (model.encoder_layers, model.decoder_layers) == (3, 1)
     assert (model.dropout_ffn, model.dropout_residual) == (0.0, 0.2)
@@ -123,7 +123,7 @@ def test_what_layers_dropout_and_norm_decide_is_written_out(resolved):
     assert resolved().model.final_norm is True
 
 
-def test_steps_laid_over_epochs_replace_them(resolved):
+def test_steps_override_epochs(resolved):
     train = resolved(**{"train": {"epochs": 2}, "train.steps": 9}).train
     assert (train.steps, train.epochs) == (9, None)
 
@@ -135,11 +135,11 @@ def test_early_stopping_is_completed_and_can_be_switched_off(resolved):
     assert off.train.early_stopping is None
 
 
-def test_the_unquoted_fill_is_read_as_its_name(resolved):
+def test_an_unquoted_mask_value_is_parsed_as_its_name(resolved):
     assert resolved(model={"mask_value": -1e9}).model.mask_value == "-1e9"
 
 
-def test_a_recipe_lies_beneath_the_base():
+def test_base_overrides_the_recipe():
     from headtohead.plugins.recipe import Recipe
 
     class Small(Recipe):
@@ -154,7 +154,7 @@ def test_a_recipe_lies_beneath_the_base():
     assert config.train.steps == 3
 
 
-def test_a_fault_in_a_recipe_names_the_recipe():
+def test_an_error_in_a_recipe_names_the_recipe():
     from headtohead.plugins.recipe import Recipe
 
     class Broken(Recipe):
@@ -261,7 +261,7 @@ def test_every_wrong_value_is_one_line_with_its_field(registry, raw, message):
     assert failure(registry, **raw).startswith(message)
 
 
-def test_a_fault_is_found_on_its_line_of_the_file(design):
+def test_an_error_has_its_line_of_the_file(design):
     with pytest.raises(HeadToHeadError) as caught:
         design("""
             baseline:
@@ -273,7 +273,7 @@ def test_a_fault_is_found_on_its_line_of_the_file(design):
 
 
 def planted(hook, entries):
-    """Return a registry with one more plugin, made of one hook."""
+    """Return a registry with one more plugin of a single hook."""
     from types import ModuleType
 
     from headtohead.plugins.hookspecs import hookimpl
@@ -303,7 +303,7 @@ def planted(hook, entries):
         ("model.dmodel", "; did you mean 'd_model'?"),
     ],
 )
-def test_unknown_fields_suggest_the_name_used_here(registry, field, hint):
+def test_unknown_fields_suggest_the_name_in_headtohead(registry, field, hint):
     with pytest.raises(HeadToHeadError) as raised:
         resolve({"train": {"epochs": 1}, field: 1}, registry)
     assert str(raised.value).endswith(hint), raised.value

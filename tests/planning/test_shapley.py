@@ -93,7 +93,7 @@ def plan(load, recipes, cache, tmp_path):
 
 
 def changed(found, variant):
-    """Return the choices that a variant has as the end has them."""
+    """Return the choices in which a variant equals the end."""
     start = found.variants[0].axes
     return frozenset(name for name, value in variant.axes.items() if value != start[name])
 
@@ -105,7 +105,7 @@ def choices(found):
 # the ends and their differences
 
 
-def test_base_is_merged_over_both_recipes_and_the_rest_is_the_difference(design):
+def test_base_overrides_both_recipes_and_other_fields_are_the_difference(design):
     found = design("design: [{path: {from: recipe/left, to: recipe/right}}]")
     assert choices(found) == {
         "positional.encoder": ("none", "rotary(theta=500)"),
@@ -120,22 +120,22 @@ def test_base_is_merged_over_both_recipes_and_the_rest_is_the_difference(design)
     assert found.path.names == ("left", "right")
 
 
-def test_every_spelling_of_an_end_is_the_run_that_a_design_of_axes_would_train(design, load, recipes):
+def test_every_notation_of_an_end_has_the_run_hash_of_a_design_of_axes(design, load, recipes):
     found = design("design: [{path: {from: recipe/left, to: recipe/right}}]")
     for variant, recipe in zip(found.variants[:2], ("left", "right"), strict=True):
-        alone = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
-        (baseline,) = alone.variants
+        without_path = expand(load(BASE.replace("base:\n", f"base:\n  recipe: {recipe}\n")), recipes)
+        (baseline,) = without_path.variants
         keys = [run_hash(side.config, 1, "f", recipes) for side in (variant, baseline)]
         assert keys[0] == keys[1]
 
 
-def test_an_override_holds_for_both_ends(design):
+def test_an_override_applies_to_both_ends(design):
     found = design(FOUR, "model.norm=post", "model.d_model=4")
     assert tuple(choices(found)) == ("model.activation", "model.bias", "train.lr")
     assert {variant.config.model.d_model for variant in found.variants} == {4}
 
 
-def test_what_a_result_does_not_depend_on_is_no_difference(design):
+def test_fields_that_do_not_affect_results_are_not_a_choice(design):
     found = design("""
         design:
           - path:
@@ -145,7 +145,7 @@ def test_what_a_result_does_not_depend_on_is_no_difference(design):
     assert tuple(choices(found)) == ("train.lr",)
 
 
-def test_fields_that_mean_nothing_apart_are_one_choice_and_an_entry_takes_its_options(design):
+def test_inseparable_fields_are_one_choice_and_an_entry_includes_its_options(design):
     found = design(
         """
         design:
@@ -173,7 +173,7 @@ def test_a_file_may_name_groups_of_fields(design):
     }
 
 
-def test_a_choice_moves_its_fields_and_no_other(design):
+def test_a_choice_changes_only_its_fields(design):
     found = design(FOUR)
     start, end = found.variants[:2]
     for variant in found.variants:
@@ -191,32 +191,32 @@ def test_a_choice_moves_its_fields_and_no_other(design):
 # permutations
 
 
-def test_orders_are_all_there_once_each_followed_by_its_reverse():
+def test_every_permutation_occurs_once_and_is_followed_by_its_reverse():
     orders = list(sample_orders("abcd", 1))
     assert sorted(orders) == sorted(itertools.permutations("abcd"))
     assert all(right == left[::-1] for left, right in zip(orders[::2], orders[1::2], strict=True))
 
 
-def test_orders_depend_on_their_seed_alone_and_more_of_them_begin_alike():
+def test_permutations_depend_only_on_the_seed_and_more_of_them_have_the_same_start():
     def first(number, seed):
         return list(itertools.islice(sample_orders("abcdefgh", seed), number))
 
     assert first(16, 1)[:8] == first(8, 1)
     assert first(8, 1) != first(8, 2)
-    assert first(2, 1)[0] == ("b", "d", "h", "a", "c", "e", "g", "f")  # on any machine
+    assert first(2, 1)[0] == ("b", "d", "h", "a", "c", "e", "g", "f")  # the same on every machine
 
 
-def test_every_choice_has_every_position_about_equally_often():
+def test_every_choice_has_every_position_with_about_equal_frequency():
     names = "abcdef"
     counts = {(name, position): 0 for name in names for position in range(6)}
     for seed in range(1, 601):
         for position, name in enumerate(next(sample_orders(names, seed))):
             counts[name, position] += 1
     expected = 600 / 6
-    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 46.8  # χ², 25 df
+    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 46.8  # χ² with 25 degrees of freedom
 
 
-def test_a_path_has_its_ends_every_single_difference_at_both_and_the_coalitions_of_its_permutations(design):
+def test_a_path_has_its_ends_all_single_differences_and_the_coalitions_of_its_permutations(design):
     found = design(FOUR)
     everything = frozenset(NAMES)
     coalitions = {changed(found, variant) for variant in found.variants}
@@ -240,13 +240,13 @@ def test_a_permutation_applies_each_choice_once_from_one_end_to_the_other(design
         assert applied == frozenset(NAMES)
 
 
-def test_all_permutations_are_evaluated_where_there_are_few(design):
+def test_all_permutations_are_evaluated_if_there_are_few(design):
     found = design(FOUR.replace(", model.bias: true", "").replace(", model.bias: false", ""))
     assert len(found.path.permutations) == math.factorial(3) == found.path.possible
     assert found.notes == ("path: all 6 permutations of 3 choices are evaluated",)
 
 
-def test_more_orders_keep_the_coalitions_of_fewer(design):
+def test_more_permutations_include_the_coalitions_of_fewer(design):
     fewer = design(FOUR)
     more = design(FOUR + "      orders: 12\n")
     assert len(more.path.permutations) == 12
@@ -262,7 +262,7 @@ def test_another_seed_samples_other_permutations(design):
     assert orders[0] != orders[1]
 
 
-def test_names_are_short_and_the_axes_have_the_details(design):
+def test_names_are_short_and_axes_have_the_values(design):
     found = design(FOUR)
     assert [variant.slug for variant in found.variants][:7] == [
         "from",
@@ -380,7 +380,7 @@ def test_without_a_compatible_permutation_inseparable_choices_are_applied_as_a_g
     assert {record.source for record in found.excluded} == {"incompatible"}
 
 
-def test_an_exclusion_of_the_file_makes_a_coalition_incompatible_too(design):
+def test_an_exclusion_of_the_file_makes_a_coalition_incompatible(design):
     found = design(FOUR + "exclude: [{when: {model.norm: post, model.bias: true}, reason: why}]")
     for permutation in found.path.permutations:
         order = [name for step in permutation for name in step.choices]
@@ -410,7 +410,7 @@ def test_incompatibilities_with_the_data_are_found(plan):
     }
 
 
-# what is refused
+# errors
 
 
 def failure(design, text, *overrides, **options):
@@ -537,7 +537,7 @@ def test_power_is_that_of_the_total_difference_and_of_the_choices(plan):
     assert families == {"variant": 1, "choice": 4}
 
 
-def test_the_record_holds_the_permutations_and_nothing_that_json_lacks(plan):
+def test_the_record_has_the_permutations_and_is_valid_json(plan):
     found = plan(TIED)
     record = json.loads(json.dumps(found.record().to_json(), allow_nan=False))
     path = record["path"]
@@ -573,7 +573,7 @@ def test_match_widens_the_coalitions_of_a_path(plan):
     assert max(counts) / min(counts) < 1.02
 
 
-def test_the_example_of_the_page_is_a_path(load):
+def test_the_example_of_the_page_is_a_valid_path(load):
     page = Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md"
     (example,) = re.findall(r"```text\n(design:.*?)```", page.read_text("utf-8"), re.DOTALL)
     base = "data: {dataset: toy-grammar, split: iid, normalise: none, vocabulary: {ids: standard}}"

@@ -1,4 +1,4 @@
-"""What is parsed by fields is what the library parses, whatever the layout."""
+"""``SharedText`` parses field by field with the result of the json library, for any layout."""
 
 import json
 
@@ -19,13 +19,13 @@ INDENTS = st.sampled_from([1, 1, 1, 0, 2, None])
 
 @settings(max_examples=25)
 @given(RECORDS, INDENTS, st.booleans())
-def test_every_layout_gives_what_the_library_gives(records, indent, ascii_only):
+def test_a_layout_gives_the_result_of_the_library(records, indent, ascii_only):
     compare(records, indent, ascii_only)
 
 
 @pytest.mark.slow
 @given(RECORDS, INDENTS, st.booleans())
-def test_every_of_many_layouts_gives_what_the_library_gives(records, indent, ascii_only):
+def test_many_layouts_give_the_result_of_the_library(records, indent, ascii_only):
     compare(records, indent, ascii_only)
 
 
@@ -42,7 +42,7 @@ def compare(records, indent, ascii_only):
         st.sampled_from(["{", "}", '\n "', '"a', 'b": ', "1", "[", "]", ",", " ", '"', "x" * LONG]), max_size=14
     ).map("".join)
 )
-def test_damaged_text_gives_what_the_library_gives(text):
+def test_damaged_text_gives_the_result_of_the_library(text):
     try:
         wanted = json.loads(text)
     except ValueError as error:
@@ -65,7 +65,7 @@ def test_damaged_text_gives_what_the_library_gives(text):
         '{\n "a": "%s"\n}' % ("x" * LONG),
     ],
 )
-def test_other_layouts_are_read_as_they_are(text):
+def test_unusual_layouts_give_the_result_of_the_library(text):
     assert SharedText().parse(text) == json.loads(text)
 
 
@@ -81,7 +81,7 @@ def test_other_layouts_are_read_as_they_are(text):
         '{\n "a": %s\n "b": 1\n}' % ("1" * LONG),
     ],
 )
-def test_what_is_no_record_is_refused(text):
+def test_invalid_json_is_refused(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(text)
     with pytest.raises(json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""Which runs train together."""
+"""Assignment of runs to stacks."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def arranged(plan, workers, most=None, memory=PLENTY):
     return arrange(plan, plan.runs, workers, "cpu", sizes, memory)
 
 
-def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
+def test_runs_of_one_shape_train_together_despite_other_differences(wide):
     stacks = arranged(wide, workers=1)
     assert sizes_of(stacks) == [12, 12]
     for stack in stacks:
@@ -54,7 +54,7 @@ def test_runs_of_one_shape_train_together_whatever_else_they_differ_in(wide):
         assert len({run.variant for run in stack}) == 4
 
 
-def test_every_run_is_in_one_stack(wide):
+def test_every_run_is_in_exactly_one_stack(wide):
     for workers in (1, 2, 3, 5, 40):
         for most in (1, 4, 7, None):
             stacks = arranged(wide, workers, most)
@@ -64,7 +64,7 @@ def test_every_run_is_in_one_stack(wide):
             assert len(stacks) >= min(workers, len(keys))
 
 
-def test_members_that_are_updated_alike_stand_side_by_side(wide):
+def test_members_of_a_stack_are_sorted_by_learning_rate(wide):
     for stack in arranged(wide, workers=1):
         rates = [wide.by_slug[run.variant].config.train.lr for run in stack]
         assert rates == sorted(rates)
@@ -82,12 +82,12 @@ def test_members_that_are_updated_alike_stand_side_by_side(wide):
         (100, 12, [1] * 24),
     ],
 )
-def test_no_process_stands_idle_while_there_are_runs(wide, workers, most, expected):
+def test_no_process_is_idle_while_runs_remain(wide, workers, most, expected):
     assert sizes_of(arranged(wide, workers, most)) == expected
 
 
 @pytest.mark.parametrize(("seeds", "variants"), [(2, 2), (12, 1)])
-def test_a_variant_whose_runs_fill_a_stack_has_its_own(plan, seeds, variants):
+def test_a_variant_with_enough_runs_for_a_stack_has_a_separate_stack(plan, seeds, variants):
     sizes = "model.d_model=48", "model.d_ff=96", "train.batch_tokens=512"
     found = plan("design:\n- product: {positional: [sinusoidal, alibi]}\n", *sizes, seeds=seeds)
     stacks = arranged(found, workers=1)
@@ -96,14 +96,14 @@ def test_a_variant_whose_runs_fill_a_stack_has_its_own(plan, seeds, variants):
     assert len(arrange(found, found.runs, 1, "cuda", {}, PLENTY)) == 1
 
 
-def test_a_model_that_is_busy_alone_is_not_stacked(plan):
+def test_a_model_that_uses_all_cores_is_not_stacked(plan):
     large = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
     found = plan("", *large, "train.batch_tokens=4096", seeds=4)
     assert sizes_of(arranged(found, workers=2)) == [1] * 4
 
 
-def test_members_that_would_be_slower_together_are_left_apart(plan):
-    # Each of 15 million numbers: two of them were measured to go slower than two processes.
+def test_members_that_are_slower_in_a_stack_are_not_stacked(plan):
+    # Models of 15 million parameters: two in a stack are slower than two processes.
     found = plan(
         "", "model.d_model=128", "model.d_ff=512", "model.layers=2", "model.heads=4", "train.batch_tokens=2048", seeds=8
     )
@@ -111,7 +111,7 @@ def test_members_that_would_be_slower_together_are_left_apart(plan):
     assert sizes_of(arranged(found, workers=2, most=2)) == [2] * 4
 
 
-def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
+def test_measured_stack_sizes_are_cached_per_machine(tmp_path):
     assert load_stack_sizes(tmp_path, "cpu") == {}
     files.write_json(tmp_path / "stack-sizes.json", {machine_name("cpu"): {"a": 4}, "other": {"a": 9}})
     assert load_stack_sizes(tmp_path, "cpu") == {"a": 4}
@@ -119,7 +119,7 @@ def test_what_was_measured_is_remembered_for_this_machine_only(tmp_path):
     assert load_stack_sizes(tmp_path, "cpu") == {}
 
 
-def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
+def test_logits_beyond_the_vocabulary_count_in_activation_memory():
     tokens = {"train": {"steps": 1, "batch_tokens": 100}}
     few, many = (resolve({**tokens, "quirks": {"min_vocab_size": rows}}, current()) for rows in (None, 5000))
     assert activations(many, 157, 106) - activations(few, 157, 106) == 100 * (5000 - 106)
@@ -128,8 +128,8 @@ def test_rows_of_logits_beyond_the_vocabulary_are_held_too():
 LARGE = [f"model.{name}={size}" for name, size in {"d_model": 512, "d_ff": 2048, "layers": 6, "heads": 8}.items()]
 
 
-def test_a_stack_is_no_larger_than_fits_into_a_gpu(plan):
-    """128 members of 44 million weights would be 90 GB before the first activation."""
+def test_a_stack_fits_into_the_memory_of_the_gpu(plan):
+    """128 members of 44 million parameters would be 90 GB without activations."""
     found = plan("", *LARGE, "train.batch_tokens=4096", seeds=128)
     weights = found.variants[0].counts.total * 16
     assert 128 * weights > 80e9
@@ -140,7 +140,7 @@ def test_a_stack_is_no_larger_than_fits_into_a_gpu(plan):
         assert largest > 0.3 * memory / (weights + 2**30), "most of the memory is used"
 
 
-def test_a_size_that_was_measured_is_cut_where_processes_share_the_memory(plan):
+def test_a_measured_size_is_reduced_if_processes_share_the_memory(plan):
     found = plan("", "model.d_model=64", "model.d_ff=128", "train.batch_tokens=4096", seeds=16)
     assert sizes_of(arranged(found, 1, most=16)) == [16]
     small = sizes_of(arranged(found, 1, most=16, memory=2**30))
@@ -152,15 +152,15 @@ def test_a_size_that_was_measured_is_cut_where_processes_share_the_memory(plan):
 @pytest.mark.parametrize(
     "choice", ["{}", "{positional: shaw-relative}", "{positional: t5-relative}", "{attention: talking-heads}"]
 )
-def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monkeypatch):
-    """A stack that the rough bound lets through is one that the trace lets through."""
+def test_stacks_within_the_rough_bound_fit_without_a_trace(plan, choice, pad_to, monkeypatch):
+    """Every stack within the rough bound also fits by the traced memory."""
     batch = ("train.batch_size=32", f"quirks.pad_to={pad_to}")
     found = plan(f"baseline: {choice}", "model.d_model=32", *batch, seeds=2)
     run = found.runs[0]
     traced = []
 
-    def trace(*given):
-        traced.append(training_bytes(*given))
+    def trace(*arguments):
+        traced.append(training_bytes(*arguments))
         return traced[-1]
 
     monkeypatch.setattr(stacking, "training_bytes", trace)
@@ -168,7 +168,7 @@ def test_what_is_not_traced_is_below_the_rough_bound(plan, choice, pad_to, monke
     (member_bytes,) = traced
     traced.clear()
     low, high = PROCESS_BYTES, PLENTY
-    while high - low > 2**10:  # the least memory that needs no trace
+    while high - low > 2**10:  # the smallest memory that requires no trace
         middle = (low + high) // 2
         traced.clear()
         stacking._fitting(found, run, 1, middle)

@@ -1,4 +1,4 @@
-"""A sweep before the experiment: what it tries, what it refuses, what it chooses."""
+"""A sweep before the experiment: its settings, its errors, and its choice."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def finish(record):
     return finish
 
 
-def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
+def test_every_variant_is_trained_with_every_setting_on_separate_seeds(plan):
     found = plan(SWEEP, seeds=3)
     sweep = found.tuning.plan
     assert sweep.name == "x-tuning"
@@ -52,7 +52,7 @@ def test_every_variant_is_tried_with_every_setting_on_seeds_of_its_own(plan):
         ("train.lr: [1.0e-3, 0.01, 0.001]", [0.001, 0.01]),
     ],
 )
-def test_every_value_is_tried_once_in_the_order_of_the_file_however_it_is_written(plan, tune, expected):
+def test_every_value_is_trained_once_in_the_order_of_the_file_in_any_notation(plan, tune, expected):
     found = plan(f"tune: {{{tune}}}", seeds=1).tuning
     section, _, name = tune.partition(":")[0].partition(".")
     assert [setting.values[f"{section}.{name}"] for setting in found.settings] == expected
@@ -60,7 +60,7 @@ def test_every_value_is_tried_once_in_the_order_of_the_file_however_it_is_writte
     assert [getattr(getattr(config, section), name) for config in configs] == expected
 
 
-def test_the_whole_sweep_is_of_one_shape(plan):
+def test_all_runs_of_a_sweep_have_one_shape(plan):
     sweep = plan(SWEEP, seeds=3).tuning.plan
     assert sum(len(stack) for stack in sweep.stacks) == 16
     assert {len(stack) for stack in sweep.stacks} == {16 // len(sweep.stacks)}
@@ -85,7 +85,7 @@ def test_each_variant_gets_the_setting_of_least_mean_validation_loss(plan, finis
     assert means == [pytest.approx(1.515), pytest.approx(1.515), 1.0, pytest.approx(1.515)]
 
 
-def test_a_seed_that_is_lucky_alone_does_not_choose(plan, finish):
+def test_a_single_low_loss_does_not_decide_the_choice(plan, finish):
     def loss(name, lr, dropout, seed):
         if (lr, dropout) == (0.003, 0.0):
             return 0.5 if seed == 1_000_001 else 3.0
@@ -119,14 +119,14 @@ def test_a_setting_that_diverged_is_never_chosen(plan, record):
     assert found.by_slug["alibi"].config.train.lr == 0.001
 
 
-def test_a_best_value_at_the_edge_is_told(plan, finish):
+def test_a_best_value_at_the_edge_is_noted(plan, finish):
     text = "tune: {train.lr: [0.001, 0.002, 0.003]}"
     finish(plan(text, seeds=1).tuning.plan, lambda name, lr, dropout, seed: lr)
     assert plan(text, seeds=1).tuning.at_the_edge("baseline") == ["train.lr"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tune: {train.lr: [0.1, fast]}", "tune.train.lr[1]: expected a number, got 'fast'"),
         ("tune: {train.steps: [1]}", "tune.train.steps: 'train.steps' cannot be tuned; use one of "),
@@ -139,14 +139,14 @@ def test_a_best_value_at_the_edge_is_told(plan, finish):
         ("tune: {train.lr: [0.1]}\ntune_seeds: 0", "tune_seeds: "),
     ],
 )
-def test_what_cannot_be_tuned_is_one_line_with_its_place(plan, text, said):
+def test_an_invalid_sweep_is_one_line_with_its_location(plan, text, message):
     with pytest.raises(HeadToHeadError) as error:
         plan(text, seeds=1)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert str(error.value).startswith("x.yaml:")
 
 
-def test_an_experiment_without_a_sweep_says_so(plan):
+def test_an_experiment_without_a_sweep_raises(plan):
     found = plan(seeds=1)
     assert found.tuning is None
     assert found.record().to_json()["tuning"] is None

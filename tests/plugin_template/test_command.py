@@ -79,7 +79,7 @@ def test_written_files_and_next_commands_are_printed(h2h, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", ["options", "none-of-these", "positional", "field", "x"])
-def test_every_good_name_gives_a_file_that_registers_it(tmp_path: Path, family: str, name: str) -> None:
+def test_every_valid_name_gives_a_file_that_registers_it(tmp_path: Path, family: str, name: str) -> None:
     files = write_package(family, name, tmp_path / name, current())
     found = load_registry([files[0]]).find(family, name)
     assert found.distribution == "file"

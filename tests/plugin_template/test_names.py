@@ -26,7 +26,7 @@ def test_all_names_follow_from_the_entry_name() -> None:
         ("alibi", "positional", "Alibi"),
     ],
 )
-def test_a_class_name_shadows_nothing(entry: str, family: str, expected: str) -> None:
+def test_a_class_name_shadows_no_import(entry: str, family: str, expected: str) -> None:
     names = PluginNames(entry, family, reserved=frozenset({"Options", "Tensor", "Positional"}))
     assert names.class_name == expected
 

@@ -30,7 +30,7 @@ def tested(installation):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_its_tests_pass(tested, family: str) -> None:
+def test_the_tests_of_each_package_pass(tested, family: str) -> None:
     done = tested[family]
     assert done.returncode == 0, done.stdout
     passed = re.search(r"^(\d+) passed", done.stdout, re.MULTILINE)
@@ -39,7 +39,7 @@ def test_its_tests_pass(tested, family: str) -> None:
 
 
 @pytest.mark.slow
-def test_they_are_listed_with_their_origin(installation, tmp_path: Path) -> None:
+def test_the_entries_are_listed_with_their_origin(installation, tmp_path: Path) -> None:
     listed = installation.h2h(tmp_path, "plugins").stdout
     for family in FAMILIES:
         assert re.search(
@@ -48,7 +48,7 @@ def test_they_are_listed_with_their_origin(installation, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_their_experiments_plan_and_name_them(installation) -> None:
+def test_the_experiments_of_the_packages_can_be_planned(installation) -> None:
     words = ("plan", "experiment.yaml", "--set", "data.limit=300")
     for family, done in installation.each(dict.fromkeys(FAMILIES, words)).items():
         assert done.returncode == 0, done.stderr
@@ -57,7 +57,7 @@ def test_their_experiments_plan_and_name_them(installation) -> None:
 
 
 @pytest.mark.slow
-def test_their_entries_train(installation) -> None:
+def test_the_entries_train(installation) -> None:
     small = ["data.limit=300", "train.epochs=1", "evaluate.test_limit=10", "evaluate.unpadded=false"]
     sets = [word for override in small for word in ("--set", override)]
     words = ("run", "experiment.yaml", "--seeds", "1", "--no-tracking", *sets)
@@ -68,12 +68,12 @@ def test_their_entries_train(installation) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_of_their_readmes_exists(installation) -> None:
-    known = {}
+def test_every_command_of_the_readmes_exists(installation) -> None:
+    commands = {}
     for family in FAMILIES:
         (shell,) = blocks(installation.packages[family], "sh")
-        known[family] = [line.split("#")[0].split() for line in shell.splitlines()]
-        assert [words[:2] for words in known[family]] == [
+        commands[family] = [line.split("#")[0].split() for line in shell.splitlines()]
+        assert [words[:2] for words in commands[family]] == [
             ["pip", "install"],
             ["h2h", "plugins"],
             ["pytest"],
@@ -81,11 +81,11 @@ def test_every_command_of_their_readmes_exists(installation) -> None:
             ["h2h", "plan"],
             ["h2h", "run"],
         ]
-    described = installation.each({family: known[family][1][1:] for family in FAMILIES})
+    described = installation.each({family: commands[family][1][1:] for family in FAMILIES})
     for family, done in described.items():
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"my-{family} ({family})")
-    shown = installation.each({"dataset": known["dataset"][3][1:]})["dataset"]
+    shown = installation.each({"dataset": commands["dataset"][3][1:]})["dataset"]
     assert shown.returncode == 0, shown.stderr
 
 
@@ -122,7 +122,7 @@ def test_the_printed_next_steps_work(h2h, tmp_path: Path, make_environment) -> N
 
 
 @pytest.mark.slow
-def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> None:
+def test_check_accepts_the_plugin_file_without_an_installation(tmp_path: Path, h2h) -> None:
     assert h2h("new-plugin", "masking", "dilated").returncode == 0
     name = "masking/dilated"
     done = h2h("check", name, "--plugin", "dilated/h2h_dilated.py")
@@ -133,8 +133,8 @@ def test_check_takes_its_file_without_an_installation(tmp_path: Path, h2h) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_package_is_whole_without_an_editable_install(installation, family: str, tmp_path: Path) -> None:
-    """A wheel holds the module and the entry point, and no test."""
+def test_a_package_is_complete_without_an_editable_install(installation, family: str, tmp_path: Path) -> None:
+    """A wheel contains the module and the entry point, and no tests."""
     package = installation.packages[family]
     build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     done = installation.call(package, "-c", build)

@@ -42,7 +42,7 @@ def blocks(kind: str) -> list[str]:
 PLUGIN, CONTRACT, PYTHON_USE = blocks("python")
 (PYPROJECT,) = blocks("toml")
 (MISTAKE,) = blocks("diff")
-(SAID,) = blocks("text")
+(EXPECTED_OUTPUT,) = blocks("text")
 
 
 @pytest.fixture
@@ -91,14 +91,14 @@ def test_the_example_is_complete_in_about_30_lines() -> None:
     assert 20 <= len([line for line in code.splitlines() if line.strip()]) <= 32
 
 
-def test_the_first_command_writes_what_the_page_shows(folder: Path, h2h_here: Command) -> None:
+def test_the_first_command_writes_the_file_shown_on_the_page(folder: Path, h2h_here: Command) -> None:
     written = h2h_here(folder, "new-plugin", "positional", "tisa")
     assert written.returncode == 0, written.stderr
     assert (folder / "tisa" / "pyproject.toml").read_text("utf-8") == PYPROJECT
     assert (folder / "tisa" / "test_h2h_tisa.py").read_text("utf-8") == CONTRACT
 
 
-def test_the_examples_bias_is_its_equation(folder: Path) -> None:
+def test_the_bias_of_the_example_equals_its_equation(folder: Path) -> None:
     spec = importlib.util.spec_from_file_location("h2h_tisa_example", folder / "h2h_tisa.py")
     assert spec is not None
     assert spec.loader is not None
@@ -151,7 +151,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.slow
-def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: Path, site: str) -> None:
+def test_the_example_passes_the_contract_suite_of_the_page(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     (folder / "test_h2h_tisa.py").write_text(CONTRACT, encoding="utf-8")
     done = call(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_h2h_tisa.py", PYTHONPATH=site)
@@ -162,19 +162,19 @@ def test_the_example_keeps_every_contract_by_the_test_file_of_the_page(folder: P
 
 
 @pytest.mark.slow
-def test_check_says_of_the_planted_mistake_what_the_page_says(folder: Path, h2h_here: Command) -> None:
+def test_check_reports_the_planted_mistake_as_the_page_shows(folder: Path, h2h_here: Command) -> None:
     taken, put = ("\n".join(line[1:] for line in MISTAKE.splitlines() if line[0] == sign) for sign in "-+")
     assert PLUGIN.count(taken) == 1
     (folder / "h2h_tisa.py").write_text(PLUGIN.replace(taken, put), encoding="utf-8")
     done = h2h_here(folder, "check", "positional/tisa", "--plugin", "h2h_tisa.py")
     assert done.returncode == 1, done.stdout + done.stderr
-    said = [spoken(line) for line in done.stdout.splitlines()]
-    assert [line for line in map(spoken, SAID.splitlines()) if line not in said] == []
+    printed = [without_numbers(line) for line in done.stdout.splitlines()]
+    assert [line for line in map(without_numbers, EXPECTED_OUTPUT.splitlines()) if line not in printed] == []
     broken = re.findall(r"^(\S+) +broken", done.stdout, re.MULTILINE)
-    assert broken == re.findall(r"^(\S+) +broken", SAID, re.MULTILINE)
+    assert broken == re.findall(r"^(\S+) +broken", EXPECTED_OUTPUT, re.MULTILINE)
 
 
-def spoken(line: str) -> str:
+def without_numbers(line: str) -> str:
     """Return a line without its numbers and its spaces."""
     return " ".join(re.sub(r"\d[\d.e+-]*", "0", line).split())
 
@@ -214,7 +214,7 @@ def test_an_object_of_the_running_script_is_registered_from_python(folder: Path)
 
 
 @pytest.mark.slow
-def test_an_installed_package_comes_by_its_entry_point(folder: Path, site: str) -> None:
+def test_an_installed_package_is_loaded_by_its_entry_point(folder: Path, site: str) -> None:
     (folder / "h2h_tisa.py").unlink()
     listed = h2h(folder, "plugins", PYTHONPATH=site)
     assert "h2h_tisa (h2h-tisa 0.1)" in listed.stdout, listed.stderr
@@ -242,7 +242,7 @@ def test_a_plugin_that_raises_at_import_is_named_with_its_reason(tmp_path: Path)
     )
 
 
-def test_a_misspelt_hook_is_an_error_with_the_nearest_name(tmp_path: Path) -> None:
+def test_the_error_for_a_misspelt_hook_suggests_the_nearest_name(tmp_path: Path) -> None:
     text = PLUGIN.replace("def register_positionals", "def register_positional")
     path = plugin_file(tmp_path, text)
     assert refusal(path) == (
@@ -250,7 +250,7 @@ def test_a_misspelt_hook_is_an_error_with_the_nearest_name(tmp_path: Path) -> No
     )
 
 
-def test_two_plugins_of_one_name_are_refused_and_both_are_named(tmp_path: Path) -> None:
+def test_the_error_for_equal_names_lists_both_plugins(tmp_path: Path) -> None:
     path = plugin_file(tmp_path, PLUGIN.replace('"tisa"', '"alibi"'))
     assert refusal(path) == (
         "two plugins register positional 'alibi': headtohead_plugins.positional.alibi (headtohead) "
@@ -265,7 +265,7 @@ def test_a_hook_that_returns_no_mapping_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
+def test_the_error_of_a_failing_hook_names_its_plugin(tmp_path: Path) -> None:
     text = PLUGIN.replace('"tisa": Tisa', "'x': 1 / 0")
     path = plugin_file(tmp_path, text)
     line = text[: text.index("1 / 0")].count("\n") + 1
@@ -274,7 +274,7 @@ def test_a_hook_that_raises_names_the_plugin(tmp_path: Path) -> None:
     )
 
 
-def test_a_missing_plugin_file_is_said_to_be_missing(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_plugin_file(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.py"
     assert refusal(path) == f"plugin file '{path}' does not exist"
 

@@ -101,7 +101,7 @@ def test_a_failed_registration_changes_nothing_and_can_be_corrected(fault: tuple
     assert current().positional("mine") is good.Mine
 
 
-def test_a_class_registered_again_replaces_the_earlier_one() -> None:
+def test_a_class_registered_again_replaces_the_earlier_class() -> None:
     calls: list[str] = []
 
     def cell(number: int) -> object:
@@ -123,14 +123,14 @@ def test_a_class_registered_again_replaces_the_earlier_one() -> None:
     assert calls == ["2 a"]
 
 
-def test_an_entry_that_the_new_definition_lacks_is_gone() -> None:
+def test_an_entry_missing_from_the_new_definition_is_removed() -> None:
     register(module(PLUGIN).Plugin())
     register(module(PLUGIN.replace('"mine"', '"yours"')).Plugin())
     assert "mine" not in current().entries["positional"]
     assert "yours" in current().entries["positional"]
 
 
-def test_a_faulty_new_definition_leaves_the_earlier_one() -> None:
+def test_a_faulty_new_definition_does_not_replace_the_earlier_definition() -> None:
     first = module(PLUGIN)
     plugin = first.Plugin()
     register(plugin)
@@ -149,7 +149,7 @@ def test_objects_of_other_modules_with_the_same_class_name_are_kept() -> None:
     assert {"one", "two"} <= current().entries["positional"].keys()
 
 
-def test_objects_with_names_of_their_own_are_kept() -> None:
+def test_objects_with_different_names_are_kept() -> None:
     for name in ("one", "two"):
         made = module(PLUGIN.replace('"mine"', f'"{name}"')).Plugin()
         hook = hookimpl(lambda made=made: made.register_positionals())
@@ -206,7 +206,7 @@ print(len(found), found[0] != found[1], found[1] == found[2])
 
 
 @pytest.mark.slow
-def test_a_cell_of_a_notebook_runs_again(tmp_path: Path) -> None:
+def test_a_notebook_cell_can_be_executed_again(tmp_path: Path) -> None:
     """A changed cell gives another source hash, so that runs of the old definition are stale."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CELLS],
@@ -222,7 +222,7 @@ def test_a_cell_of_a_notebook_runs_again(tmp_path: Path) -> None:
     assert "headtohead_plugins" not in done.stdout.replace("did you mean", "")
 
 
-def test_the_hash_of_a_class_of_a_file_is_that_of_the_file(tmp_path: Path) -> None:
+def test_the_hash_of_a_class_equals_the_hash_of_its_file(tmp_path: Path) -> None:
     import hashlib
 
     path = tmp_path / "p.py"

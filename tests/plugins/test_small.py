@@ -13,20 +13,24 @@ FILES = [
 ]
 MOST = 60
 NOTEBOOKS = {"embedding_softmax.py": 70}
-"""A mistake of a notebook, kept with all that it refuses."""
+"""A mistake of a notebook, reproduced with all its incompatible settings."""
 
 
 def code(text):
     """Return the lines that are neither blank, nor a comment, nor part of a docstring."""
-    said = set()
+    docstring_lines = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            said |= set(range(node.lineno, node.end_lineno + 1))
+            docstring_lines |= set(range(node.lineno, node.end_lineno + 1))
     lines = enumerate(text.splitlines(), start=1)
-    return [one for number, one in lines if one.strip(" #") and number not in said and not one.lstrip().startswith("#")]
+    return [
+        line
+        for number, line in lines
+        if line.strip(" #") and number not in docstring_lines and not line.lstrip().startswith("#")
+    ]
 
 
-def test_docstrings_comments_and_blanks_are_no_code():
+def test_docstrings_comments_and_blank_lines_are_not_code():
     assert code('"""Said."""\n\nx = """kept"""  # so\n# not this\ny = 1\n') == ['x = """kept"""  # so', "y = 1"]
 
 

@@ -80,7 +80,7 @@ def imported(saved, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved, h2h, tmp_path):
+def test_logits_of_an_imported_checkpoint_equal_the_notebooks(form, notebooks, saved, h2h, tmp_path):
     recipe, model, heads = build(notebooks, form)
     code, out, err = h2h("import-checkpoint", saved(model), "--recipe", recipe, "--name", "mine", "--set", heads)
     assert (code, err) == (0, "")
@@ -94,7 +94,7 @@ def test_logits_after_the_real_command_are_the_notebooks(form, notebooks, saved,
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", EXACT, ids=str)
 @pytest.mark.parametrize("form", FORMS)
-def test_logits_are_the_notebooks_in_either_precision_at_other_sizes(form, dtype, seed, notebooks, imported):
+def test_logits_equal_the_notebooks_in_both_precisions_at_other_sizes(form, dtype, seed, notebooks, imported):
     recipe, model, heads = build(notebooks, form, seed, **SIZES[form])
     model = model.to(dtype)
     source, target = batch(model, form, seed, rows=7, time=8)
@@ -104,7 +104,7 @@ def test_logits_are_the_notebooks_in_either_precision_at_other_sizes(form, dtype
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_weights_of_single_precision_can_be_computed_with_in_double(form, notebooks, imported):
+def test_float32_weights_can_be_used_in_float64(form, notebooks, imported):
     recipe, model, heads = build(notebooks, form)
     loaded = imported(recipe, model, heads, dtype=torch.float64)
     source, target = batch(model, form)
@@ -139,7 +139,7 @@ def test_the_names_decide_the_attention_style_of_a_single_head(notebooks, import
         assert loaded.config.attention.decoder.name == named
 
 
-def test_sizes_are_those_of_the_tensors(notebooks, imported):
+def test_sizes_come_from_the_tensors(notebooks, imported):
     recipe, model, _ = build(notebooks, "1 independent", layers=3, heads=2, width=6, inner=14, length=7, words=(41, 44))
     config = imported(recipe, model).config
     sizes = config.model
@@ -148,7 +148,7 @@ def test_sizes_are_those_of_the_tensors(notebooks, imported):
     assert config.evaluate.max_length == 7
 
 
-def test_the_number_of_split_heads_is_the_recipes_unless_it_is_set(notebooks, imported):
+def test_the_number_of_split_heads_comes_from_the_recipe_unless_set(notebooks, imported):
     recipe, model, _ = build(notebooks, "3", heads=4)
     source, target = batch(model, "3")
     with torch.no_grad():

@@ -37,7 +37,7 @@ def refused(tmp_path):
     return run
 
 
-def test_a_pickle_is_refused_and_not_run(h2h, tmp_path):
+def test_a_pickle_is_refused_and_not_executed(h2h, tmp_path):
     for name, content in (("object", Harmful()), ("inside", {"fc.weight": Harmful()})):
         file = tmp_path / f"{name}.pt"
         torch.save(content, file)
@@ -178,7 +178,7 @@ def test_a_huge_layer_number_is_an_unknown_tensor(refused, altered, notebooks):
     assert "unknown: encoder_layers.4000000000.norm1.weight" in refused(altered(notebooks.Scratch(), change))
 
 
-def test_long_lists_are_cut(refused, altered, notebooks):
+def test_long_lists_are_truncated(refused, altered, notebooks):
     file = altered(notebooks.Scratch(), lambda state: [state.pop(name) for name in list(state)[:9]])
     message = refused(file)
     assert re.search(r"missing: (\S+, ){4}\S+ and 4 more", message)
@@ -279,7 +279,7 @@ class Outside(Recipe):
     checkpoints = (Checkpoint("mine", {}, {"target_embedding.weight": "table.weight"}),)
 
 
-def test_a_recipe_that_forgets_parts_of_the_model_is_refused_by_name(refused, tmp_path, monkeypatch):
+def test_a_recipe_that_omits_parts_of_the_model_is_refused(refused, tmp_path, monkeypatch):
     registry = current()
     entry = type(registry.find("recipe", "scratch-en-fr"))("recipe", "outside", Outside, "tests", "tests", "0", "0")
     monkeypatch.setitem(registry.entries["recipe"], "outside", entry)

@@ -78,7 +78,7 @@ def test_double_precision_is_preserved(notebooks, saved, tmp_path):
     assert headtohead.load(path).config.train.precision == "float64"
 
 
-# MLflow's own use of its libraries; the line may go with the MLflow that has mended it.
+# MLflow's own use of its libraries; remove the line when MLflow is fixed.
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 def test_status_report_translate_and_sync_read_it(scratch, tatoeba, h2h, tmp_path):
     h2h("import-checkpoint", scratch, "--recipe", "scratch-en-fr", "--name", "first")
@@ -113,8 +113,8 @@ def test_an_existing_run_is_kept_unless_force_is_given(scratch, tatoeba, h2h, tm
     assert h2h("import-checkpoint", tatoeba, "--recipe", "tatoeba-en-es", "--name", "mine", "--force")[0] == 0
     assert read(run / "run.json")["recipe"] == "tatoeba-en-es"
     assert [variant["slug"] for variant in read(run.parent / "experiment.json")["variants"]] == ["mine"]
-    (superseded,) = run.parent.glob(".archived/*/mine/run.json")
-    assert read(superseded)["recipe"] == "scratch-en-fr"
+    (archived,) = run.parent.glob(".archived/*/mine/run.json")
+    assert read(archived)["recipe"] == "scratch-en-fr"
 
 
 def test_another_folder_of_runs_is_used(scratch, h2h, tmp_path):
@@ -134,7 +134,7 @@ def test_an_import_that_is_interrupted_leaves_nothing(scratch, tmp_path, monkeyp
     assert [path.name for path in left if path.name != ".lock"] == []
 
 
-def test_the_run_needs_neither_the_checkpoint_nor_the_data_again(notebooks, saved, tmp_path):
+def test_the_run_requires_neither_the_checkpoint_nor_the_data_afterwards(notebooks, saved, tmp_path):
     data = tmp_path / "eng-spa.tsv"
     data.write_text("1\tHello\t2\tHola\n", encoding="utf-8")
     file = saved(notebooks.Tatoeba(words=(5, 5)))
@@ -147,7 +147,7 @@ def test_the_run_needs_neither_the_checkpoint_nor_the_data_again(notebooks, save
     assert headtohead.load(moved).translate(["Hello"]) == expected
 
 
-def test_a_run_with_another_file_has_another_key(notebooks, saved, tmp_path):
+def test_a_run_with_another_file_has_another_hash(notebooks, saved, tmp_path):
     keys = set()
     for seed in range(2):
         torch.manual_seed(seed)

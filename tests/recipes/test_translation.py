@@ -224,7 +224,7 @@ def test_notebook_4_translates_in_one_pass_on_zeros(notebooks, imported):
     assert min(seen.values()) > 0, seen
 
 
-def test_many_sentences_are_translated_as_each_alone(notebooks, imported):
+def test_sentences_of_a_batch_are_translated_as_in_a_batch_of_one(notebooks, imported):
     model = notebooks.Scratch()
     loaded = imported("scratch-en-fr", spread(model, model.fc, 3))
     sentences = ["I love you", "hello", "she walks slow", "we go"]

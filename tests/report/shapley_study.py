@@ -1,6 +1,6 @@
-"""Path experiments as run directories: a real plan, and scores that a function makes up.
+"""Path experiments as run directories: a real plan, and scores from a function.
 
-The function gets the choices that a point has as the end has them, and the seed.
+The function receives the choices of the coalition and the seed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENDS: dict[str, tuple[Any, Any]] = {
     "model.init": ("xavier", "torch"),
     "masking.decoder": ("padding-causal", "causal"),
 }
-"""Choices, each with both of its values; the last cannot make a difference."""
+"""Choices with their two values; the last cannot make a difference."""
 
 Score = Callable[[frozenset[str], int], float | None]
 

@@ -1,6 +1,6 @@
-"""Writes run directories of a made-up study, laid out exactly as training writes them.
+"""Writes run directories of a made-up study in the layout of training.
 
-Scores are drawn around known effects, so that tests know what a report must find.
+Scores are sampled around known effects, so that tests know the correct report.
 """
 
 from __future__ import annotations
@@ -249,7 +249,9 @@ def _generator(*parts: object) -> np.random.Generator:
 
 
 def true_score(axes: Mapping[str, Any], seed: int) -> float:
-    """Baseline 0.93; the seed shifts every variant alike; masks left open cost batched scores."""
+    """Return 0.93 plus effects; the seed shifts all variants equally, and masks that attend to padding lower batched
+    scores.
+    """
     shared = _generator("seed", seed).normal(0, 0.008)
     own = _generator(slug_of(axes), seed).normal(0, 0.006)
     effect = sum(EFFECTS.get(str(value), 0.0) for value in axes.values())
@@ -349,7 +351,7 @@ def _history(folder: Path, study: Study, variant: Mapping[str, Any], seed: int, 
 def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, Any]:
     axes = variant["axes"]
     noise = _generator("results", variant["slug"], seed)
-    lonely = min(1.0, score + (0.06 if axes.get("masking") == "causal" else 0.0))
+    unpadded = min(1.0, score + (0.06 if axes.get("masking") == "causal" else 0.0))
     loss = 0.05 + (1 - score) * 0.9
     metrics = {
         "valid/loss": loss + noise.normal(0, 0.004),
@@ -361,8 +363,8 @@ def _results(variant: Mapping[str, Any], seed: int, score: float) -> dict[str, A
         "test/exact_match": score,
         "test/bleu": 100 * score**0.6,
         "test/chrf": 100 * score**0.5,
-        "test/loss_unpadded": loss - 0.9 * (lonely - score),
-        "test/exact_match_unpadded": lonely,
+        "test/loss_unpadded": loss - 0.9 * (unpadded - score),
+        "test/exact_match_unpadded": unpadded,
         "attention/encoder/entropy": 1.2,
         "attention/encoder/distance": 2.1,
         "attention/fused_difference": 2e-7,
@@ -404,8 +406,8 @@ def _translations(folder: Path, study: Study, seed: int, score: float, slug: str
     for index in range(250):
         source, target = study.sentences[index % len(study.sentences)]
         right = bool(noise.random() < score)
-        words = target.split()
-        wrong = " ".join(reversed(words))
+        tokens = target.split()
+        wrong = " ".join(reversed(tokens))
         lines.append(f"{source}\t{target}\t{target if right else wrong}\t{int(right)}")
     (folder / "translations.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -461,7 +463,7 @@ def _dump(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def messy() -> Study:
-    """The quickstart gone through much: one of everything that a report must face."""
+    """The quickstart with every irregularity that a report must handle."""
     excluded = {"positional": "none", "attention": "independent-heads", "masking": "causal"}
     return Study(
         name="messy",

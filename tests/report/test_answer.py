@@ -20,7 +20,7 @@ def study(made, tmp_path):
     return write
 
 
-def test_the_quickstart_is_answered_axis_by_axis_in_one_sentence(quickstart):
+def test_the_answer_of_the_quickstart_is_one_sentence_by_axis(quickstart):
     text = answered(quickstart)
     assert text.startswith("Positional rotary is better than sinusoidal by 0.031 exact match (95 %")
     assert "; positional none is worse than sinusoidal by 0.447 exact match (95 % interval 0.4" in text
@@ -29,7 +29,7 @@ def test_the_quickstart_is_answered_axis_by_axis_in_one_sentence(quickstart):
     assert ". " not in text
 
 
-def test_sizes_and_intervals_are_positive_whichever_way_the_difference_points(quickstart):
+def test_effect_sizes_and_intervals_are_positive_for_either_sign_of_the_difference(quickstart):
     text = answered(quickstart)
     assert "by −" not in text
     assert "interval −" not in text
@@ -39,10 +39,10 @@ def test_without_factors_variants_are_compared_with_the_baseline(study):
     text = answered(study(one_at_a_time=True))
     assert text.startswith("Compared with the baseline, positional rotary is better by 0.030")
     assert "positional none is worse by 0.4" in text
-    assert "split-heads" not in text  # what a variant shares with the baseline is not repeated
+    assert "split-heads" not in text  # Choices shared with the baseline are not repeated.
 
 
-def test_a_study_that_is_not_finished_says_so_and_ranks_nothing(made, tmp_path):
+def test_an_unfinished_study_has_no_answer_and_no_ranking(made, tmp_path):
     slugs = [
         f"{p}-{a}-{m}"
         for p in ("sinusoidal", "rotary", "none")
@@ -57,7 +57,7 @@ def test_a_study_that_is_not_finished_says_so_and_ranks_nothing(made, tmp_path):
     assert partial.startswith("On the finished seeds, positional rotary is better")
 
 
-def test_a_factor_that_cannot_be_judged_is_named_and_not_passed_over(study):
+def test_a_factor_without_a_verdict_is_named(study):
     text = answered(study(states={("rotary-split-heads-causal", 1): "DIVERGED"}))
     assert text.startswith("Positional none is worse than sinusoidal")
     assert text.endswith(
@@ -67,7 +67,7 @@ def test_a_factor_that_cannot_be_judged_is_named_and_not_passed_over(study):
     )
 
 
-def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path):
+def test_equal_by_construction_is_stated_and_not_called_inconclusive(made, tmp_path):
     study = made.Study(
         axes={"masking.decoder": ["padding-causal", "causal"]}, maps=False, equal_to={"causal": "padding-causal"}
     )
@@ -75,19 +75,19 @@ def test_equal_by_construction_is_said_and_not_called_undetected(made, tmp_path)
     assert text == "All variants are equal by construction."
 
 
-def test_one_seed_is_not_a_verdict(study):
+def test_a_single_seed_gives_no_verdict(study):
     text = answered(study(seeds=(1,)))
     assert "better" not in text
     assert "worse" not in text
     assert "too few seeds for a test" in text
 
 
-def test_one_variant_has_nothing_to_be_compared_with(study):
+def test_a_single_variant_has_no_comparison(study):
     text = answered(study(axes={"positional": ["sinusoidal"]}))
     assert text.startswith("The experiment has a single variant and no comparison: exact match 0.9")
 
 
-def test_an_effect_that_turns_round_in_some_settings_says_so(study):
+def test_an_effect_with_opposite_signs_in_settings_is_stated(study):
     def score(axes, seed):
         gain = -0.1 if axes["attention"] == "independent-heads" else 0.3
         return (
@@ -110,7 +110,7 @@ QK = {"attention": ["split-heads", "qk-norm"], "train.lr": [0.003, 0.001]}
 
 
 def crossing(gains, noise=0.001):
-    """Return scores in which qk-norm gains by learning rate, with noise that has no mean."""
+    """Return scores in which the effect of qk-norm depends on the learning rate, with noise of mean zero."""
 
     def score(axes, seed):
         gain = gains[axes["train.lr"]] if axes["attention"] == "qk-norm" else 0.0
@@ -120,7 +120,7 @@ def crossing(gains, noise=0.001):
     return score
 
 
-def test_a_factor_with_a_better_variant_is_not_said_to_make_no_difference(study):
+def test_a_factor_with_a_better_variant_is_inconclusive_on_average(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.024, 0.001: -0.024}), seeds=range(8)))
     clause = text.split("; ")[0]
     assert clause.startswith("Attention qk-norm against split-heads: inconclusive on average (MDE")
@@ -129,7 +129,7 @@ def test_a_factor_with_a_better_variant_is_not_said_to_make_no_difference(study)
     assert "no difference" not in clause
 
 
-def test_a_factor_whose_range_turns_is_not_said_to_make_no_difference(made, tmp_path):
+def test_a_factor_with_effects_of_both_signs_is_inconclusive(made, tmp_path):
     axes = {"train.lr": [0.002, 0.003, 0.001], "attention": ["split-heads", "qk-norm"]}
     folder = made.write_study(
         tmp_path,
@@ -143,18 +143,18 @@ def test_a_factor_whose_range_turns_is_not_said_to_make_no_difference(made, tmp_
     assert clause.rstrip(".").endswith("−0.100 to +0.100 exact match in single settings")
 
 
-def test_settings_that_cancel_in_every_seed_are_not_said_to_score_the_same(study):
+def test_settings_that_cancel_in_every_seed_are_not_equal(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.25, 0.001: -0.25}, noise=0.0)))
     assert text.startswith("Attention qk-norm against split-heads: equal on average, −0.250 to +0")
     assert "scores the same" not in text
 
 
-def test_a_factor_without_a_difference_in_any_setting_is_said_to_have_none(study):
+def test_a_factor_without_a_difference_in_any_setting_has_no_difference(study):
     text = answered(study(axes=QK, score=crossing({0.003: 0.0, 0.001: 0.0})))
     assert text.startswith("Attention qk-norm against split-heads: inconclusive (MDE")
 
 
-def test_factors_with_differing_settings_are_counted_apart(study):
+def test_factors_with_differing_settings_are_counted_separately(study):
     def score(axes, seed):
         gain = crossing({0.003: 0.1, 0.001: -0.1})(axes, seed)
         return gain - int(axes["positional"]) * 0.05 * (1 + 0.001 * seed)
@@ -166,7 +166,7 @@ def test_factors_with_differing_settings_are_counted_apart(study):
     ) in text
 
 
-def test_many_contrasts_are_counted_and_the_largest_are_told(study):
+def test_many_contrasts_are_counted_and_the_largest_are_listed(study):
     text = answered(
         study(
             axes={"train.lr": [round(k / 100, 2) for k in range(1, 13)]},
@@ -185,7 +185,7 @@ def test_a_lower_primary_metric_is_better(study):
     assert "loss (95 % interval" in text
 
 
-def test_variants_outside_the_factorial_are_answered_beside_the_axes(made, tmp_path):
+def test_variants_outside_the_factorial_are_listed_after_the_axes(made, tmp_path):
     axes = {"positional": ["sinusoidal", "rotary", "none"], "attention": ["split-heads", "single"]}
     folder = made.write_study(tmp_path, made.Study(axes=axes, maps=False))
     file = folder / "experiment.json"
@@ -203,17 +203,17 @@ def test_variants_outside_the_factorial_are_answered_beside_the_axes(made, tmp_p
     assert "rotary · split-heads" not in text
 
 
-def test_no_factor_contrast_means_no_word_of_axes(study):
+def test_without_factor_contrasts_the_answer_mentions_no_axis(study):
     assert "axis" not in answered(study(one_at_a_time=True))
 
 
-def test_a_baseline_that_diverged_leaves_no_answer_and_the_reason(study):
+def test_a_diverged_baseline_gives_a_reason_instead_of_an_answer(study):
     text = answered(study(states={("sinusoidal-split-heads-padding-causal", 4): "DIVERGED"}))
     assert text.startswith("No answer: not ranked: ")
     assert "sinusoidal · split-heads · padding-causal: 1 diverged of 6 seeds" in text
 
 
-def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
+def test_scores_on_different_data_are_listed_and_not_compared(made, tmp_path):
     single = made.Study(
         axes={"recipe": ["here", "there"]}, config=lambda axes: {"data": {"dataset": axes["recipe"]}}, maps=False
     )
@@ -225,14 +225,14 @@ def test_scores_of_different_data_are_told_and_not_compared(made, tmp_path):
     assert all("95 % interval" in score for score in scores)
 
 
-@pytest.mark.parametrize(("score", "said"), [(0.0, True), (0.01, False)])
-def test_a_study_that_nobody_scored_in_says_so(tmp_path, made, score, said):
+@pytest.mark.parametrize(("score", "is_stated"), [(0.0, True), (0.01, False)])
+def test_the_worst_score_in_all_runs_is_stated(tmp_path, made, score, is_stated):
     folder = made.write_study(tmp_path)
     paths = sorted(folder.glob("*/results.json"))
     for number, path in enumerate(paths):
         results = json.loads(path.read_text())
         results["metrics"]["test/exact_match"] = score if number == 0 else 0.0
         path.write_text(json.dumps(results))
-    told = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
-    assert bool(told) is said
-    assert not said or told[0].startswith("Every run has the worst possible exact match, 0.000")
+    statements = [fact for fact in facts(analyse(load_frames(folder))) if "worst possible exact match" in fact]
+    assert bool(statements) is is_stated
+    assert not is_stated or statements[0].startswith("Every run has the worst possible exact match, 0.000")

@@ -1,4 +1,4 @@
-"""The report of an experiment with claims: theirs, ours, what differs, and the verdict."""
+"""The report of an experiment with claims: published values, measured values, differences, and verdicts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def report(made, tmp_path_factory):
 
 
 def planted(axes, seed):
-    """0.5, and 0.4 more or 0.3 less, with differences between seeds that no variant shares."""
+    """Return 0.5, plus 0.4 or minus 0.3, with seed differences that vary by variant."""
     level = {"rotary": (0.9, 7), "sinusoidal": (0.5, 5), "none": (0.2, 3)}
     mean, step = level[axes["positional"]]
     return mean + 0.002 * (seed * step % 11)
@@ -98,7 +98,7 @@ def rows(report):
     return [line for line in section.splitlines() if line.startswith("| ")]
 
 
-def test_every_claim_prints_both_sides_the_interval_and_its_verdict(report):
+def test_every_claim_shows_both_values_the_interval_and_the_verdict(report):
     claims = [row for row in rows(report) if row.count("|") == 9 and "claim" not in row]
     verdicts = [re.search(r"\*\*(.*?)\*\*", row)[1] for row in claims]
     assert verdicts == ["agrees", "disagrees", "agrees", "disagrees"]
@@ -113,7 +113,7 @@ def test_every_claim_prints_both_sides_the_interval_and_its_verdict(report):
     assert "(rotary, 9 to 11 tokens against sinusoidal, 9 to 11 tokens)" in claims[3]
 
 
-def test_every_difference_of_set_up_is_printed_and_what_is_alike_is_named(report):
+def test_differences_and_common_values_of_the_setups_are_listed(report):
     table = {row.split("|")[1].strip(): row for row in rows(report) if row.count("|") == 4}
     assert "| WMT 2014 | toy-grammar, English to French, split iid |" in table["data"]
     assert "| 4.50 M | 4500 |" in table["pairs"]
@@ -128,7 +128,7 @@ def test_every_difference_of_set_up_is_printed_and_what_is_alike_is_named(report
     assert r"- The paper averages \| checkpoints." in text
 
 
-def test_the_sum_stands_near_the_answer_on_page_and_in_markdown(report):
+def test_the_summary_of_claims_follows_the_answer_on_page_and_in_markdown(report):
     text = report.markdown.read_text(encoding="utf-8")
     summary = "Of 4 published claims, 2 agree, 2 disagree."
     assert text.index(report.answer) < text.index(summary) < text.index("## Published")
@@ -139,8 +139,8 @@ def test_the_sum_stands_near_the_answer_on_page_and_in_markdown(report):
     assert page.count('<span class="verdict worse">disagrees</span>') == 2
 
 
-def test_the_level_of_the_interval_is_shared_among_the_tested_claims(report):
-    """Three of the four are tested; the bound is not."""
+def test_the_confidence_level_is_corrected_for_the_tested_claims(report):
+    """Three of the four claims are tested; the bound is not."""
     text = report.markdown.read_text(encoding="utf-8")
     assert "The interval is the 98.33 % interval of the difference" in text
 
@@ -154,7 +154,7 @@ def test_a_report_without_claims_speaks_of_none(made, tmp_path):
 
 
 def test_a_contrast_of_a_claim_and_a_table_prints_one_sensitivity(made, tmp_path):
-    """As vaswani-label-smoothing: one variant contrast, and two claims that are tested."""
+    """As in vaswani-label-smoothing: one variant contrast, and two claims that are tested."""
     noise = {"sinusoidal": [0.0] * 6, "rotary": [0.004, -0.006, 0.009, -0.003, 0.005, -0.008]}
     study = made.Study(
         name="smoothing",

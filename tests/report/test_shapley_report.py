@@ -24,7 +24,7 @@ EFFECTS = {"model.norm": 0.25, "model.activation": -0.05, "model.bias": 0.03, "t
 
 
 def wobble(applied, seed):
-    """Return a number within ±1 that depends on nothing but its arguments."""
+    """Return a number within ±1 that depends on its arguments only."""
     digest = hashlib.sha256(f"{sorted(applied)} {seed}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**31 - 1
 
@@ -73,7 +73,7 @@ def test_the_answer_names_the_choice_that_accounts_for_most_with_its_interval(st
     assert ". " not in text
 
 
-def test_less_than_half_is_the_largest_part_and_not_most(study):
+def test_a_choice_with_less_than_half_is_called_the_largest_part(study):
     effects = dict(zip(FOUR, (0.1, 0.09, 0.08, 0.0), strict=True))
 
     def score(applied, seed):
@@ -94,7 +94,7 @@ def test_a_value_against_the_total_difference_does_not_account_for_it(study):
     assert "also detected: model.norm −0.3" in text
 
 
-def test_values_that_cancel_are_named_where_the_ends_score_alike(study):
+def test_values_that_cancel_are_named_if_the_ends_have_equal_scores(study):
     effects = dict(zip(FOUR, (-0.3, 0.3, 0.0, 0.0), strict=True))
 
     def score(applied, seed):
@@ -106,7 +106,7 @@ def test_values_that_cancel_are_named_where_the_ends_score_alike(study):
     assert "accounts for" not in text
 
 
-def test_nothing_detected_is_a_clause_on_all_choices(study):
+def test_inconclusive_values_of_all_choices_are_a_single_clause(study):
     text = answered(study(score=lambda applied, seed: 0.5 + 0.02 * wobble(applied, seed)))
     assert "; no choice has a detected effect (MDE 0.0" in text
 
@@ -121,8 +121,8 @@ def test_inconclusive_choices_have_the_range_of_the_table(study):
 
 def test_a_choice_with_opposite_effects_is_inconclusive_on_average(study):
     def score(applied, seed):
-        turned = 0.1 if "model.norm" in applied else -0.1
-        return 0.5 + turned * ("train.lr" in applied) + 0.002 * wobble(applied, seed)
+        effect = 0.1 if "model.norm" in applied else -0.1
+        return 0.5 + effect * ("train.lr" in applied) + 0.002 * wobble(applied, seed)
 
     analysis = analyse(load_frames(study(score=score)))
     text = answer(analysis)
@@ -268,14 +268,14 @@ def test_the_table_of_variants_lists_only_the_ends_and_links_the_other_coalition
 def test_the_waterfall_leads_from_one_end_to_the_other(report):
     svg = (report.folder / "figures" / "waterfall.svg").read_text(encoding="utf-8")
     root = ET.fromstring(svg)
-    words = ["".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")]
-    rows = [word for word in words if word in (*FOUR, "start", "end")]
+    labels = ["".join(element.itertext()).strip() for element in root.iter() if element.tag.endswith("text")]
+    rows = [word for word in labels if word in (*FOUR, "start", "end")]
     assert rows == ["start", "model.norm", "model.activation", "model.bias", "train.lr", "end"]
-    assert any(re.fullmatch(r"\+0\.2\d\d\s+better", word) for word in words)
-    assert any("inconclusive" in word for word in words)
+    assert any(re.fullmatch(r"\+0\.2\d\d\s+better", word) for word in labels)
+    assert any("inconclusive" in word for word in labels)
 
 
-def test_a_report_of_a_path_is_the_same_bytes_each_time(written, report, tmp_path):
+def test_a_report_of_a_path_is_deterministic(written, report, tmp_path):
     again = write_report(written, tmp_path)
     for name in ("index.html", "report.md", "figures/waterfall.svg"):
         assert (report.folder / name).read_bytes() == (again.folder / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Two crossed axes become a table whose numbers are those of the runs."""
+"""Two crossed axes give a table with the means of the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headtohead.storage.frames import load_frames
 
 POSITIONAL = ["sinusoidal", "rotary", "none", "alibi"]
 ATTENTION = ["split-heads", "linear", "uniform"]
-LEFT_OUT = {"positional": "rotary", "attention": "uniform"}
+EXCLUDED = {"positional": "rotary", "attention": "uniform"}
 
 
 def score(axes: Any, seed: int) -> float:
@@ -30,7 +30,7 @@ def table(made: ModuleType, folder: Path, **changes: Any) -> Path:
         axes={"positional": POSITIONAL, "attention": ATTENTION},
         maps=False,
         score=score,
-        excluded=[{"axes": LEFT_OUT, "reason": "uniform attention has no queries", "source": "incompatible"}],
+        excluded=[{"axes": EXCLUDED, "reason": "uniform attention has no queries", "source": "incompatible"}],
         **changes,
     )
     return made.write_study(folder, study)
@@ -41,7 +41,7 @@ def crossed(made: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return table(made, tmp_path_factory.mktemp("runs"))
 
 
-def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: Path) -> None:
+def test_every_cell_has_the_mean_of_its_runs_and_the_best_rows_are_first(crossed: Path) -> None:
     grid = find_two_way_table(analyse(load_frames(crossed)))
     assert grid is not None
     assert grid.axes == ("positional", "attention")
@@ -50,7 +50,7 @@ def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: 
     for row, column in product(POSITIONAL, ATTENTION):
         axes = {"positional": row, "attention": column}
         found = grid.summary(row, column)
-        if axes == LEFT_OUT:
+        if axes == EXCLUDED:
             assert found is None
             assert grid.reasons == {(row, column): "uniform attention has no queries"}
             continue
@@ -59,7 +59,7 @@ def test_every_cell_has_the_mean_of_its_runs_and_rows_stand_best_first(crossed: 
         assert found.mean == pytest.approx(mean, abs=1e-6)
 
 
-def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
+def test_variance_fractions_equal_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     frames = load_frames(crossed)
     analysis = analyse(frames)
     grid = find_two_way_table(analysis)
@@ -73,8 +73,8 @@ def test_shares_are_the_sums_of_squares_of_a_plain_loop(crossed: Path) -> None:
     }
 
     def mean(row: str | None = None, column: str | None = None) -> float:
-        kept = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
-        return sum(kept) / len(kept)
+        selected = [value for (a, b, _), value in scores.items() if row in (None, a) and column in (None, b)]
+        return sum(selected) / len(selected)
 
     total = sum((value - mean()) ** 2 for value in scores.values())
     of_rows = sum((mean(a) - mean()) ** 2 for a, _, _ in scores) / total
@@ -120,7 +120,7 @@ def test_a_lower_loss_is_darker(made: ModuleType, tmp_path: Path) -> None:
         {"axes": {"positional": POSITIONAL, "attention": ATTENTION}, "one_at_a_time": True},
     ],
 )
-def test_a_star_three_axes_or_two_values_are_no_table(
+def test_stars_three_axes_and_two_values_give_no_table(
     made: ModuleType, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     folder = made.write_study(tmp_path, made.Study(maps=False, seeds=(1, 2), **changes))

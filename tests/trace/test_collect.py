@@ -35,7 +35,7 @@ GRID = [
     )
     if not refused(*names[:2])
 ]
-"""Styles beside every encoding, and beside every mask."""
+"""Styles with every encoding and with every mask."""
 
 FAMILIES = ("positional", "attention", "masking")
 DEFAULT = every_value([dict(zip(FAMILIES, names, strict=True)) for names in GRID])
@@ -71,7 +71,7 @@ def test_every_step_follows_from_those_before_it(choices, member, traced, inputs
 
 
 @pytest.mark.parametrize("names", ROWS)
-def test_the_trace_of_every_variant_ends_in_the_logits_of_the_model(names, inputs):
+def test_the_trace_of_every_variant_ends_with_the_logits_of_the_model(names, inputs):
     subject = Subject(tiny_config(*names, encoder_layers=1, decoder_layers=1), seeds=(3,))
     read = inputs(subject)
     steps = {step.name: step for step in collect(subject.model, read)}
@@ -116,13 +116,13 @@ def test_steps_come_in_the_order_of_the_notebooks(traced):
 def test_rotated_queries_are_traced_before_and_after_rotation(traced):
     _, trace = traced(positional="rotary")
     plain = trace["encoder.0.self.head.2.plain-keys"]
-    turned = trace["encoder.0.self.head.2.keys"]
+    rotated = trace["encoder.0.self.head.2.keys"]
     for position in range(4):
         for pair in range(2):
             angle = position * 10000.0 ** (-2 * pair / 4)
             first, second = plain[position, 2 * pair], plain[position, 2 * pair + 1]
             expected = first * math.cos(angle) - second * math.sin(angle)
-            assert math.isclose(turned[position, 2 * pair], expected, abs_tol=1e-12)
+            assert math.isclose(rotated[position, 2 * pair], expected, abs_tol=1e-12)
     assert "decoder.0.cross.head.0.plain-keys" not in {step.name for step in trace}
 
 
@@ -153,7 +153,7 @@ def test_rows_are_labelled_with_query_tokens_and_columns_with_key_tokens(traced)
         assert steps["logits"].columns == WORDS
 
 
-def test_an_example_ends_in_the_value_of_its_cell(traced):
+def test_an_example_ends_with_the_value_of_its_cell(traced):
     _, trace = traced(norm="post", heads=1)
     steps = {step.name: step for step in trace}
     shown = {name: step.example for name, step in steps.items() if step.example}
@@ -175,7 +175,7 @@ def test_an_example_ends_in_the_value_of_its_cell(traced):
     assert shown["encoder.0.self.norm"].endswith(f", then · γ_0 + β_0 = {norm:.3f}".replace("-", "−"))
 
 
-def test_rows_without_a_word_are_labelled_by_their_number(traced):
+def test_rows_without_a_word_are_labelled_by_their_index(traced):
     _, trace = traced(quirks={"min_vocab_size": 11})
     assert trace.steps[-3].columns == (*WORDS, "id 9", "id 10")
 

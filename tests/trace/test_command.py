@@ -92,7 +92,7 @@ def test_a_page_is_written_and_its_path_is_the_last_line(h2h, folder):
     assert h2h("by-hand-en-fr", "this is a fat cat", "--format", "html")[1] == page
 
 
-def test_arrays_of_a_run_end_in_its_logits(h2h, folder):
+def test_arrays_of_a_run_end_with_its_logits(h2h, folder):
     (path,) = (folder / "runs/traced").glob("*-s1-*")
     code, output = h2h(path.name, "the cat", "--target", "le chat", "--format", "npz", "--out", "a.npz")
     assert (code, output) == (0, "a.npz\n")
@@ -108,18 +108,18 @@ def test_arrays_of_a_run_end_in_its_logits(h2h, folder):
 def test_without_target_a_run_uses_the_corpus_or_its_own_translation(h2h, folder):
     (path,) = (folder / "runs/traced").glob("*-s1-*")
     run = headtohead.load(path)
-    known = run.data.splits["train"].source_text[0]
-    first = h2h(path, known, "--only", "chosen")[1].splitlines()
+    sentence = run.data.splits["train"].source_text[0]
+    first = h2h(path, sentence, "--only", "chosen")[1].splitlines()
     assert first[0] == f"run {path.name}"
-    words = run.data.splits["train"].target_text[0]
-    assert first[2] == f"target: <sos> {words} (its translation in the corpus)"
-    alone = h2h(path, "zzz", "--only", "chosen")[1].splitlines()
+    target = run.data.splits["train"].target_text[0]
+    assert first[2] == f"target: <sos> {target} (its translation in the corpus)"
+    without_target = h2h(path, "zzz", "--only", "chosen")[1].splitlines()
     written = [run.data.target_vocabulary.label(i) for i in run.generate(run.data.tokenise("zzz", "source"))]
-    assert alone[2] == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
-    assert alone[3] == "words of the source without an id become <unk>: 'zzz'"
+    assert without_target[2] == f"target: {' '.join(['<sos>', *written])} (the model's own translation)"
+    assert without_target[3] == "words of the source without an id become <unk>: 'zzz'"
 
 
-def test_words_that_vanish_are_named(h2h):
+def test_dropped_words_are_named(h2h):
     _, output = h2h("scratch-en-fr", "cat is small", "--only", "encoder.ids")
     assert "words of the source without an id are left out: 'is'" in output
     assert [line.split()[0] for line in output.splitlines()[-3:]] == ["cat", "small", "<eos>"]

@@ -22,7 +22,7 @@ from headtohead.tools.trace import examples
         (math.nan, "NaN"),
     ],
 )
-def test_numbers_are_short_and_have_a_true_minus(value, shown):
+def test_numbers_are_short_and_have_a_minus_sign(value, shown):
     assert examples.number(value) == shown
 
 
@@ -49,16 +49,16 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize(("compute", "given", "cell"), RIGHT.values(), ids=RIGHT.keys())
-def test_a_cell_is_computed_as_its_formula_says(compute, given, cell):
-    assert compute(*given) == examples.CellExample(*cell)
+@pytest.mark.parametrize(("compute", "arguments", "cell"), RIGHT.values(), ids=RIGHT.keys())
+def test_a_cell_is_computed_by_its_formula(compute, arguments, cell):
+    assert compute(*arguments) == examples.CellExample(*cell)
 
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name != "normalised"])
-def test_a_cell_that_the_formula_does_not_give_has_no_example(name):
-    compute, given, _ = RIGHT[name]
+def test_a_cell_that_differs_from_its_formula_has_no_example(name):
+    compute, arguments, _ = RIGHT[name]
     result = 3 if name == "product" else 2 if name in ("scaled", "added", "mixture") else 1
-    wrong = [value + 0.5 if index == result else value for index, value in enumerate(given)]
+    wrong = [value + 0.5 if index == result else value for index, value in enumerate(arguments)]
     assert compute(*wrong) is None
 
 
@@ -67,19 +67,19 @@ def test_gain_and_bias_of_a_norm_are_named():
     assert cell.text.endswith("= −1.000, then · γ_0 + β_0 = −2.000")
 
 
-def test_masked_scores_are_left_out_of_a_share():
+def test_masked_scores_are_omitted_from_a_softmax_weight():
     scores = np.array([[1.0, 2.0, -math.inf], [1.0, 2.0, -1e9]])
     weights = np.array([[0.269, 0.731, 0.0]] * 2)
     assert examples.softmax_weight(scores, weights).text == "e^{1.000} / (e^{1.000} + e^{2.000}) = 0.269"
     assert examples.softmax_weight(np.full((1, 2), -1e9), np.full((1, 2), 0.5)) is None
 
 
-def test_of_many_terms_the_first_and_the_last_are_shown():
+def test_long_sums_show_the_first_and_the_last_terms():
     line = examples.weighted_sum(np.full((1, 6), 0.1), np.arange(6.0)[:, None], np.array([[1.5]])).text
     assert line == "0.100·0.000 + 0.100·1.000 + 0.100·2.000 + … + 0.100·5.000 = 1.500"
 
 
-def test_a_cell_is_placed_by_its_tokens():
+def test_a_cell_is_identified_by_its_tokens():
     cell = examples.CellExample(1, 0, "1 + 1 = 2")
     assert cell.line(("a", "b"), ("c", "d")) == "row “b”, column “c”: 1 + 1 = 2"
     assert cell.line(("a", "b"), ()) == "row “b”, column 0: 1 + 1 = 2"

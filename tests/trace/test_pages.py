@@ -14,7 +14,7 @@ from headtohead.tools.trace.text import as_text
 
 
 class Page(HTMLParser):
-    """Collects ids, links, whatever points elsewhere, and the text of cells."""
+    """Collects ids, links, links to other files, and the text of cells."""
 
     VOID = frozenset({"meta"})
 
@@ -55,7 +55,7 @@ def one_step(**changes):
     return Trace("t", "s", "r", (replace(step, **changes),))
 
 
-def test_the_page_is_whole_and_every_link_leads_somewhere(trace):
+def test_the_page_is_complete_and_every_link_has_a_target(trace):
     page = Page(as_html(trace))
     assert page.open == []
     assert page.elsewhere == []
@@ -79,7 +79,7 @@ def test_cells_show_the_numbers_beside_their_tokens():
     assert cells == ["", "a", "b", "a", "0.250", "0.750", "b", "−1.500", "∞"]
 
 
-def test_the_fuller_the_larger_and_masks_are_grey():
+def test_colours_are_stronger_for_larger_numbers_and_masks_are_grey():
     numbers = np.array([[2.0, -1.0, 0.0], [-np.inf, -1e9, 1.0]])
     text = as_html(one_step(name="encoder.0.self.head.0.scores", values=numbers, columns=()))
     assert re.findall(r"<td class=(\w+)>", text) == ["p9", "n4", "p0", "x", "x", "p4"]
@@ -89,7 +89,7 @@ def test_the_fuller_the_larger_and_masks_are_grey():
     assert re.findall(r"<td class=(\w+)>", as_html(shares)) == ["s4", "s0"]
 
 
-def test_a_wide_matrix_shows_its_ends_and_its_whole_size():
+def test_a_wide_matrix_shows_its_ends_and_its_size():
     wide = np.arange(40.0).reshape(1, 40)
     text = as_html(one_step(values=wide, rows=("a",), columns=()))
     assert "<span>1 × 40</span>" in text
@@ -99,7 +99,7 @@ def test_a_wide_matrix_shows_its_ends_and_its_whole_size():
     ]
 
 
-def test_of_a_vocabulary_the_likeliest_words_are_shown(trace):
+def test_the_likeliest_words_of_a_vocabulary_are_shown(trace):
     step = next(step for step in trace if step.name == "probabilities")
     wide = replace(step, values=np.zeros((3, 50)), columns=tuple(f"w{index}" for index in range(50)), prominent=(7, 31))
     assert Page(as_html(Trace("t", "s", "r", (wide,)))).cells[:4] == ["", "w7", "w31", "…"]
@@ -115,13 +115,13 @@ def test_a_long_sentence_shows_its_ends():
     ]
 
 
-def test_formulas_are_set_below_and_above_the_line():
+def test_formulas_have_subscripts_and_superscripts():
     text = as_html(one_step(formula="S' = Q K^T / √d_{k} · 10^{−2i/d}"))
     assert "K<sup>T</sup> / √d<sub>k</sub> · 10<sup>−2i/d</sup>" in text
     assert "S' = Q K^T / √d_k · 10^−2i/d" in as_text(one_step(formula="S' = Q K^T / √d_{k} · 10^{−2i/d}"))
 
 
-def test_the_second_attention_is_called_what_it_is(traced):
+def test_the_heading_of_cross_attention_names_its_memory(traced):
     for cross, heading in (
         ("encoder", "attention to the encoder"),
         ("decoder", "second attention, to the decoder itself"),
@@ -131,7 +131,7 @@ def test_the_second_attention_is_called_what_it_is(traced):
         assert ("not attended to" in text) == (cross == "decoder")
 
 
-def test_large_parts_are_closed_but_for_the_first(trace):
+def test_large_parts_are_collapsed_except_the_first(trace):
     text = as_html(trace)
     assert 'id="encoder.0.self.head.0" open>' in text
     assert 'id="encoder.0.self.head.1">' in text
@@ -156,7 +156,7 @@ def test_text_has_a_line_for_each_step_and_its_numbers_below(trace):
     assert as_text(trace).count("  [") == len(trace.steps)
 
 
-def test_text_shortens_what_is_wide():
+def test_text_shortens_wide_matrices():
     step = one_step(values=np.arange(40.0).reshape(2, 20), columns=())
     row = as_text(step).splitlines()[5].split()
     assert row == ["a", "0.000", "1.000", "2.000", "3.000", "4.000", "5.000", "…", "17.000", "18.000", "19.000"]
@@ -171,13 +171,13 @@ def test_an_archive_holds_every_step_in_full(trace, tmp_path):
             assert np.array_equal(arrays[step.name], step.values)
 
 
-def test_a_part_is_cut_out_by_the_words_of_its_name(trace):
+def test_a_part_is_selected_by_the_words_of_its_name(trace):
     assert {step.part for step in trace.only("decoder.1.cross.head.2")} == {"decoder.1.cross.head.2"}
     assert [step.name for step in trace.only("decoder.ids")] == ["decoder.ids"]
     assert all(step.name.startswith("encoder.1.") for step in trace.only("encoder.1"))
 
 
-def test_an_unknown_part_is_an_error_with_the_nearest(trace):
+def test_the_error_for_an_unknown_part_suggests_the_nearest(trace):
     with pytest.raises(
         HeadToHeadError,
         match=r"^no step 'encoder\.0\.slef'; "

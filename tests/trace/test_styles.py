@@ -97,7 +97,7 @@ def test_maps_of_a_differential_head_precede_the_head(traced):
     same(trace[f"{PATH}.concatenation"], np.concatenate(joined, axis=-1))
 
 
-def test_weights_that_can_be_negative_are_coloured_on_both_sides(traced):
+def test_negative_and_positive_weights_have_different_colours(traced):
     _, trace = traced(attention="differential", masking="none")
     weights = [step for step in trace if step.title == "weights"]
     signed = next(step for step in weights if (step.values < 0).any())
@@ -111,7 +111,7 @@ def test_weights_that_can_be_negative_are_coloured_on_both_sides(traced):
     assert f"<td class=n{level}>{negative:.3f}</td>".replace(">-", ">−") in body
 
 
-def test_maps_and_heads_stand_apart_on_page_and_in_text(traced):
+def test_maps_and_heads_are_listed_separately(traced):
     _, trace = traced(attention="differential")
     page, text = as_html(trace), as_text(trace)
     assert f'id="{PATH}.map.3"' in page

@@ -1,4 +1,4 @@
-"""``h2h sync`` and ``h2h ui`` as typed."""
+"""The commands ``h2h sync`` and ``h2h ui``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_sync_ships_all_experiments_and_prints_counts_and_links(
     assert lines[4] == f"store: {store_uri}; the links require a running {ui}"
 
 
-def test_sync_of_one_experiment_takes_its_file_or_its_name(
+def test_sync_of_an_experiment_accepts_its_file_or_its_name(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
     for name in ("one", "two"):
@@ -50,7 +50,7 @@ def test_sync_of_one_experiment_takes_its_file_or_its_name(
     assert "one:" not in result.output
 
 
-def test_sync_names_a_run_it_could_not_ship_and_fails(
+def test_sync_names_a_run_that_it_cannot_ship_and_fails(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str
 ) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
@@ -62,23 +62,23 @@ def test_sync_names_a_run_it_could_not_ship_and_fails(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["quikstart"], "no experiment 'quikstart'.*did you mean 'quickstart'"),
         (["--uri", "./mlruns"], "file store './mlruns' is not supported"),
     ],
 )
-def test_sync_answers_bad_input_in_one_line(
-    make_experiment: MakeExperiment, tmp_path: Path, arguments: list[str], words: str
+def test_sync_reports_bad_input_in_one_line(
+    make_experiment: MakeExperiment, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     make_experiment(seeds=1, axes=AXES)
     result = _call(sync.command, *arguments, "--runs", str(tmp_path / "runs"))
     assert isinstance(result.exception, HeadToHeadError)
-    with pytest.raises(HeadToHeadError, match=words):
+    with pytest.raises(HeadToHeadError, match=message):
         raise result.exception
 
 
-def test_without_mlflow_sync_says_what_to_install(
+def test_without_mlflow_sync_names_the_package_to_install(
     make_experiment: MakeExperiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_experiment(seeds=1, axes=AXES)
@@ -100,7 +100,7 @@ def test_ui_prints_the_link_of_every_study(
     assert result.output.startswith("quickstart: http://127.0.0.1:5123/#/experiments/1/runs?")
 
 
-def test_ui_without_a_store_says_how_to_get_one(tmp_path: Path) -> None:
+def test_ui_without_a_store_names_the_command_that_creates_a_store(tmp_path: Path) -> None:
     result = _call(ui.command, "--runs", str(tmp_path / "runs"), "--no-browser")
     assert "there is no MLflow store" in str(result.exception)
 
@@ -111,7 +111,7 @@ def _served(uri: str, port: int) -> Iterator[Any]:
         address = f"http://127.0.0.1:{port}"
 
         def wait(self) -> None:
-            """It has nothing to wait for."""
+            """Return at once, since no process was started."""
 
     yield Silent()
 
@@ -122,7 +122,7 @@ def _call(command: click.Command, *arguments: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP])
-def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
+def test_ui_stops_the_server_and_its_workers_when_it_is_stopped(
     make_experiment: MakeExperiment, tmp_path: Path, store_uri: str, sign: signal.Signals
 ) -> None:
     make_experiment(seeds=1, axes=AXES)
@@ -130,32 +130,32 @@ def test_ui_ends_the_server_and_its_workers_when_it_is_ended(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # A machine without a browser, where xdg-open tries one after the other and complains.
+    # A machine without a browser, where xdg-open tries several browsers and prints errors.
     tool = tmp_path / "bin" / "xdg-open"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\necho 'xdg-open: no method available for opening' >&2\nexit 3\n")
     tool.chmod(0o755)
-    kept = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}
+    environment = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"}}
     command = [sys.executable, "-m", "headtohead.cli", "ui", "--runs", str(tmp_path / "runs")]
     with subprocess.Popen(
         [*command, "--port", str(port)],
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=kept | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
+        env=environment | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
     ) as parent:
         assert parent.stdout is not None
         assert any(line.startswith("Ctrl-C stops the server") for line in parent.stdout)
         started = psutil.Process(parent.pid).children(recursive=True)
-        assert any("mlflow" in " ".join(one.cmdline()) for one in started)
+        assert any("mlflow" in " ".join(process_of_ui.cmdline()) for process_of_ui in started)
         try:
             parent.send_signal(sign)
             _, noise = parent.communicate(timeout=30)
             _, left = psutil.wait_procs(started, timeout=1)
             assert (parent.returncode, noise, left) == (128 + sign, "", [])
         finally:
-            for one in started:
+            for process_of_ui in started:
                 with suppress(psutil.NoSuchProcess):
-                    one.kill()
+                    process_of_ui.kill()
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0

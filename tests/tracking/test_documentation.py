@@ -1,4 +1,4 @@
-"""The sample of docs/how-to/mlflow.md runs; its names and pictures exist."""
+"""The sample of docs/how-to/mlflow.md runs, and its names and pictures exist."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_view_is_in_the_table(page: str, make_experiment: MakeExperiment) 
         assert f"| {name.replace('positional', '*axis*')} |" in page
 
 
-def test_every_state_with_a_status_of_its_own_is_explained(page: str) -> None:
+def test_every_state_with_a_separate_status_is_explained(page: str) -> None:
     for state in STATUS.keys() - {"PLANNED", "LEASED"}:
         assert f"| {state} |" in page
 

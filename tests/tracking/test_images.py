@@ -1,4 +1,4 @@
-"""Stepped images are written as files: they must be the ones that MLflow's own call writes."""
+"""Stepped images are written as files with the names and content that MLflow's own call writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def picture() -> Image.Image:
     return Image.fromarray(levels)
 
 
-def test_our_files_are_those_of_log_image(tmp_path: Path, store_uri: str, picture: Image.Image) -> None:
+def test_files_equal_those_of_log_image(tmp_path: Path, store_uri: str, picture: Image.Image) -> None:
     client = open_store(store_uri, create=False).client
     run = client.create_run("0")
     client.log_image(run.info.run_id, picture, key="attention/cross", step=3, timestamp=17)

@@ -1,4 +1,4 @@
-"""A shipper killed before any of its calls, and run again, leaves one run of each kind."""
+"""A shipper that is killed before any of its calls and restarted creates each run once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ for fatal in range(1, 100):
 """
 
 
-def test_killed_before_any_call_there_is_one_run_in_the_end(
+def test_a_shipper_killed_before_any_call_and_restarted_creates_each_run_once(
     make_experiment: MakeExperiment, tmp_path: Path, store_template: Path
 ) -> None:
     folder = make_experiment(seeds=1, axes={"positional": ["rotary"]})

@@ -1,4 +1,4 @@
-"""Records of a study that came from elsewhere name paths: none is followed out of its folder."""
+"""Records of untrusted studies contain paths: no path is followed out of its folder."""
 
 from __future__ import annotations
 
@@ -29,22 +29,26 @@ def folder(make_experiment: MakeExperiment) -> Path:
 
 @pytest.fixture
 def outside(folder: Path, tmp_path: Path) -> Path:
-    """A copy of a run that lies outside the runs folder, with files that must stay as they are."""
+    """A copy of a run outside the runs folder, with files that must not change."""
     run = next(folder.glob("*-s1-*"))
-    place = tmp_path / "outside"
-    shutil.copytree(run, place)
-    (place / "figures").mkdir()
-    (place / "figures" / "kept.svg").write_text(SECRET)
-    (place / "translations.tsv").write_text(f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n")
-    return place
+    outside_run = tmp_path / "outside"
+    shutil.copytree(run, outside_run)
+    (outside_run / "figures").mkdir()
+    (outside_run / "figures" / "kept.svg").write_text(SECRET)
+    (outside_run / "translations.tsv").write_text(f"source\treferences\thypothesis\texact\n{SECRET}\tb\tc\t1\n")
+    return outside_run
 
 
-def content(place: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+def content(outside_run: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(outside_run)): path.read_bytes()
+        for path in sorted(outside_run.rglob("*"))
+        if path.is_file()
+    }
 
 
-def holds_secret(place: Path) -> list[str]:
-    return [name for name, data in content(place).items() if SECRET.encode() in data]
+def holds_secret(outside_run: Path) -> list[str]:
+    return [name for name, data in content(outside_run).items() if SECRET.encode() in data]
 
 
 def change_runs(folder: Path, **changes: Any) -> None:
@@ -55,7 +59,7 @@ def change_runs(folder: Path, **changes: Any) -> None:
 
 @pytest.mark.parametrize("name", ["../../outside", "..", ".", "{outside}", "a/b", "", 7, ".x"])
 @pytest.mark.parametrize("command", ["report", "status", "sync"])
-def test_a_name_that_is_no_folder_is_refused_and_nothing_is_written_or_deleted(
+def test_an_invalid_folder_name_is_refused_and_nothing_is_written_or_deleted(
     folder: Path,
     outside: Path,
     tmp_path: Path,
@@ -125,7 +129,7 @@ def test_sync_and_report_follow_no_symbolic_link_in_a_run(
     assert message in reported.stderr
 
 
-def test_one_run_with_a_link_does_not_keep_the_others_from_the_store(
+def test_a_run_with_a_link_does_not_prevent_shipping_of_other_runs(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:
     run = next(folder.glob("*-s1-*"))
@@ -135,7 +139,7 @@ def test_one_run_with_a_link_does_not_keep_the_others_from_the_store(
     assert run.name in shipped.stderr
 
 
-def test_the_report_folder_is_no_way_out(
+def test_a_report_folder_that_is_a_link_is_refused(
     folder: Path, outside: Path, tmp_path: Path, store_uri: str, h2h_here: Command
 ) -> None:
     (tmp_path / "reports").mkdir()
@@ -148,7 +152,7 @@ def test_the_report_folder_is_no_way_out(
 
 
 @pytest.mark.parametrize("field", ["directory", "reused_from"])
-def test_a_store_cannot_name_paths_outside_the_folder_that_is_built(
+def test_paths_in_a_store_cannot_leave_the_restored_folder(
     folder: Path, tmp_path: Path, store_uri: str, field: str
 ) -> None:
     ship(folder, store_uri)
@@ -167,7 +171,7 @@ def test_names_that_leave_a_folder_are_refused(tmp_path: Path, name: object) -> 
         inside(tmp_path, name)
 
 
-def test_links_are_refused_below_the_root_alone(tmp_path: Path) -> None:
+def test_links_are_refused_only_below_the_root(tmp_path: Path) -> None:
     real = tmp_path / "real" / "a" / "b"
     real.mkdir(parents=True)
     root = tmp_path / "root"
@@ -188,5 +192,5 @@ def test_links_are_refused_below_the_root_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tiny", "a.b-c_d", "étude", "n + 1", "imported"])
-def test_names_of_folders_are_kept(tmp_path: Path, name: str) -> None:
+def test_valid_folder_names_are_accepted(tmp_path: Path, name: str) -> None:
     assert checked_name(name, tmp_path) == name

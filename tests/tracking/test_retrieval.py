@@ -1,4 +1,4 @@
-"""From a store the runs folder can be built again, file by file."""
+"""The runs folder can be restored from a store, file by file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(make_experiment: MakeExperiment, store_uri: str) -> Path:
 
 
 @pytest.mark.parametrize("through_the_client", [False, True])
-def test_what_comes_back_is_what_was_shipped(
+def test_restored_files_equal_shipped_files(
     tmp_path: Path, store_uri: str, folder: Path, through_the_client: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if through_the_client:
@@ -39,14 +39,14 @@ def test_what_comes_back_is_what_was_shipped(
     assert names == {"1.log", "checkpoint.safetensors", "mlflow.json"}
 
 
-def test_reading_back_changes_nothing_in_the_store(tmp_path: Path, store_uri: str, folder: Path) -> None:
+def test_restoring_does_not_change_the_store(tmp_path: Path, store_uri: str, folder: Path) -> None:
     store = Path(store_uri.removeprefix("sqlite:///"))
     before = store.read_bytes()
     materialise(store_uri, "quickstart", tmp_path / "back")
     assert store.read_bytes() == before
 
 
-def test_an_unknown_study_is_answered_with_the_nearest(tmp_path: Path, store_uri: str, folder: Path) -> None:
+def test_the_error_for_an_unknown_study_suggests_the_nearest(tmp_path: Path, store_uri: str, folder: Path) -> None:
     with pytest.raises(HeadToHeadError, match=r"no experiment 'quikstart'.*did you mean 'quickstart'"):
         materialise(store_uri, "quikstart", tmp_path / "back")
 
@@ -56,7 +56,7 @@ def test_a_folder_that_holds_the_experiment_is_not_written_over(store_uri: str, 
         materialise(store_uri, "quickstart", folder.parent)
 
 
-def test_a_store_whose_artifacts_were_moved_is_one_line(tmp_path: Path, store_uri: str, folder: Path) -> None:
+def test_a_store_with_moved_artifacts_is_one_line(tmp_path: Path, store_uri: str, folder: Path) -> None:
     (tmp_path / "mlruns-artifacts").rename(tmp_path / "elsewhere")
     with pytest.raises(HeadToHeadError, match="restore the folder if it was moved"):
         materialise(store_uri, "quickstart", tmp_path / "back")

@@ -1,4 +1,4 @@
-"""What is read from a run directory, also from one that a kill has left behind."""
+"""Reading of run directories, including those of killed runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_repeated_step_keeps_its_first_time_and_its_last_value(run: TrackedRun
     assert run.histories()["x"] == [(10, 5000, 2.0)]
 
 
-def test_a_torn_line_hides_nothing_but_itself(run: TrackedRun) -> None:
+def test_a_truncated_line_is_skipped_and_hides_no_other_line(run: TrackedRun) -> None:
     before = run.histories()
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 400, "time": 1, "val')
@@ -41,21 +41,21 @@ def test_steps_are_in_order_even_if_lines_are_not(run: TrackedRun) -> None:
 
 
 @pytest.mark.parametrize("name", ["status.json", "results.json", "metrics.jsonl"])
-def test_the_content_hash_sees_every_change_of_content(run: TrackedRun, name: str) -> None:
+def test_the_content_hash_depends_on_all_content(run: TrackedRun, name: str) -> None:
     before = run.content_hash()
     path = run.path / name
     path.write_text(path.read_text() + "\n")
     assert run.content_hash() != before
 
 
-def test_the_content_hash_does_not_care_when_files_were_written(run: TrackedRun) -> None:
+def test_the_content_hash_does_not_depend_on_modification_times(run: TrackedRun) -> None:
     before = run.content_hash()
     for path in run.path.rglob("*.json*"):
         path.write_bytes(path.read_bytes())
     assert run.content_hash() == before
 
 
-def test_a_dead_process_leaves_no_run_running(run: TrackedRun) -> None:
+def test_a_run_of_a_dead_process_is_not_running(run: TrackedRun) -> None:
     status = StatusRecord(state="RUNNING", host="node3", pid=17)
     (run.path / "status.json").write_text(json.dumps(status.to_json()))
     assert run.observed(sweep=True) == (status, "KILLED", "process 17 on node3 is gone")
@@ -64,7 +64,7 @@ def test_a_dead_process_leaves_no_run_running(run: TrackedRun) -> None:
         assert run.observed(sweep=True) == (status, "RUNNING", None)
 
 
-def test_a_folder_without_a_plan_is_refused_with_what_to_type(tmp_path: Path) -> None:
+def test_the_error_for_a_folder_without_a_plan_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(HeadToHeadError, match=r"has no experiment\.json; start with h2h run"):
         read_study(tmp_path)
 

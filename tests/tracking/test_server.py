@@ -1,4 +1,4 @@
-"""Everything once over HTTP: a real MLflow server on this machine that also keeps the artifacts."""
+"""A round trip over HTTP: a real MLflow server on this machine that also stores the artifacts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MakeExperiment = Callable[..., Path]
 
 @pytest.fixture
 def server(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    # As on a remote server: artifacts travel through it instead of being written by us.
+    # As on a remote server, artifacts are uploaded to the server instead of written directly.
     plain = serving._command
     monkeypatch.setattr(
         serving,
@@ -40,7 +40,7 @@ def server(store_uri: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield running
 
 
-def test_a_study_goes_to_a_server_and_comes_back(
+def test_a_study_is_shipped_to_a_server_and_restored(
     make_experiment: MakeExperiment, tmp_path: Path, server: Server
 ) -> None:
     folder = make_experiment(seeds=1, axes={"positional": ["rotary"]})

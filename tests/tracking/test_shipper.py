@@ -1,4 +1,4 @@
-"""The shipper beside training: it follows, it gives way, it can be killed, and nothing is lost."""
+"""The shipper beside training: it follows new metrics, backs off, survives kills, and loses nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AXES = {"positional": ["rotary", "none"]}
 
 
 @pytest.mark.slow
-def test_killed_and_started_again_it_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
+def test_a_shipper_killed_and_restarted_ships_every_run_once(make_experiment: MakeExperiment, store_uri: str) -> None:
     folder = make_experiment(seeds=4, axes=AXES)
     first = _start(folder, store_uri, os.getpid())
     _wait(lambda: _count(store_uri) > 0)
@@ -40,7 +40,7 @@ def test_killed_and_started_again_it_ships_every_run_once(make_experiment: MakeE
     first.wait()
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    # Its parent is gone: it ships what is left and ends by itself.
+    # Its parent has ended: the shipper ships the remaining runs and exits.
     assert _start(folder, store_uri, gone.pid).wait(120) == 0
     runs = _runs(store_uri)
     assert len(runs) == len({run.data.tags["h2h.run_hash"] for run in runs}) == 8
@@ -61,7 +61,7 @@ def test_finished_runs_are_shipped_while_others_train(
     assert [run.info.status for run in _runs(store_uri)] == ["FINISHED", "FINISHED"]
 
 
-def test_a_running_run_shows_its_curve_after_some_seconds(
+def test_the_curve_of_a_running_run_is_in_the_store_after_some_seconds(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "LIVE_SECONDS", 0.0)
@@ -77,7 +77,7 @@ def test_a_running_run_shows_its_curve_after_some_seconds(
     assert _runs(store_uri)[0].data.metrics["train/loss"] == 0.125
 
 
-def test_nothing_new_costs_the_store_nothing(
+def test_without_new_metrics_the_store_is_not_opened(
     make_experiment: MakeExperiment, store_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), store_uri)
@@ -86,7 +86,7 @@ def test_nothing_new_costs_the_store_nothing(
     shipper.poll()
 
 
-def test_a_store_that_is_down_makes_it_wait_longer_each_time(make_experiment: MakeExperiment, down: str) -> None:
+def test_the_delay_doubles_while_the_store_is_down(make_experiment: MakeExperiment, down: str) -> None:
     shipper = StudyShipper(make_experiment(seeds=1, axes=AXES), down)
     pauses = []
     for _ in range(2):
@@ -113,13 +113,15 @@ def test_a_server_down_for_the_whole_study_loses_nothing(
     assert ship(folder, store_uri).shipped == 4
 
 
-def test_it_looks_until_it_is_told_to_finish(make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_polls_until_the_marker_file_exists(
+    make_experiment: MakeExperiment, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = make_experiment(seeds=1, axes=AXES)
-    looks: list[int] = []
+    polls: list[int] = []
 
-    def look(shipper: StudyShipper) -> None:
-        looks.append(len(looks))
-        if len(looks) == 3:
+    def poll(shipper: StudyShipper) -> None:
+        polls.append(len(polls))
+        if len(polls) == 3:
             (folder / ".shipping-done").touch()
 
     monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
@@ -148,7 +150,7 @@ def test_a_second_shipper_waits_for_the_first(store_uri: str, monkeypatch: pytes
 
 @pytest.fixture
 def down(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of a server that is not there; asked once, to keep the test short."""
+    """The address of a server that does not run; a single attempt keeps the test short."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

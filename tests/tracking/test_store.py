@@ -1,4 +1,4 @@
-"""One place creates and opens stores: whole or not at all, and every refusal is one line."""
+"""A single module creates and opens stores: completely or not at all, and every error is one line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ except HeadToHeadError as error:
 
 
 @pytest.mark.slow
-def test_four_processes_that_create_one_store_at_once_all_succeed(tmp_path: Path) -> None:
+def test_four_processes_can_create_the_same_store_at_once(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
     failed = subprocess.run([sys.executable, "-c", FOUR_AT_ONCE, uri], check=False)
     assert failed.returncode == 0
@@ -61,7 +61,7 @@ def test_four_processes_that_create_one_store_at_once_all_succeed(tmp_path: Path
     assert sorted(names) == ["Default", "shared"]
 
 
-def test_a_created_store_lets_readers_read_while_it_is_written(store_uri: str) -> None:
+def test_a_store_can_be_read_while_it_is_written(store_uri: str) -> None:
     with closing(sqlite3.connect(_path(store_uri))) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
@@ -74,23 +74,23 @@ def test_every_experiment_keeps_its_artifacts_beside_the_store(tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("revision", "words"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
+    ("revision", "message"), [("ffffffffffff", "unknown to mlflow"), ("451aebb31d03", "mlflow db upgrade")]
 )
-def test_a_store_of_another_mlflow_is_refused_in_one_line_and_left_untouched(
-    store_uri: str, revision: str, words: str
+def test_a_store_of_another_mlflow_is_refused_in_one_line_and_not_changed(
+    store_uri: str, revision: str, message: str
 ) -> None:
     path = _path(store_uri)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(HeadToHeadError, match=words) as caught:
+    with pytest.raises(HeadToHeadError, match=message) as caught:
         open_store(store_uri, create=True)
     assert "\n" not in str(caught.value)
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_by_name(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_not_a_database(tmp_path: Path) -> None:
     path = tmp_path / "mlflow.db"
     path.write_text("just some notes, longer than a header of SQLite would be, and then some")
     with pytest.raises(HeadToHeadError, match=r"mlflow\.db is not an MLflow store"):
@@ -111,7 +111,7 @@ def test_an_unwritable_folder_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_one_line_and_leaves_no_half_store(small_disk: Path) -> None:
+def test_a_full_disk_is_one_line_and_leaves_no_partial_store(small_disk: Path) -> None:
     # In a process of its own: a failed store keeps files open, and the disk could not be unmounted.
     uri = f"sqlite:///{small_disk}/mlflow.db"
     tried = subprocess.run([sys.executable, "-c", ONE_LINE, uri], check=True, capture_output=True, text=True)
@@ -119,7 +119,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_half_store(small_disk: Path) -> N
     assert [path.name for path in small_disk.iterdir()] == ["mlflow.db.lock"]
 
 
-def test_a_folder_store_is_refused_with_what_to_set_instead() -> None:
+def test_the_error_for_a_folder_store_names_the_setting() -> None:
     with pytest.raises(HeadToHeadError, match="MLFLOW_TRACKING_URI to sqlite:///PATH"):
         open_store("./mlruns", create=True)
 
@@ -131,14 +131,14 @@ def test_a_deleted_experiment_is_not_written_to(store_uri: str) -> None:
     with pytest.raises(HeadToHeadError, match="restore it with: ") as caught:
         store.experiment("gone")
     command = str(caught.value).partition("restore it with: ")[2]
-    kept = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
-    kept["PATH"] = f"{Path(sys.executable).parent}:{kept['PATH']}"
-    done = subprocess.run(["sh", "-c", command], env=kept, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "MLFLOW_TRACKING_URI"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert store.experiment("gone")
 
 
-def test_without_mlflow_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mlflow_the_error_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "installed", lambda: False)
     with pytest.raises(HeadToHeadError, match="install it and run h2h sync"):
         open_store(f"sqlite:///{tmp_path}/mlflow.db", create=True)
@@ -150,7 +150,7 @@ def test_the_environment_variable_chooses_the_store(tmp_path: Path, monkeypatch:
     assert default_uri(tmp_path / "runs") == "http://somewhere:5000"
 
 
-def test_messages_never_show_a_password() -> None:
+def test_messages_never_contain_a_password() -> None:
     assert readable("https://me:secret@host/path") == "https://host/path"
 
 

@@ -1,4 +1,4 @@
-"""The saved view: what MLflow's page needs to find in the tag, and what the question asks for."""
+"""The saved view: the tag that MLflow's page reads, and the charts that answer the question."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def states(study: TrackedStudy) -> dict[str, dict[str, Any]]:
     return {key.rpartition(".")[2]: _state(value) for key, value in views(study).items()}
 
 
-def test_every_view_fits_into_a_tag_and_is_named(study: TrackedStudy) -> None:
+def test_every_view_fits_into_a_tag_and_has_a_name(study: TrackedStudy) -> None:
     for key, value in views(study).items():
         assert key.startswith("mlflow.sharedViewState.")
         assert len(value) < TAG_VALUE_LIMIT
@@ -41,13 +41,11 @@ def test_every_view_fits_into_a_tag_and_is_named(study: TrackedStudy) -> None:
         assert isinstance(envelope["createdAt"], int)
 
 
-def test_there_is_one_view_for_the_study_its_variants_each_axis_and_attention(
-    states: dict[str, dict[str, Any]],
-) -> None:
+def test_the_study_its_variants_each_axis_and_attention_have_a_view(states: dict[str, dict[str, Any]]) -> None:
     assert list(states) == ["study", "variants", "axis-positional", "axis-attention", "axis-masking", "attention"]
 
 
-def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: TrackedStudy) -> None:
+def test_the_coalitions_of_a_path_have_no_view_by_axis(study: TrackedStudy) -> None:
     path = PathRecord(
         start=PathEnd(slug="from", name="start"),
         end=PathEnd(slug="to", name="end"),
@@ -56,15 +54,15 @@ def test_the_points_of_a_path_are_no_grid_and_have_no_view_by_axis(study: Tracke
         orders=PathOrders(possible=1, tried=1, blocked={}, seed=0),
         inseparable=(),
     )
-    walked = replace(study, record=study.record.model_copy(update={"path": path}))
-    states = {key.rpartition(".")[2]: _state(value) for key, value in views(walked).items()}
+    path_study = replace(study, record=study.record.model_copy(update={"path": path}))
+    states = {key.rpartition(".")[2]: _state(value) for key, value in views(path_study).items()}
     assert list(states) == ["study", "variants", "attention"]
     charts = [chart["type"] for chart in states["study"]["compareRunCharts"]]
     assert "PARALLEL" in charts
     assert "SCATTER" not in charts
 
 
-def test_the_study_opens_on_the_axes_against_the_primary_metric(states: dict[str, dict[str, Any]]) -> None:
+def test_the_view_of_the_study_shows_the_axes_and_the_primary_metric(states: dict[str, dict[str, Any]]) -> None:
     charts = states["study"]["compareRunCharts"]
     (parallel,) = [chart for chart in charts if chart["type"] == "PARALLEL"]
     assert parallel["selectedParams"] == ["positional", "attention", "masking"]
@@ -82,7 +80,7 @@ def test_losses_have_a_logarithmic_axis_and_accuracies_do_not(states: dict[str, 
     assert lines == {"valid/loss": "log", "train/loss": "log", "valid/token_accuracy": "linear"}
 
 
-def test_attention_opens_on_the_first_probe_of_one_seed(states: dict[str, dict[str, Any]]) -> None:
+def test_the_view_of_attention_shows_the_first_probe_of_a_seed(states: dict[str, dict[str, Any]]) -> None:
     state = states["attention"]
     images = [chart for chart in state["compareRunCharts"] if chart["type"] == "IMAGE"]
     assert [(chart["imageKeys"], chart["step"]) for chart in images] == [
@@ -93,7 +91,7 @@ def test_attention_opens_on_the_first_probe_of_one_seed(states: dict[str, dict[s
     assert state["searchFilter"] == "params.seed = '1'"
 
 
-def test_an_axis_view_averages_over_everything_else(states: dict[str, dict[str, Any]]) -> None:
+def test_an_axis_view_averages_over_all_other_axes(states: dict[str, dict[str, Any]]) -> None:
     assert states["axis-masking"]["groupBy"] == {
         "aggregateFunction": "average",
         "groupByKeys": [{"groupByData": "masking", "mode": "param"}],
@@ -104,7 +102,7 @@ def test_an_axis_view_averages_over_everything_else(states: dict[str, dict[str, 
     }
 
 
-def test_every_chart_lies_in_a_section_of_its_view(states: dict[str, dict[str, Any]]) -> None:
+def test_every_chart_is_in_a_section_of_its_view(states: dict[str, dict[str, Any]]) -> None:
     for state in states.values():
         sections = {section["uuid"] for section in state["compareRunSections"]}
         charts = state["compareRunCharts"]
@@ -119,7 +117,7 @@ def test_the_link_opens_the_view_in_the_machine_learning_mode() -> None:
     )
 
 
-def test_the_installed_mlflow_is_one_whose_page_was_looked_at() -> None:
+def test_the_installed_mlflow_is_a_tested_version() -> None:
     assert view.tested(mlflow.__version__)
     assert not view.tested("99.0.0")
 

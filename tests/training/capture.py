@@ -18,9 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 Fault = Callable[[int, str], None]
-"""Is called with number and name of every operation, and raises where a test plants a fault."""
+"""Called with index and name of every operation; raises if a test plants a fault there."""
 
-READS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
+COPIES_TO_HOST = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal")
 
 
 def no_fault(number: int, name: str) -> None:
@@ -39,7 +39,7 @@ class Capture(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func.overloadpacket.__name__
         self.fault(len(self.operations), name)
-        if name in READS:
+        if name in COPIES_TO_HOST:
             raise RuntimeError("operation not permitted when stream is capturing")
         if func.is_view:
             return func(*args, **kwargs)

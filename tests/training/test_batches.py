@@ -38,7 +38,7 @@ def test_every_pair_is_visited_once_an_epoch(lengths, budget, exact, seed, epoch
 
 @CALM
 @given(LENGTHS, BUDGETS, st.booleans())
-def test_budget_is_kept_by_batches_of_more_than_one_pair(lengths, budget, exact):
+def test_batches_of_several_pairs_stay_within_the_token_budget(lengths, budget, exact):
     plan = plan_of(lengths, budget, exact)
     for index, rows in rows_of(plan, 1, 0):
         bucket = plan.buckets[index]
@@ -47,7 +47,7 @@ def test_budget_is_kept_by_batches_of_more_than_one_pair(lengths, budget, exact)
 
 @CALM
 @given(LENGTHS, BUDGETS, st.booleans())
-def test_every_pair_fits_the_times_of_its_batch(lengths, budget, exact):
+def test_every_pair_fits_the_padded_lengths_of_its_batch(lengths, budget, exact):
     plan = plan_of(lengths, budget, exact)
     for index, rows in rows_of(plan, 2, 1):
         bucket = plan.buckets[index]
@@ -73,7 +73,7 @@ def test_batches_of_a_bucket_are_of_nearly_equal_size(lengths, budget):
         assert sum(bucket.sizes) == len(bucket.rows)
 
 
-def test_seeds_and_epochs_order_pairs_and_batches_anew():
+def test_order_of_pairs_and_batches_differs_between_seeds_and_epochs():
     plan = plan_of([(1 + row % 12, 1 + row % 9) for row in range(200)], 100)
     first = rows_of(plan, 1, 0)
     assert first == rows_of(plan, 1, 0)
@@ -93,7 +93,7 @@ def test_plenty_of_pairs_are_grouped_by_length():
 
 
 def test_exact_buckets_hold_pairs_of_equal_lengths():
-    """Rare pairs of lengths share batches with pairs of equal longer side."""
+    """Pairs of rare lengths share batches with pairs of an equal longer side."""
     lengths = [(5, 3)] * 200 + [(3, 5)] * 90 + [(5, 5)] * 60 + [(4, 4)] * 70 + [(5, 4)] * 2
     plan = plan_of(lengths, 200, exact=True)
     shapes = {(bucket.source_time, bucket.target_time) for bucket in plan.buckets}
@@ -112,7 +112,7 @@ def test_exact_buckets_pad_less_without_small_batches():
         assert min(bucket.sizes) * longer * 2 > 200 - 2 * longer
 
 
-def test_training_takes_its_batches_from_the_buckets_that_it_is_told():
+def test_training_takes_its_batches_from_the_configured_buckets():
     found = []
     for kind in ("coarse", "exact"):
         config = tiny_config(train={"batch_tokens": 40, "length_buckets": kind})
@@ -129,13 +129,13 @@ def shapes_of(plan):
 
 @CALM
 @given(LENGTHS, BUDGETS, st.integers(0, 3))
-def test_the_batches_of_a_stack_are_each_seeds_own(lengths, budget, start):
+def test_batches_of_a_member_depend_on_its_seed_only(lengths, budget, start):
     plan = plan_of(lengths, budget)
     together = list(plan.batches([1, 2, 99], 1, start))
     for member, seed in enumerate((1, 2, 99)):
-        alone = list(plan.batches([seed], 1))[start:]
-        assert [rows[0].tolist() for rows, *_ in alone] == [rows[member].tolist() for rows, *_ in together]
-        assert [times for _, *times in alone] == [times for _, *times in together]
+        single = list(plan.batches([seed], 1))[start:]
+        assert [rows[0].tolist() for rows, *_ in single] == [rows[member].tolist() for rows, *_ in together]
+        assert [times for _, *times in single] == [times for _, *times in together]
 
 
 def sentences_of(lengths, size, times=None):
@@ -160,18 +160,18 @@ def test_shuffled_batches_hold_every_pair_once_and_all_but_the_last_are_full(len
 
 @CALM
 @given(LENGTHS, SIZES, TIMES, st.integers(0, 2))
-def test_a_member_of_a_stack_sees_the_batches_and_the_padding_that_it_sees_alone(lengths, size, times, start):
+def test_batches_and_padding_of_a_member_do_not_depend_on_its_stack(lengths, size, times, start):
     plan = sentences_of(lengths, size, times)
     together = list(plan.batches([4, 1, 3], 2, start))
     for member, seed in enumerate((4, 1, 3)):
-        alone = list(plan.batches([seed], 2))[start:]
-        assert [rows[0].tolist() for rows, *_ in alone] == [rows[member].tolist() for rows, *_ in together]
-        assert [shape for _, *shape in alone] == [shape for _, *shape in together]
+        single = list(plan.batches([seed], 2))[start:]
+        assert [rows[0].tolist() for rows, *_ in single] == [rows[member].tolist() for rows, *_ in together]
+        assert [shape for _, *shape in single] == [shape for _, *shape in together]
 
 
 @CALM
 @given(LENGTHS, SIZES)
-def test_batches_are_padded_to_their_own_longest_of_whatever_seed(lengths, size):
+def test_batches_are_padded_to_their_longest_sentence_over_all_seeds(lengths, size):
     for rows, source_time, target_time in sentences_of(lengths, size).batches([1, 2, 7], 0):
         for own in rows.tolist():
             assert max(lengths[row][0] for row in own) == source_time
@@ -180,12 +180,12 @@ def test_batches_are_padded_to_their_own_longest_of_whatever_seed(lengths, size)
 
 @CALM
 @given(LENGTHS, SIZES)
-def test_fixed_padding_is_what_was_asked_for(lengths, size):
+def test_fixed_padding_equals_the_configured_lengths(lengths, size):
     for _, *times in sentences_of(lengths, size, FIXED).batches([1], 0):
         assert tuple(times) == FIXED
 
 
-def test_seeds_and_epochs_shuffle_sentences_anew():
+def test_shuffling_differs_between_seeds_and_epochs():
     lengths = [(1 + row % 3, 1 + row % 2) for row in range(120)]
     for times in (None, FIXED):
         plan = sentences_of(lengths, 16, times)
@@ -200,8 +200,8 @@ def test_seeds_and_epochs_shuffle_sentences_anew():
     assert by_length != [[lengths[row] for row in batch] for batch in rows(2, 0)]
 
 
-def test_a_pair_meets_any_other_sooner_or_later():
-    """Also if padding fixes the pair of lengths at each position of an epoch."""
+def test_any_two_pairs_share_a_batch_in_some_epoch():
+    """This holds also if padding fixes the pair of lengths at each batch index of an epoch."""
     lengths = [(1 + row % 3, 1 + row % 2) for row in range(12)]
     plan = sentences_of(lengths, 4)
     met = {
@@ -216,7 +216,7 @@ def test_a_pair_meets_any_other_sooner_or_later():
 
 @CALM
 @given(LENGTHS, SIZES, st.sampled_from(["budget", "batch", "fixed"]))
-def test_the_share_of_padding_is_counted_token_by_token(lengths, size, kind):
+def test_the_padding_fraction_equals_a_count_over_tokens(lengths, size, kind):
     plan = (
         plan_of(lengths, 4 * size)
         if kind == "budget"

@@ -19,7 +19,7 @@ from headtohead.training.loop import StackTraining
 
 from .test_backends import training
 
-# What torch says of itself while it loads its compiler.
+# Warnings that torch raises while it imports its compiler.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -32,14 +32,14 @@ def train(stack: StackTraining, steps: int = 8) -> list[Tensor]:
     """Train on batches of a single shape, so that it is compiled."""
     cuts = itertools.islice(stack._batches(), 200)
     first = next(cuts)
-    alike = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
-    for cut in [first, *itertools.islice(alike, steps - 1)]:
+    same_shape = (cut for cut in cuts if cut.shape[:3] == first.shape[:3])
+    for cut in [first, *itertools.islice(same_shape, steps - 1)]:
         stack._step(cut)
     return [parameter.detach().clone() for parameter in stack.model.parameters()]
 
 
-def compiled(kind: str, said: list[str]) -> StackTraining:
-    return training(kind, "compile", "float64", on_fall_back=said.append)
+def compiled(kind: str, messages: list[str]) -> StackTraining:
+    return training(kind, "compile", "float64", on_fall_back=messages.append)
 
 
 class Counted:
@@ -63,18 +63,18 @@ class Counted:
 
 
 @pytest.mark.slow
-def test_a_compiled_training_is_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By torch's backend that traces and differs only in not generating code.
+def test_compiled_training_equals_eager_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler backend traces like torch's default and generates no code.
 
-    Generating takes a minute; ``benchmarks/compiled.py`` does, and holds it to the same.
+    Code generation takes a minute; ``benchmarks/compiled.py`` applies the same comparison to it.
     """
     monkeypatch.setattr(module, "BACKEND", "aot_eager")
     monkeypatch.setattr("headtohead.training.loop.LARGE_VOCABULARY", 1)
-    said: list[str] = []
-    stack = compiled("two", said)
+    messages: list[str] = []
+    stack = compiled("two", messages)
     assert stack.choice.name == "compile"
     found = train(stack)
-    assert not said
+    assert not messages
     assert isinstance(stack.compiled, Compiled)
     assert len(stack.compiled.verified) == 1
     expected = train(training("two", precision="float64"))
@@ -90,35 +90,35 @@ def test_gradients_that_are_others_are_not_used(monkeypatch: pytest.MonkeyPatch)
         return lambda *given: [None if tensor is None else tensor / 2 for tensor in graph(*given)]
 
     monkeypatch.setattr(module, "BACKEND", halved)
-    said: list[str] = []
-    found = train(compiled("plain", said), 3)
-    (why,) = said
-    assert "compile falls back to eager: gradients of member 0 differ by" in why
+    messages: list[str] = []
+    found = train(compiled("plain", messages), 3)
+    (message,) = messages
+    assert "compile falls back to eager: gradients of member 0 differ by" in message
     expected = train(training("plain", precision="float64"), 3)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.slow
-def test_where_compiling_fails_the_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_continues_when_compilation_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(graph: Any, inputs: Any) -> Any:
         raise RuntimeError("no C++ compiler was found")
 
     monkeypatch.setattr(module, "BACKEND", broken)
-    said: list[str] = []
-    found = train(compiled("plain", said), 3)
-    (why,) = said
-    assert why.startswith("compile falls back to eager: BackendCompiler")
-    assert "no C++ compiler was found" in why
+    messages: list[str] = []
+    found = train(compiled("plain", messages), 3)
+    (message,) = messages
+    assert message.startswith("compile falls back to eager: BackendCompiler")
+    assert "no C++ compiler was found" in message
     expected = train(training("plain", precision="float64"), 3)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.slow
-def test_compiled_gradients_that_fail_later_are_replaced_by_eager_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_gradients_that_fail_later_are_replaced_by_eager_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", counted := Counted(broken_from=3))
-    said: list[str] = []
-    found = train(compiled("plain", said), 6)
-    assert said == ["compile falls back to eager: RuntimeError: planted"]
+    messages: list[str] = []
+    found = train(compiled("plain", messages), 6)
+    assert messages == ["compile falls back to eager: RuntimeError: planted"]
     assert counted.calls == 3
     expected = train(training("plain", precision="float64"), 6)
     for a, b in zip(found, expected, strict=True):
@@ -134,11 +134,11 @@ def diverged(stack: StackTraining) -> StackTraining:
 
 
 @pytest.mark.slow
-def test_a_member_that_diverged_does_not_end_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_member_causes_no_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", counted := Counted())
-    said: list[str] = []
-    found = train(diverged(compiled("plain", said)), 4)
-    assert not said
+    messages: list[str] = []
+    found = train(diverged(compiled("plain", messages)), 4)
+    assert not messages
     assert counted.calls == 4
     expected = train(diverged(training("plain", precision="float64")), 4)
     for a, b in zip(found, expected, strict=True):
@@ -146,35 +146,35 @@ def test_a_member_that_diverged_does_not_end_compiling(monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_wrong_gradients_of_one_member_are_found_beside_one_that_diverged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_gradients_are_detected_beside_a_diverged_member(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKEND", Counted(wrong=2))
-    said: list[str] = []
-    train(diverged(compiled("plain", said)), 3)
-    (why,) = said
-    assert "gradients of member 2 differ by" in why
+    messages: list[str] = []
+    train(diverged(compiled("plain", messages)), 3)
+    (message,) = messages
+    assert "gradients of member 2 differ by" in message
 
 
 @pytest.mark.slow
 def test_compiled_code_runs_inside_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dynamo skips compiled code under a dispatch mode, and in all later calls."""
+    """Dynamo skips compiled code under a dispatch mode and in all later calls."""
     monkeypatch.setattr(module, "BACKEND", counted := Counted())
-    said, captured = list[str](), list[int]()
+    messages, captured = list[str](), list[int]()
 
     def capture(work: Any) -> Any:
-        """Calls the step as CUDA's capture does; its replay calls it again."""
+        """Call the step as a CUDA capture does; its replay calls the step again."""
         before = counted.calls
         work()
         captured.append(counted.calls - before)
         return work
 
     with all_assumed():
-        stack = compiled("plain", said)
+        stack = compiled("plain", messages)
         assert stack.compiled is not None
-        stack.backend = Graphs(stack.compiled.planned, capture, said.append)
+        stack.backend = Graphs(stack.compiled.planned, capture, messages.append)
         monkeypatch.setitem(PAYS, "cuda-graphs", 1)
         found = train(stack, 6)
         expected = train(training("plain", precision="float64"), 6)
-    assert not said
+    assert not messages
     assert captured == [1]
     # Once each: the first step's verification, the capture, the step that verifies the graph and
     # its replay, and four replays.

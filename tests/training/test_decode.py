@@ -43,7 +43,7 @@ def drawn(count=12, lowest=0, seed=3):
     return [dice.integers(lowest, WORDS, 1 + row % 5).tolist() for row in range(count)]
 
 
-def logits_alone(model, source, decoder_input_ids):
+def unpadded_logits(model, source, decoder_input_ids):
     """Return the logits of a sentence in a batch of its own, ``[member, time, vocab]``."""
 
     def expand(ids):
@@ -59,7 +59,7 @@ def logits_alone(model, source, decoder_input_ids):
 BATCHES = [torch.arange(0, 7), torch.arange(7, 12)]
 
 
-def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
+def test_non_autoregressive_decoding_takes_the_likeliest_id_per_position_without_0():
     model, sources = model_of(), drawn()
     with torch.no_grad():
         model.lm_head.bias[..., 0] += 1.5
@@ -67,16 +67,16 @@ def test_over_zeros_each_place_of_the_source_gets_its_likeliest_word_but_0():
     found = translate_rows(model, split, BATCHES, translate_non_autoregressive)
     dropped = 0
     for row, source in enumerate(sources):
-        logits = logits_alone(model, source, [0] * len(source))
+        logits = unpadded_logits(model, source, [0] * len(source))
         for member in range(2):
-            best = [int(torch.argmax(place)) for place in logits[member]]
+            best = [int(torch.argmax(position)) for position in logits[member]]
             assert found[member][row] == [word for word in best if word != 0]
             dropped += best.count(0)
     assert 0 < dropped < 2 * sum(len(source) for source in sources)
 
 
 @pytest.mark.parametrize("shift_targets", [True, False])
-def test_forced_words_are_the_likeliest_behind_the_true_ones(shift_targets):
+def test_teacher_forced_ids_are_the_likeliest_after_the_target_prefix(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
     split = split_of(sources, targets, shift_targets=shift_targets)
     found = translate_rows(model, split, BATCHES, translate_teacher_forced)
@@ -85,12 +85,12 @@ def test_forced_words_are_the_likeliest_behind_the_true_ones(shift_targets):
         for member in range(2):
             expected = []
             if decoder_input_ids:
-                logits = logits_alone(model, source, decoder_input_ids)[member]
-                expected = [int(torch.argmax(place)) for place in logits]
+                logits = unpadded_logits(model, source, decoder_input_ids)[member]
+                expected = [int(torch.argmax(position)) for position in logits]
             assert found[member][row] == expected
 
 
-def test_forced_words_are_found_in_pieces_too(monkeypatch):
+def test_teacher_forced_decoding_does_not_depend_on_the_chunk_size(monkeypatch):
     model, split = model_of(), split_of(drawn(), drawn(seed=8))
     whole = translate_rows(model, split, BATCHES, translate_teacher_forced)
     monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
@@ -98,7 +98,7 @@ def test_forced_words_are_found_in_pieces_too(monkeypatch):
 
 
 @pytest.mark.parametrize("shift_targets", [True, False])
-def test_losses_count_words_with_the_id_0_and_no_padding(shift_targets):
+def test_losses_include_id_0_and_exclude_padding(shift_targets):
     model, sources, targets = model_of(), drawn(), drawn(seed=8)
     split = split_of(sources, targets, shift_targets=shift_targets)
     found = teacher_forced(model, split, BATCHES)
@@ -108,9 +108,9 @@ def test_losses_count_words_with_the_id_0_and_no_padding(shift_targets):
         assert int(found.num_tokens[row]) == len(labels)
         zeros += labels.count(0)
         if labels:
-            chances = logits_alone(model, source, decoder_input_ids).softmax(-1)
+            chances = unpadded_logits(model, source, decoder_input_ids).softmax(-1)
             for member in range(2):
-                loss = -sum(float(torch.log(chances[member, place, word])) for place, word in enumerate(labels))
+                loss = -sum(float(torch.log(chances[member, position, word])) for position, word in enumerate(labels))
                 assert float(found.losses[member, row]) == pytest.approx(loss, abs=1e-5)
         else:
             assert found.losses[:, row].tolist() == [0.0, 0.0]
@@ -132,17 +132,17 @@ def test_greedy_decoding_starts_and_stops_with_the_vocabularys_own_tokens():
             layer.weight.copy_(layer.weight[:, order].clone())
         for part in (moved.lm_head.weight, moved.lm_head.bias):
             part.copy_(part[..., order].clone())
-    place = {index: new for new, index in enumerate(order)}
+    new_ids = {index: new for new, index in enumerate(order)}
     texts = []
-    for one, vocabulary, name in ((model, standard, int), (moved, other, place.get)):
+    for translating_model, vocabulary, name in ((model, standard, int), (moved, other, new_ids.get)):
         split = split_of([[name(index) for index in ids] for ids in sources], [[1, 2]] * 12)
-        found = translate_rows(one, split, BATCHES, stepwise_translator(vocabulary, 9))
+        found = translate_rows(translating_model, split, BATCHES, stepwise_translator(vocabulary, 9))
         texts.append([[vocabulary.decode(written[row], until_eos=False) for row in range(12)] for written in found])
     assert texts[0] == texts[1]
     assert len({len(text.split()) for member in texts[0] for text in member}) > 2
 
 
-def test_greedy_decoding_without_a_pad_lets_no_eos_through():
+def test_greedy_decoding_without_a_padding_token_returns_no_eos():
     vocabulary = Vocabulary(["<sos>", *"abcdefghi", "<eos>"])
     model = model_of()
     with torch.no_grad():
@@ -150,19 +150,19 @@ def test_greedy_decoding_without_a_pad_lets_no_eos_through():
         model.lm_head.bias[..., 0] += 1.0
     split = split_of(drawn(lowest=1), [[1, 2]] * 12)
     found = translate_rows(model, split, BATCHES, stepwise_translator(vocabulary, 9))
-    written = [words for member in found for words in member.values()]
-    assert not any(10 in words for words in written)
-    assert any(0 in words for words in written)
-    assert any(0 < len(words) < 9 for words in written)
+    translations = [tokens for member in found for tokens in member.values()]
+    assert not any(10 in tokens for tokens in translations)
+    assert any(0 in tokens for tokens in translations)
+    assert any(0 < len(tokens) < 9 for tokens in translations)
 
 
-def test_greedy_decoding_is_refused_where_it_has_no_start_or_no_stop():
+def test_greedy_decoding_requires_sos_and_eos():
     for words in (["<pad>", "<sos>", "a"], ["<pad>", "a", "<eos>"]):
         with pytest.raises(HeadToHeadError, match=r"^greedy decoding requires <sos> and <eos>, "):
             translator("greedy", Vocabulary(words), 5)
 
 
-def test_every_name_has_its_writer():
+def test_each_decoding_name_selects_its_translator():
     vocabulary = tiny_data().target_vocabulary
     assert translator("non-autoregressive", vocabulary, 5) is translate_non_autoregressive
     assert translator("teacher-forced", vocabulary, 5) is translate_teacher_forced
@@ -173,23 +173,23 @@ BY_ROW = {"name": "sinusoidal", "index": "row"}
 POSITIONS = {"encoder": BY_ROW, "decoder": BY_ROW, "cross": "none"}
 
 
-def test_alone_is_a_batch_of_one_where_rows_are_told_apart():
+def test_unpadded_batches_have_one_row_if_outputs_depend_on_the_row():
     assert unpadded_batch_size(model_of(), 64) == 64
     model, sources, targets = model_of(positional=POSITIONS), drawn(), drawn(seed=8)
     assert unpadded_batch_size(model, 64) == 1
     split = split_of(sources, targets)
     size = unpadded_batch_size(model, 64)
-    alone = teacher_forced(model, split, split.unpadded_batches(size, by_target=True))
+    unpadded = teacher_forced(model, split, split.unpadded_batches(size, by_target=True))
     together = teacher_forced(model, split, split.unpadded_batches(64, by_target=True))
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         if len(target) > 1:
-            chances = logits_alone(model, source, target[:-1]).softmax(-1)
-            loss = -sum(float(torch.log(chances[0, place, word])) for place, word in enumerate(target[1:]))
-            assert float(alone.losses[0, row]) == pytest.approx(loss, abs=1e-5)
-    assert (alone.losses - together.losses).abs().max() > 1e-3
+            probabilities = unpadded_logits(model, source, target[:-1]).softmax(-1)
+            loss = -sum(float(torch.log(probabilities[0, position, word])) for position, word in enumerate(target[1:]))
+            assert float(unpadded.losses[0, row]) == pytest.approx(loss, abs=1e-5)
+    assert (unpadded.losses - together.losses).abs().max() > 1e-3
 
 
-def test_pieces_of_the_logits_leave_a_row_in_its_batch(monkeypatch):
+def test_losses_by_row_do_not_depend_on_the_chunk_size_of_the_logits(monkeypatch):
     model = model_of(positional=POSITIONS)
     split = split_of(drawn(), drawn(seed=8))
     whole = teacher_forced(model, split, BATCHES)

@@ -43,7 +43,7 @@ def split(data):
     return SplitTensors.of(data.splits["train"], torch.device("cpu"))
 
 
-def test_sums_equal_a_loop_over_sentences_and_words(data, split):
+def test_sums_equal_a_loop_over_sentences_and_tokens(data, split):
     model = model_of(data)
     found = teacher_forced(model, split, split.padded_batches(7))
     raw = data.splits["train"]
@@ -57,8 +57,8 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
             )
         for member in range(2):
             loss, right = 0.0, 0
-            for place, word in enumerate(labels.tolist()):
-                scores = logits[member, 0, place].tolist()
+            for position, word in enumerate(labels.tolist()):
+                scores = logits[member, 0, position].tolist()
                 most = max(scores)
                 loss += most + math.log(sum(math.exp(s - most) for s in scores)) - scores[word]
                 right += scores.index(most) == word
@@ -70,20 +70,20 @@ def test_sums_equal_a_loop_over_sentences_and_words(data, split):
 def test_metrics_are_means_over_tokens(data, split):
     found = teacher_forced(model_of(data), split, split.padded_batches(7))
     metrics = found.metrics(1)
-    words = sum(len(sentence) - 1 for sentence in data.splits["train"].target)
-    assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / words)
+    num_tokens = sum(len(sentence) - 1 for sentence in data.splits["train"].target)
+    assert metrics["loss"] == pytest.approx(float(found.losses[1].sum()) / num_tokens)
     assert metrics["perplexity"] == pytest.approx(math.exp(metrics["loss"]))
-    assert metrics["token_accuracy"] == pytest.approx(float(found.correct[1].sum()) / words)
+    assert metrics["token_accuracy"] == pytest.approx(float(found.correct[1].sum()) / num_tokens)
 
 
 @pytest.mark.parametrize("masking", ["padding-causal", "padding", "causal", "none"])
-def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
+def test_padding_changes_losses_if_and_only_if_it_is_attended_to(data, split, masking):
     model = model_of(data, masking=masking)
     padded = teacher_forced(model, split, split.padded_batches(16))
-    alone = teacher_forced(model, split, split.unpadded_batches(16, by_target=True))
-    apart = (padded.losses - alone.losses).abs().max()
+    unpadded = teacher_forced(model, split, split.unpadded_batches(16, by_target=True))
+    difference = (padded.losses - unpadded.losses).abs().max()
     hidden = masking in ("padding-causal", "padding")
-    assert (apart < 1e-5) if hidden else (apart > 1e-3)
+    assert (difference < 1e-5) if hidden else (difference > 1e-3)
     written = [
         translate_rows(model, split, batches, stepwise_translator(data.target_vocabulary, 6))
         for batches in (split.padded_batches(16), split.unpadded_batches(16, by_target=False))
@@ -91,7 +91,7 @@ def test_padding_matters_exactly_where_it_is_seen(data, split, masking):
     assert (written[0] == written[1]) or not hidden
 
 
-def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
+def test_losses_do_not_depend_on_batch_size_and_chunk_size(data, split, monkeypatch):
     model = model_of(data)
     whole = teacher_forced(model, split, split.padded_batches(60))
     monkeypatch.setattr("headtohead.training.evaluate.LOGITS_AT_ONCE", 1)
@@ -100,7 +100,7 @@ def test_batch_size_and_pieces_do_not_matter(data, split, monkeypatch):
     assert torch.equal(pieces.correct, whole.correct)
 
 
-def test_padding_costs_no_loss_and_smoothing_is_torchs():
+def test_padding_adds_no_loss_and_label_smoothing_equals_torchs():
     logits = torch.randn(2, 3, 4, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     labels = torch.tensor([[4, 5, EOS, IGNORE_INDEX], [6, EOS, IGNORE_INDEX, IGNORE_INDEX], [7, 8, 4, EOS]]).expand(
         2, 3, 4
@@ -115,7 +115,7 @@ def test_padding_costs_no_loss_and_smoothing_is_torchs():
         torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
 
 
-def test_projecting_live_positions_alone_gives_the_same_losses():
+def test_projecting_only_labelled_positions_gives_the_same_losses():
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(2, 3, 4, 5, generator=generator)
     labels = torch.tensor(
@@ -128,13 +128,13 @@ def test_projecting_live_positions_alone_gives_the_same_losses():
             ],
         ]
     )
-    chosen, words = label_positions(hidden, labels, 9)
+    chosen, packed_labels = label_positions(hidden, labels, 9)
     assert chosen.shape == (2, 1, 9, 5)
     for member, count in enumerate((9, 5)):
         live = labels[member] != IGNORE_INDEX
-        assert torch.equal(words[member, 0, :count], labels[member][live])
+        assert torch.equal(packed_labels[member, 0, :count], labels[member][live])
         assert torch.equal(chosen[member, 0, :count], hidden[member][live])
-        assert (words[member, 0, count:] == IGNORE_INDEX).all()
+        assert (packed_labels[member, 0, count:] == IGNORE_INDEX).all()
     everything, _ = label_positions(hidden, labels, 12)
     assert everything.shape == (2, 1, 12, 5)
 
@@ -149,7 +149,7 @@ HYPOTHESES = ("le chat est endormi", "je mange la pomme rouge", "elle lit un liv
 SOURCES = ("a", "b", "c", "d")
 
 
-def test_bleu_and_chrf_equal_sacrebleu_called_plainly_on_several_references():
+def test_bleu_and_chrf_equal_direct_calls_of_sacrebleu_with_several_references():
     found = Translations(SOURCES, REFERENCES, HYPOTHESES).scores()
     streams = [
         ["le chat dort", "je mange une pomme rouge", "elle lit un livre", "nous y allons demain matin"],
@@ -165,7 +165,7 @@ def test_bleu_and_chrf_equal_sacrebleu_called_plainly_on_several_references():
     assert found.signatures["chrf"].startswith("nrefs:var|case:mixed")
 
 
-def test_one_reference_gives_less_than_all():
+def test_a_single_reference_gives_a_lower_score_than_all_references():
     all_of_them = Translations(SOURCES, REFERENCES, HYPOTHESES).scores().values
     first = tuple(references[:1] for references in REFERENCES)
     only = Translations(SOURCES, first, HYPOTHESES).scores().values
@@ -187,7 +187,7 @@ def test_perfect_and_empty_translations_have_the_extreme_scores():
     assert empty == {"exact_match": 0.0, "bleu": 0.0, "chrf": 0.0}
 
 
-def test_translations_are_joined_with_their_own_rows(data, split):
+def test_translations_are_matched_with_their_rows(data, split):
     model = model_of(data)
     raw = data.splits["train"]
     rows = distinct_sources(raw, 5)
@@ -201,7 +201,7 @@ def test_translations_are_joined_with_their_own_rows(data, split):
         assert not {PAD, EOS} & set(written[row])
 
 
-def test_distinct_sources_are_taken_once_in_their_order(data):
+def test_distinct_sources_are_taken_once_in_order(data):
     raw = data.splits["train"]
     rows = distinct_sources(raw, None)
     texts = [raw.source_text[row] for row in rows]
@@ -214,5 +214,5 @@ def test_distinct_sources_are_taken_once_in_their_order(data):
 @pytest.mark.parametrize(
     ("length", "expected"), [(1, (1, 5)), (5, (1, 5)), (6, (6, 8)), (8, (6, 8)), (9, (9, None)), (99, (9, None))]
 )
-def test_buckets_run_from_one_bound_to_the_next(length, expected):
+def test_length_buckets_are_intervals_between_adjacent_bounds(length, expected):
     assert bucket_of(length, (5, 8)) == expected

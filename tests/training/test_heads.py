@@ -37,7 +37,7 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
         return (joined,)
 
     handle = attention.output.register_forward_pre_hook(zero)
-    losses, words = 0.0, 0
+    losses, num_tokens = 0.0, 0
     with torch.no_grad():
         for source, target in zip(data.splits["test"].source, data.splits["test"].target, strict=True):
             source, target = (torch.tensor(ids).view(1, 1, -1) for ids in (source, target))
@@ -45,9 +45,9 @@ def loss_with_outputs_zeroed(model, data, attention, heads):
             lengths = [torch.full((1, 1), ids_.shape[-1]) for ids_ in (source, decoder_input_ids)]
             logits = model(source, lengths[0], decoder_input_ids, lengths[1])
             losses += float(token_losses(logits, labels.long()).sum())
-            words += labels.numel()
+            num_tokens += labels.numel()
     handle.remove()
-    return losses / words
+    return losses / num_tokens
 
 
 CHOICES = [
@@ -59,7 +59,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
-def test_masking_a_head_is_zeroing_what_it_reads(choices, data):
+def test_masking_a_head_equals_zeroing_its_output(choices, data):
     model = model_of(data, **choices)
     found = head_effects(model, data, None)
     layers = attentions(model)
@@ -68,14 +68,14 @@ def test_masking_a_head_is_zeroing_what_it_reads(choices, data):
     assert found.whole["loss"] == pytest.approx(whole, abs=1e-6)
     for effect in found.heads:
         attention = next(a for a in layers if (a.context.role, a.context.layer or 0) == (effect.role, effect.layer))
-        alone = loss_with_outputs_zeroed(model, data, attention, [effect.head])
+        without_head = loss_with_outputs_zeroed(model, data, attention, [effect.head])
         others = [head for head in range(4) if head != effect.head]
-        only = loss_with_outputs_zeroed(model, data, attention, others)
-        assert effect.without_one["loss"] == pytest.approx(alone - whole, abs=1e-6)
-        assert effect.only_one["loss"] == pytest.approx(only - whole, abs=1e-6)
+        only_head = loss_with_outputs_zeroed(model, data, attention, others)
+        assert effect.without_one["loss"] == pytest.approx(without_head - whole, abs=1e-6)
+        assert effect.only_one["loss"] == pytest.approx(only_head - whole, abs=1e-6)
 
 
-def test_heads_are_told_by_role_layer_and_number(data):
+def test_heads_are_identified_by_role_layer_and_index(data):
     found = head_effects(model_of(data), data, None)
     names = [(effect.role, effect.layer, effect.head) for effect in found.heads]
     assert len(set(names)) == len(names) == 20
@@ -88,19 +88,19 @@ def test_heads_are_told_by_role_layer_and_number(data):
     }
 
 
-def test_the_model_itself_is_left_as_it_was(data):
+def test_head_effects_do_not_change_the_model(data):
     model = model_of(data)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     head_effects(model, data, None)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_masking_every_head_of_a_layer_leaves_its_bias_alone(data):
+def test_masking_every_head_of_a_layer_leaves_only_its_bias(data):
     """With heads 0 to 3 masked, the block adds its bias only."""
     model = model_of(data)
     stack = masked(model, data, [(0, ()), (0, (0, 1, 2, 3))])
     seen = []
-    attentions(stack)[0].output.register_forward_hook(lambda *given: seen.append(given[2]))
+    attentions(stack)[0].output.register_forward_hook(lambda *arguments: seen.append(arguments[2]))
     tensors = SplitTensors.of(data.splits["test"], torch.device("cpu"))
     teacher_forced(stack, tensors, tensors.padded_batches(3))
     for output in seen:
@@ -108,7 +108,7 @@ def test_masking_every_head_of_a_layer_leaves_its_bias_alone(data):
         assert torch.allclose(output[1], attentions(model)[0].output.bias[0].expand_as(output[1]))
 
 
-def test_translations_are_scored_with_heads_masked_too(data):
+def test_translations_with_masked_heads_are_scored(data):
     model = model_of(data)
     write = stepwise_translator(data.target_vocabulary, 8)
     found = head_effects(model, data, write)
@@ -121,7 +121,7 @@ def effect(role, layer, head, without, only):
     return HeadEffect(role, layer, head, {"loss": without}, {"loss": only})
 
 
-def test_a_role_is_summed_up_by_its_mean_head_and_its_best_lonely_head():
+def test_metrics_of_a_role_are_the_mean_effect_and_the_best_single_head():
     found = HeadEffects(
         {"loss": 1.0},
         (

@@ -45,7 +45,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize(("name", "kind", "heads"), [(n, *rest) for n, rest in KINDS.items()])
-def test_maps_have_the_heads_that_read_and_say_what_their_weights_are(name, kind, heads):
+def test_maps_record_the_number_of_heads_and_the_kind_of_weights(name, kind, heads):
     found = maps_of(name)
     assert {role: maps.shape[1] for role, maps in found.weights.items()} == dict.fromkeys(ROLES, heads)
     assert found.record["weights"] == dict.fromkeys(ROLES, kind)
@@ -58,7 +58,7 @@ def test_maps_have_the_heads_that_read_and_say_what_their_weights_are(name, kind
             np.testing.assert_allclose(maps.sum(-1), 1.0, rtol=0, atol=1e-6)
 
 
-def test_kinds_of_weights_are_told_by_role():
+def test_kinds_of_weights_are_recorded_per_role():
     found = maps_of({"decoder": "differential", "encoder": "sigmoid", "cross": "linear"})
     assert found.record["weights"] == {"encoder": "positive", "decoder": "signed", "cross": "distribution"}
     assert found.record["signed"] is True
@@ -76,7 +76,7 @@ def gallery(tmp_path, **styles):
     return Gallery(tuple(shown), 0)
 
 
-def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix_are_made(tmp_path):
+def test_report_names_variants_with_negative_weights_and_explains_linear_maps(tmp_path):
     found = gallery(tmp_path, plain="split-heads", cancelling="differential", fast="linear")
     assert found.signed == "“cancelling”"
     (note,) = found.notes
@@ -85,7 +85,7 @@ def test_report_says_whose_weights_may_be_negative_and_how_maps_without_a_matrix
     assert any(role["signed"] for role in roles.values())
 
 
-def test_negative_weights_have_a_colour_of_their_own_as_full_at_minus_one():
+def test_negative_weights_have_another_colour_that_is_opaque_at_minus_one():
     scale = ColourRange(-1.0, 1.0)
     half, negative_half, beyond, masked = scale.colours(np.ma.masked_invalid([0.75, 0.25, -0.1, np.nan]))
     plus, minus = to_rgb(PALETTE[0]), to_rgb(PALETTE[1])
@@ -103,7 +103,7 @@ def test_pictures_have_blue_for_positive_and_orange_for_negative_weights():
     assert blue_right > 2 * red_right
 
 
-def test_a_notebooks_cell_says_that_weights_can_be_negative():
+def test_a_notebook_cell_explains_negative_weights():
     signed, plain, fast = (maps_of(name) for name in ("differential", "split-heads", "linear"))
     words = "Negative weights are orange, −1 in full colour."
     assert words in maps_html(signed.record, signed.weights)

@@ -30,7 +30,7 @@ from headtohead.training.memory import is_out_of_memory
         OSError(errno.ENOMEM, "Cannot allocate memory"),
     ],
 )
-def test_every_lack_of_memory_is_recognised(error: Exception) -> None:
+def test_every_out_of_memory_error_is_recognised(error: Exception) -> None:
     assert is_out_of_memory(error)
 
 
@@ -45,11 +45,11 @@ def test_every_lack_of_memory_is_recognised(error: Exception) -> None:
         OSError(errno.ENOSPC, "No space left on device"),
     ],
 )
-def test_other_faults_are_not(error: Exception) -> None:
+def test_other_errors_are_not_out_of_memory_errors(error: Exception) -> None:
     assert not is_out_of_memory(error)
 
 
-def test_the_real_error_of_a_cpu_is_recognised() -> None:
+def test_a_real_out_of_memory_error_on_a_cpu_is_recognised() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50)
     assert is_out_of_memory(caught.value)

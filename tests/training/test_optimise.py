@@ -22,7 +22,7 @@ def rates(**train):
 
 
 @pytest.mark.parametrize("schedule", ["constant", "inverse-sqrt", "cosine"])
-def test_warm_up_is_linear_and_ends_at_the_peak(schedule):
+def test_warm_up_is_linear_up_to_the_peak(schedule):
     found = rates(schedule=schedule, warmup_steps=20)
     assert found[:20] == pytest.approx([0.5 * step / 20 for step in range(1, 21)])
     assert max(found) == found[19] == 0.5
@@ -32,7 +32,7 @@ def test_constant_stays_at_the_peak():
     assert rates(schedule="constant") == [0.5] * STEPS
 
 
-def test_inverse_sqrt_is_the_papers_schedule():
+def test_inverse_sqrt_equals_the_schedule_of_the_paper():
     """Vaswani et al. 2017, equation 3, with the peak in place of d_model ** -0.5."""
     warmup = 25
     found = rates(schedule="inverse-sqrt", warmup_steps=warmup)
@@ -45,11 +45,11 @@ def test_inverse_sqrt_without_warm_up_starts_at_the_peak():
     assert found[:4] == pytest.approx([0.5, 0.5 / 2**0.5, 0.5 / 3**0.5, 0.25])
 
 
-def test_cosine_ends_at_zero_and_is_half_way_at_half_time():
+def test_cosine_ends_at_zero_and_has_half_the_peak_at_half_the_steps():
     found = rates(schedule="cosine", warmup_steps=20)
     assert found[59] == pytest.approx(0.25)
     assert found[-1] == pytest.approx(0.0, abs=1e-15)
-    assert all(one > other for one, other in itertools.pairwise(found[19:]))
+    assert all(earlier > later for earlier, later in itertools.pairwise(found[19:]))
     expected = 0.25 * (1 + math.cos(math.pi * 10 / 80))
     assert found[29] == pytest.approx(expected)
 
@@ -80,25 +80,26 @@ class Stacked(nn.Module):
 @pytest.mark.parametrize(("name", "theirs"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight_decay):
     stacked = Stacked()
-    alone = [
+    single_members = [
         [nn.Parameter(parameter[member].detach().clone()) for parameter in stacked.parameters()] for member in range(3)
     ]
     train = TrainConfig(
         optimizer=name, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay, schedule="constant"
     )
     ours = StackOptimizer([train] * 3, stacked, 5)
-    others = [
-        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay) for parameters in alone
+    torch_optimizers = [
+        theirs(parameters, lr=0.01, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
+        for parameters in single_members
     ]
     for step in range(5):
         stacked.give_gradients(step)
-        for member, parameters in enumerate(alone):
+        for member, parameters in enumerate(single_members):
             for own, shared in zip(parameters, stacked.parameters(), strict=True):
                 own.grad = None if shared.grad is None else shared.grad[member].clone()
-            others[member].step()
+            torch_optimizers[member].step()
         ours.set_step(step + 1)
         ours.update()
-    for member, parameters in enumerate(alone):
+    for member, parameters in enumerate(single_members):
         for own, shared in zip(parameters, stacked.parameters(), strict=True):
             torch.testing.assert_close(shared[member], own, rtol=0, atol=1e-14)
 
@@ -107,32 +108,32 @@ def test_optimizer_of_a_stack_equals_torchs_for_each_member(name, theirs, weight
 def test_clipping_of_a_stack_equals_torchs_for_each_member(largest):
     stacked = Stacked()
     stacked.give_gradients(0)
-    alone = []
+    single_members = []
     for member in range(3):
         own = [nn.Parameter(torch.zeros_like(weight[member])) for weight in (stacked.weight, stacked.bias)]
         for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
             parameter.grad = shared.grad[member].clone()
-        alone.append(own)
-    expected = [float(nn.utils.clip_grad_norm_(own, largest)) for own in alone]
+        single_members.append(own)
+    expected = [float(nn.utils.clip_grad_norm_(own, largest)) for own in single_members]
     norms = clip_gradients(list(stacked.parameters()), largest)
     assert norms.tolist() == pytest.approx(expected, rel=1e-12)
-    for member, own in enumerate(alone):
+    for member, own in enumerate(single_members):
         for parameter, shared in zip(own, (stacked.weight, stacked.bias), strict=True):
             torch.testing.assert_close(shared.grad[member], parameter.grad, rtol=1e-12, atol=0)
     assert stacked.unused.grad is None
 
 
-def test_a_member_that_diverges_is_not_felt_by_the_clipping_of_others():
+def test_a_diverging_member_does_not_change_the_clipping_of_others():
     stacked = Stacked()
     stacked.give_gradients(0)
-    calm = stacked.weight.grad[:2].clone()
+    before = stacked.weight.grad[:2].clone()
     stacked.weight.grad[2] = torch.inf
     clip_gradients(list(stacked.parameters()), 1e9)
-    assert torch.equal(stacked.weight.grad[:2], calm)
+    assert torch.equal(stacked.weight.grad[:2], before)
     assert not stacked.weight.grad[2].isfinite().any()
 
 
-def test_norms_are_of_each_members_whole_gradient():
+def test_each_member_has_the_norm_of_its_whole_gradient():
     stacked = Stacked()
     stacked.give_gradients(0)
     expected = [
@@ -144,7 +145,7 @@ def test_norms_are_of_each_members_whole_gradient():
 
 
 @pytest.mark.parametrize("capturable", [False, True])
-def test_torch_does_not_warn_of_steps_outside_of_a_capture(monkeypatch, capturable):
+def test_torch_does_not_warn_about_steps_outside_a_capture(monkeypatch, capturable):
     """On a GPU, the first step of a shape is eager with a capturable optimizer; warnings are errors."""
     gpu = torch.device("cuda")
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda **_: gpu)

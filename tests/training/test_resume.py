@@ -1,4 +1,4 @@
-"""A resumed training equals an undisturbed training, bit for bit on a CPU."""
+"""A resumed training equals an uninterrupted training, bit for bit on a CPU."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def training(config: RunConfig, path: Path | None = None, **more: object) -> Sta
     return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), path, **more)  # type: ignore[arg-type]
 
 
-def cut_off(config: RunConfig, path: Path, at: int) -> None:
+def train_until(config: RunConfig, path: Path, at: int) -> None:
     """Train up to a step and write the resume point."""
     first = training(config, path)
     with pytest.raises(TimeoutError):
@@ -55,19 +55,19 @@ def test_a_resumed_training_equals_an_undisturbed_one(tmp_path: Path, name: str,
     whole.run()
     assert whole.progress.step > at
     path = tmp_path / "resume.safetensors"
-    cut_off(config, path, at)
+    train_until(config, path, at)
     later: list[Evaluation] = []
-    torch.rand(7)  # whatever happened in between
+    torch.rand(7)  # A resume does not depend on the global random state.
     rest = training(config, path, on_evaluation=later.append)
     rest.run()
-    for (one, a), (_, b) in zip(whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True):
-        assert torch.equal(a, b), one
+    for (key, a), (_, b) in zip(whole.model.state_dict().items(), rest.model.state_dict().items(), strict=True):
+        assert torch.equal(a, b), key
     assert [e for e in seen if e.step > at] == later
     assert whole.progress.members == rest.progress.members
     assert torch.equal(whole.token_sums, rest.token_sums)
 
 
-def test_a_resume_that_forgets_a_momentum_is_seen(tmp_path: Path) -> None:
+def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
     """The planted fault: this test's comparison must be able to fail."""
     config, path = tiny(), tmp_path / "resume.safetensors"
     whole = training(config)
@@ -95,15 +95,15 @@ def test_early_stopping_keeps_each_members_best_weights() -> None:
         assert forced.metrics(index)["loss"] == pytest.approx(member.best, rel=1e-5)
 
 
-def test_a_damaged_resume_point_is_refused_by_name(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_resume_point(tmp_path: Path) -> None:
     config, path = tiny(), tmp_path / "resume.safetensors"
-    cut_off(config, path, 3)
+    train_until(config, path, 3)
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(HeadToHeadError, match=r"resume\.safetensors' is damaged .*; delete it"):
         training(config, path).run()
 
 
-def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
+def test_microbatches_give_the_gradient_of_the_whole_batch() -> None:
     config = tiny(precision="float64")
     whole, pieces = training(config), training(config, num_microbatches=3)
     cut = next(whole._batches())
@@ -116,7 +116,7 @@ def test_micro_batches_give_the_gradient_of_the_whole_batch() -> None:
 @pytest.mark.parametrize(
     "cut", [[6, 2, 3, 1], *(pytest.param(case, marks=pytest.mark.slow) for case in ([4], [1, 2]))], ids=str
 )
-def test_stacks_cut_in_another_way_train_the_same_runs(cut: list[int]) -> None:
+def test_runs_do_not_depend_on_how_they_are_stacked(cut: list[int]) -> None:
     config = tiny(precision="float64")
     data = prepare(config.data, cache_root())
     whole, part = (StackTraining(config, seeds, data, torch.device("cpu")) for seeds in (range(1, 7), cut))
@@ -135,18 +135,18 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
     """Writing takes 0.25 s and a step 0.01 s; the last resume point is always written."""
     clock, saves = [0.0], []
     monkeypatch.setattr("headtohead.training.loop.time.monotonic", lambda: clock[0])
-    one = training(tiny(checkpoint_seconds=seconds), tmp_path / "resume.safetensors")
+    stack = training(tiny(checkpoint_seconds=seconds), tmp_path / "resume.safetensors")
 
     def save() -> None:
         clock[0] += 0.25
-        saves.append(one.progress.step)
+        saves.append(stack.progress.step)
 
     def step(done: int, steps: int) -> None:
         clock[0] += 0.01
 
-    monkeypatch.setattr(one, "save_resume_point", save)
-    one.on_progress = step
-    one.run()
+    monkeypatch.setattr(stack, "save_resume_point", save)
+    stack.on_progress = step
+    stack.run()
     assert len(saves) == written
     assert saves[-1] == 24
 
@@ -154,7 +154,7 @@ def test_resume_points_that_are_dear_to_write_are_written_less_often(
 @pytest.mark.parametrize(
     "members", [[2, 0], *(pytest.param(case, marks=pytest.mark.slow) for case in ([0, 1, 2], [3, 4], [4]))]
 )
-def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
+def test_members_continue_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, members: list[int]) -> None:
     """Unlike members: a part of the stack has other groups of encodings and rates."""
     unlike = [
         {"positional": "learned"},
@@ -185,17 +185,17 @@ def test_members_go_on_in_a_smaller_stack_as_in_the_larger(tmp_path: Path, membe
     part.run()
     whole = stack([0, 1, 2, 3, 4], None)
     whole.run()
-    for place, member in enumerate(members):
-        theirs, ours = whole.progress.members[member], part.progress.members[place]
+    for index, member in enumerate(members):
+        theirs, ours = whole.progress.members[member], part.progress.members[index]
         assert (ours.ended, ours.best_step) == (theirs.ended, theirs.best_step)
-        assert float(part.token_sums[place]) == float(whole.token_sums[member])
+        assert float(part.token_sums[index]) == float(whole.token_sums[member])
         expected = whole.model.member_state(member)
-        for name, value in part.model.member_state(place).items():
+        for name, value in part.model.member_state(index).items():
             assert torch.allclose(value, expected[name], rtol=0, atol=1e-10), name
 
 
 def test_a_resume_point_of_other_runs_is_refused(tmp_path: Path) -> None:
     config, path = tiny(), tmp_path / "resume.safetensors"
-    cut_off(config, path, 3)
+    train_until(config, path, 3)
     with pytest.raises(HeadToHeadError, match="belongs to other runs; delete it"):
         training(config, path, run_hashes=["a", "b", "c"]).run()

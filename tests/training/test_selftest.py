@@ -45,7 +45,7 @@ class Recorder:
         return replay
 
 
-def test_right_replays_are_verified() -> None:
+def test_correct_replays_are_verified() -> None:
     recorder = Recorder()
     assert self_test(CPU, recorder) == ""
     assert recorder.captures == 3, "one for each shape of batches"
@@ -74,7 +74,7 @@ def test_wrong_replays_are_not_verified(change: Callable[[Capture], None], why: 
 
 
 @pytest.mark.slow
-def test_a_difference_that_one_step_hides_is_found_after_all_of_them() -> None:
+def test_a_difference_within_the_tolerance_of_a_step_is_detected_after_all_steps() -> None:
     """A difference of 1/20 per step passes; a difference of 1e-6 of the training does not."""
 
     weights: list[torch.Tensor] = []
@@ -122,7 +122,7 @@ def test_the_verdict_is_cached_by_machine(tmp_path: Path) -> None:
     assert len(files.read_json(tmp_path / FILE)) == 2
 
 
-def test_a_verdict_for_lack_of_memory_is_not_kept(tmp_path: Path) -> None:
+def test_an_out_of_memory_verdict_is_not_cached(tmp_path: Path) -> None:
     result = print_result('{"fault": "OutOfMemoryError", "permanent": false}')
     assert verify(tmp_path, CPU, command=result).fault == "OutOfMemoryError"
     assert not (tmp_path / FILE).exists()
@@ -148,7 +148,7 @@ def test_a_self_test_that_crashes_or_hangs_verifies_nothing(
 
 
 @pytest.mark.slow
-def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
+def test_the_self_test_process_fails_without_a_gpu(tmp_path: Path) -> None:
     """The command of a GPU's self-test, executed without a GPU."""
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
@@ -157,7 +157,7 @@ def test_where_there_is_no_gpu_its_process_says_so(tmp_path: Path) -> None:
     assert "exit code" not in verdict.fault
 
 
-def test_a_folder_that_cannot_be_written_means_unverified() -> None:
+def test_an_unwritable_cache_folder_gives_the_verdict_unverified() -> None:
     assert unverified("cuda-graphs", Path("/proc/h2h"), CPU).startswith("cuda-graphs could not be verified: ")
 
 

@@ -23,7 +23,7 @@ def tensors():
     return SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"))
 
 
-def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
+def test_decoder_inputs_start_with_sos_and_labels_end_with_eos(tensors):
     rows = torch.tensor([[0, 1], [3, 1]])
     batch = tensors.batch(rows, 3, 4)
     assert batch.source.tolist() == [[[5, 6, EOS], [7, EOS, PAD]], [[9, EOS, PAD], [7, EOS, PAD]]]
@@ -31,17 +31,17 @@ def test_decoder_reads_from_sos_and_writes_to_eos(tensors):
     assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 4, 5, 6]]
     assert batch.labels[0].tolist() == [[4, EOS, IGNORE_INDEX, IGNORE_INDEX], [4, 5, 6, EOS]]
     assert batch.target_lengths.tolist() == [[2, 4], [3, 4]]
-    words = batch.labels != IGNORE_INDEX
-    assert (words.sum(-1) == batch.target_lengths).all()
+    labelled = batch.labels != IGNORE_INDEX
+    assert (labelled.sum(-1) == batch.target_lengths).all()
 
 
-def test_batches_are_padded_to_the_times_that_are_asked_for(tensors):
+def test_batches_are_padded_to_the_requested_lengths(tensors):
     batch = tensors.batch(torch.tensor([[1]]), 2, 4)
     assert batch.source.shape == (1, 1, 2)
     assert batch.decoder_input_ids.shape == batch.labels.shape == (1, 1, 4)
 
 
-def test_times_are_the_longest_of_the_rows(tensors):
+def test_padded_lengths_are_the_longest_of_the_rows(tensors):
     assert tensors.times(torch.tensor([0, 1])) == (3, 4)
     assert tensors.times(torch.tensor([3])) == (2, 3)
 
@@ -65,7 +65,7 @@ def test_target_tokens_of_a_member_are_counted(tensors):
     assert tensors.num_target_tokens(torch.tensor([[0, 2], [1, 3]])) == 4 + 3
 
 
-def test_unshifted_targets_are_read_and_written_whole():
+def test_unshifted_targets_are_both_decoder_input_and_label():
     tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), shift_targets=False)
     batch = tensors.batch(torch.tensor([[0, 3]]), 3, 4)
     assert batch.decoder_input_ids[0].tolist() == [[SOS, 4, EOS, PAD], [SOS, 8, 9, EOS]]
@@ -75,7 +75,7 @@ def test_unshifted_targets_are_read_and_written_whole():
 
 
 @pytest.mark.parametrize("shift_targets", [True, False])
-def test_a_word_with_the_id_0_is_written_and_padding_is_not(shift_targets):
+def test_id_0_is_a_label_and_padding_is_not(shift_targets):
     targets = [[0, 1, 0], [2]]
     tensors = SplitTensors.of(split_of([[0], [1]], targets), torch.device("cpu"), shift_targets=shift_targets)
     batch = tensors.batch(torch.tensor([[0, 1]]), 1, 2 if shift_targets else 3)
@@ -84,7 +84,7 @@ def test_a_word_with_the_id_0_is_written_and_padding_is_not(shift_targets):
     assert ((batch.labels != IGNORE_INDEX).sum(-1) == batch.target_lengths).all()
 
 
-def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
+def test_a_target_of_a_single_token_has_no_label():
     tensors = SplitTensors.of(split_of([[4], [5, 6]], [[7], [8]]), torch.device("cpu"))
     assert tensors.target_lengths.tolist() == [0, 0]
     assert tensors.times(torch.tensor([0, 1])) == (2, 1)
@@ -94,7 +94,7 @@ def test_a_target_of_one_token_is_read_and_gives_nothing_to_write():
     assert tensors.num_target_tokens(torch.tensor([[0, 1]])) == 1
 
 
-def test_sentences_are_padded_as_far_and_with_what_is_asked():
+def test_sentences_are_padded_to_the_given_length_with_the_given_id():
     tensors = SplitTensors.of(split_of(SOURCES, TARGETS), torch.device("cpu"), pads=(8, 9), width=7)
     batch = tensors.batch(torch.tensor([[1]]), 7, 6)
     assert batch.source.tolist() == [[[7, EOS, 8, 8, 8, 8, 8]]]

@@ -1,4 +1,4 @@
-"""Stacks of unlike runs: each member equals its run trained alone."""
+"""Stacks of unlike runs: each member equals its run trained in a stack of one."""
 
 import pytest
 import torch
@@ -43,12 +43,12 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def alone(data):
+def single_models(data):
     found = []
     for config, seed in zip(UNLIKE, SEEDS, strict=True):
-        one = training([config], [seed], data)
-        one.run()
-        found.append(one.model)
+        single = training([config], [seed], data)
+        single.run()
+        found.append(single.model)
     return found
 
 
@@ -65,17 +65,17 @@ def test_these_variants_have_one_shape():
 
 
 @pytest.mark.parametrize("order", [range(9), [8, 0, 3, 6, 1, 4, 7, 2, 5]], ids=["given", "mixed"])
-def test_every_member_is_the_run_alone(alone, data, order):
+def test_every_member_equals_its_run_trained_in_a_stack_of_one(single_models, data, order):
     stack = training([UNLIKE[i] for i in order], [SEEDS[i] for i in order], data)
     stack.run()
     for member, i in enumerate(order):
-        assert difference(stack.model, member, alone[i]) < 1e-10, UNLIKE[i]
+        assert difference(stack.model, member, single_models[i]) < 1e-10, UNLIKE[i]
 
 
-def test_a_stack_reads_and_translates_as_its_members_do(alone, data):
+def test_a_stack_has_the_logits_and_translations_of_its_members(single_models, data):
     stack = training(UNLIKE, SEEDS, data)
-    for member, one in enumerate(alone):
-        stack.model.load_member(member, one.member_state(0))
+    for member, single in enumerate(single_models):
+        stack.model.load_member(member, single.member_state(0))
     split = stack.splits["valid"]
     rows = split.padded_batches(64)[0]
     batch = split.batch(rows.expand(len(UNLIKE), -1), *split.times(rows))
@@ -83,19 +83,19 @@ def test_a_stack_reads_and_translates_as_its_members_do(alone, data):
     with torch.no_grad():
         logits = model(batch.source, batch.source_lengths, batch.decoder_input_ids, batch.target_lengths)
     written = greedy(model, batch.source, batch.source_lengths, 9)
-    for member, one in enumerate(alone):
+    for member, single in enumerate(single_models):
         own = batch.source[:1], batch.source_lengths[:1]
         with torch.no_grad():
-            expected = one.eval()(*own, batch.decoder_input_ids[:1], batch.target_lengths[:1])[0]
+            expected = single.eval()(*own, batch.decoder_input_ids[:1], batch.target_lengths[:1])[0]
         live = batch.labels[member] >= 0
         assert float((logits[member] - expected)[live].abs().max()) < 1e-10
-        theirs = greedy(one, *own, 9)[0]
+        theirs = greedy(single, *own, 9)[0]
         ours = written[member, :, : theirs.shape[1]]
         assert torch.equal(ours, theirs)
         assert not written[member, :, theirs.shape[1] :].any()
 
 
-def test_an_unlike_stack_resumes_bit_for_bit(data, tmp_path):
+def test_a_stack_of_unlike_runs_resumes_bit_for_bit(data, tmp_path):
     whole = training(UNLIKE, SEEDS, data)
     whole.run()
     first = training(UNLIKE, SEEDS, data, tmp_path / "resume")
@@ -107,15 +107,15 @@ def test_an_unlike_stack_resumes_bit_for_bit(data, tmp_path):
         assert torch.equal(second.model.state_dict()[name], value), name
 
 
-def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):
-    calm, other = UNLIKE[1], of("alibi", model={"dropout": 0.5})
-    (alone,) = (training([calm], [4], data),)
-    alone.run()
-    stack = training([other, calm], [1, 4], data)
+def test_a_member_without_dropout_does_not_depend_on_members_with_dropout(data):
+    without_dropout, other = UNLIKE[1], of("alibi", model={"dropout": 0.5})
+    (single,) = (training([without_dropout], [4], data),)
+    single.run()
+    stack = training([other, without_dropout], [1, 4], data)
     stack.run()
-    assert difference(stack.model, 1, alone.model) < 1e-10
-    still = training([UNLIKE[3], calm], [1, 4], data)
-    still.run()
+    assert difference(stack.model, 1, single.model) < 1e-10
+    mixed = training([UNLIKE[3], without_dropout], [1, 4], data)
+    mixed.run()
     assert difference(stack.model, 0, training([other], [1], data).model) > 1e-3
 
 
@@ -134,12 +134,12 @@ def test_a_member_without_dropout_is_untouched_by_neighbours_that_drop(data):
     ],
     ids=str,
 )
-def test_what_cannot_be_stacked_has_another_shape(changed):
+def test_runs_that_cannot_be_stacked_have_different_shapes(changed):
     registry = current()
     assert shape(tiny_config(**changed), registry) != shape(tiny_config(), registry)
 
 
-def test_unlike_parts_are_told_to_their_members_only():
+def test_unlike_modules_are_applied_to_their_members_only():
     model = Transformer(UNLIKE[0], SEEDS, 12, 9, UNLIKE)
     names = dict(model.named_parameters())
     tables = [name for name in names if name.startswith("positionals.encoder")]

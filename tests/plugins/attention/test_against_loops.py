@@ -1,8 +1,8 @@
 """Every style against its paper's formula in loops over Python floats, forward, map and output.
 
-The loops read the weights of the projections and share no code with what is tested. The default
-tier compares every style under every mask, one of which has rows that keep no key, and every style
-and every mask under every fill; the slow tier compares all combinations.
+The loops use the weights of the projections and share no code with the styles. The default tier compares every style
+under every mask, including a mask with rows that hide every key, and every style and every mask under every mask
+value; the slow tier compares all combinations.
 """
 
 import itertools
@@ -64,7 +64,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("style", "name", "mask_value"), ROWS)
-def test_style_is_its_formula_in_loops(style, name, mask_value):
+def test_style_equals_its_formula_in_loops(style, name, mask_value):
     style = STYLES[style]
     for role in ("decoder", "cross"):
         subject, attention = subject_of(style, role, mask_value)
@@ -76,8 +76,8 @@ def test_style_is_its_formula_in_loops(style, name, mask_value):
             found = attention(x, memory, view)
             attention(x, memory, view, None, seen.__setitem__)
         for member, row in ((0, 0), (1, 2)):
-            sees = None if mask is None else mask[member, row].tolist()
-            loops = Loops(attention, member, sees, mask_value)
+            visible = None if mask is None else mask[member, row].tolist()
+            loops = Loops(attention, member, visible, mask_value)
             read = (x if memory is None else memory)[member, row].tolist()
             maps, out = loops.attend(x[member, row].tolist(), read)
             same(seen["weights"][member, row], maps, CLOSE[mask_value])
@@ -97,7 +97,7 @@ class Loops:
         self.options = attention.style.options
         self.layer = attention.context.layer
         self.mask, self.fill = mask, fill
-        self.weights = {name: one[member].tolist() for name, one in attention.state_dict().items()}
+        self.weights = {name: value[member].tolist() for name, value in attention.state_dict().items()}
 
     def attend(self, x, read):
         q, k, v = self.projected(x, read)
@@ -126,12 +126,12 @@ class Loops:
         heads = counts.get(self.name, (HEADS,) * 3)
         widths = (SIZE, SIZE, 2 * SIZE if self.name == "Differential" else SIZE)
         found, start = [], 0
-        for place, (count, width) in enumerate(zip(heads, widths, strict=True)):
+        for index, (count, width) in enumerate(zip(heads, widths, strict=True)):
             if "queries_keys_values.weight" in self.weights:
                 part, side, first = "queries_keys_values", x, start
             else:
-                part, side = ("queries", x) if place == 0 else ("keys_values", read)
-                first = 0 if place < 2 else heads[1] * widths[1]
+                part, side = ("queries", x) if index == 0 else ("keys_values", read)
+                first = 0 if index < 2 else heads[1] * widths[1]
             start += count * width
             found.append([affine(side, self.weights, part, first + head * width, width) for head in range(count)])
         self.queries, self.keys = len(x), len(read)
@@ -146,12 +146,12 @@ class Loops:
         maps = []
         for head in range(HEADS):
             gain = self.weights["style.gain"][head]
-            asks, keys = ([self.shrunk(row) for row in vectors[head]] for vectors in (q, k))
+            queries, keys = ([self.normalised(row) for row in vectors[head]] for vectors in (q, k))
             scale = gain if self.options.norm == "unit" else gain / math.sqrt(SIZE)
-            maps.append(self.softmax(products(asks, keys, scale)))
+            maps.append(self.softmax(products(queries, keys, scale)))
         return maps
 
-    def shrunk(self, row):
+    def normalised(self, row):
         squares = sum(value * value for value in row)
         size = math.sqrt(squares if self.options.norm == "unit" else squares / len(row))
         return [value / size for value in row]
@@ -195,11 +195,11 @@ class Loops:
             scores = products(q[head], k[head], SIZE**-0.5)
             rows = []
             for i, row in enumerate(scores):
-                seen = [self.sees(i, j) for j in range(len(row))]
+                seen = [self.may_attend(i, j) for j in range(len(row))]
                 rows.append(
                     [
-                        1 / (1 + sum(seen) * math.exp(-score)) if one else 0.0
-                        for score, one in zip(row, seen, strict=True)
+                        1 / (1 + sum(seen) * math.exp(-score)) if visible else 0.0
+                        for score, visible in zip(row, seen, strict=True)
                     ]
                 )
             maps.append(rows)
@@ -211,9 +211,10 @@ class Loops:
 
         maps = []
         for head in range(HEADS):
-            asks, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
+            queries, keys = ([feature(row) for row in vectors[head]] for vectors in (q, k))
             rows = [
-                [dot(ask, key) if self.sees(i, j) else 0.0 for j, key in enumerate(keys)] for i, ask in enumerate(asks)
+                [dot(query, key) if self.may_attend(i, j) else 0.0 for j, key in enumerate(keys)]
+                for i, query in enumerate(queries)
             ]
             maps.append([[score / (sum(row) or 1.0) for score in row] for row in rows])
         return maps
@@ -230,17 +231,17 @@ class Loops:
 
     # -- parts -----------------------------------------------------------------------------------
 
-    def sees(self, query, key):
+    def may_attend(self, query, key):
         return self.mask is None or self.mask[query][key]
 
     def softmax(self, scores):
-        """Return the weights of one head, masked as ``fill`` says."""
+        """Return the weights of a head, masked with the mask value ``fill``."""
         rows = []
         for i, row in enumerate(scores):
-            put = [score if self.sees(i, j) else self.masked(score) for j, score in enumerate(row)]
-            most = max(put)
-            powers = [0.0 if most == -math.inf else math.exp(score - most) for score in put]
-            rows.append([item / (sum(powers) or 1.0) for item in powers])
+            masked_scores = [score if self.may_attend(i, j) else self.masked(score) for j, score in enumerate(row)]
+            largest = max(masked_scores)
+            exponentials = [0.0 if largest == -math.inf else math.exp(score - largest) for score in masked_scores]
+            rows.append([item / (sum(exponentials) or 1.0) for item in exponentials])
         return rows
 
     def masked(self, score):
@@ -255,8 +256,8 @@ def affine(x, weights, part, first, width):
     ]
 
 
-def products(asks, keys, scale):
-    return [[dot(ask, key) * scale for key in keys] for ask in asks]
+def products(queries, keys, scale):
+    return [[dot(query, key) * scale for key in keys] for query in queries]
 
 
 def mixed(maps, matrix):
@@ -270,21 +271,21 @@ def mixed(maps, matrix):
     ]
 
 
-def dot(one, other):
-    return sum(a * b for a, b in zip(one, other, strict=True))
+def dot(left, right):
+    return sum(a * b for a, b in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("time", [1, 31, 32, 33, 64, 97])
-def test_sums_over_blocks_are_the_causal_sum(time):
+def test_sums_over_blocks_equal_the_causal_sum(time):
     """Linear attention over more keys than fit into a block, some of them padding."""
     subject = Subject(tiny_config("none", "linear", "padding-causal"))
     attention = subject.attention("decoder")
     generator = torch.Generator().manual_seed(time)
     x = torch.randn(2, 1, time, WIDTH, generator=generator, dtype=torch.float64)
-    place = torch.arange(time)
-    live = place < max(1, time - 3)
-    mask = (place[None, :] <= place[:, None]) & live
-    view = AttentionContext(place[None], place[None], mask[None, None, None].expand(2, 1, 1, -1, -1))
+    position = torch.arange(time)
+    not_padding = position < max(1, time - 3)
+    mask = (position[None, :] <= position[:, None]) & not_padding
+    view = AttentionContext(position[None], position[None], mask[None, None, None].expand(2, 1, 1, -1, -1))
     with torch.no_grad():
         found = attention(x, None, view)
         _, expected = Loops(attention, 1, mask.tolist(), "-inf").attend(x[1, 0].tolist(), x[1, 0].tolist())

@@ -1,10 +1,9 @@
 """Styles against public implementations on PyPI.
 
-x-transformers takes its softmax in float32 (except under qk_norm), hence the looser bound. It
-departs from the papers in three places, which are tested so that nobody copies them: scores before
-talking heads are added to the mixed ones, its sigmoid has no bias, and its groups of query heads
-are interleaved. transformers has differential attention only as part of DiffLlama: with other pairs
-of heads and without a gain.
+x-transformers computes its softmax in float32 (except under qk_norm), hence the larger tolerance. It departs from
+the papers at three points, each of which is tested: it adds the scores before talking heads to the mixed scores, its
+sigmoid has no bias, and its groups of query heads are interleaved. transformers has differential attention only as
+part of DiffLlama, with other pairs of heads and without a gain.
 """
 
 import math
@@ -51,11 +50,14 @@ def theirs(attention, member, kv_heads=HEADS, **choices):
 def differences(module_of, style):
     """Return the largest difference of any member at positions without padding."""
     attention, mask, x, found = ours(style)
-    return max(apart(module_of(attention, member), x[member], mask[member][:, 0], found[member]) for member in range(2))
+    return max(
+        difference_without_padding(module_of(attention, member), x[member], mask[member][:, 0], found[member])
+        for member in range(2)
+    )
 
 
-def apart(module, x, live, found):
-    """Return the largest difference at positions without padding; theirs returns 0 for padding."""
+def difference_without_padding(module, x, live, found):
+    """Return the largest difference at positions without padding; x-transformers returns 0 for padding."""
     with torch.no_grad():
         return float((module(x, mask=live) - found)[live].abs().max())
 
@@ -77,11 +79,11 @@ def with_heads(before, behind, **choices):
     return module_of
 
 
-def test_multi_query_is_theirs_with_one_key_and_value_head():
+def test_multi_query_equals_x_transformers_with_a_single_key_and_value_head():
     assert differences(lambda a, m: theirs(a, m, kv_heads=1), "multi-query") < SINGLE
 
 
-def test_qk_norm_is_theirs_where_the_learned_scale_is_their_fixed_one():
+def test_qk_norm_equals_x_transformers_if_the_learned_scale_is_the_fixed_scale():
     subject = Subject(tiny_config("none", "qk-norm", bias=False))
     attention, mask = subject.attention("encoder"), subject.mask("encoder")
     x, _ = subject.activations("encoder")
@@ -90,14 +92,14 @@ def test_qk_norm_is_theirs_where_the_learned_scale_is_their_fixed_one():
         found = attention(x, None, subject.attention_context("encoder", mask=mask))
         for member in range(2):
             module = theirs(attention, member, qk_norm=True, qk_norm_scale=10)
-            assert apart(module, x[member], mask[member][:, 0], found[member]) < DOUBLE
+            assert difference_without_padding(module, x[member], mask[member][:, 0], found[member]) < DOUBLE
 
 
-def test_qk_norm_by_root_mean_square_is_theirs_with_one_gain_for_a_head():
+def test_qk_norm_by_root_mean_square_equals_x_transformers_with_a_gain_per_head():
     def module_of(attention, member):
         module = theirs(attention, member, qk_rmsnorm=True)
         with torch.no_grad():
-            # Theirs starts at 0 and is added to 1.
+            # The gain of x-transformers is initialised to 0 and added to 1.
             gain = attention.style.gain[member] - 1
             module.q_rmsnorm.gamma.copy_(gain[:, None, None].expand(-1, 1, SIZE))
         return module
@@ -105,7 +107,7 @@ def test_qk_norm_by_root_mean_square_is_theirs_with_one_gain_for_a_head():
     assert differences(module_of, {"name": "qk-norm", "norm": "rms"}) < SINGLE
 
 
-def test_talking_heads_are_theirs_once_the_scores_they_add_are_taken_away():
+def test_talking_heads_equal_x_transformers_without_its_added_scores():
     style = {"name": "talking-heads", "start": "random"}
     eye = torch.eye(HEADS, dtype=torch.float64)
     fixed = with_heads(lambda matrix: matrix - eye, lambda matrix: matrix)
@@ -114,29 +116,29 @@ def test_talking_heads_are_theirs_once_the_scores_they_add_are_taken_away():
     assert differences(as_written, style) > 1e-2
 
 
-def test_sigmoid_is_theirs_but_for_the_bias_that_theirs_lacks():
+def test_sigmoid_equals_x_transformers_except_for_the_bias():
     attention, mask, x, found = ours("sigmoid")
     for member in range(2):
         module = theirs(attention, member, sigmoid=True)
         live = mask[member][:, 0]
         bias = -live.sum(-1).double().log()[:, None, None, None]
-        assert apart(module, x[member], live, found[member]) > 1e-2
+        assert difference_without_padding(module, x[member], live, found[member]) > 1e-2
         module.attend.attn_fn = lambda scores, bias=bias: torch.sigmoid(scores + bias)
-        assert apart(module, x[member], live, found[member]) < DOUBLE
+        assert difference_without_padding(module, x[member], live, found[member]) < DOUBLE
 
 
 @pytest.mark.parametrize("interleaved", [True, False])
-def test_groups_of_theirs_are_interleaved(interleaved):
-    """Their query head i uses key head i mod groups; the paper's groups are adjacent heads."""
+def test_groups_of_x_transformers_are_interleaved(interleaved):
+    """Query head i of x-transformers uses key head i mod groups; the paper's groups are adjacent heads."""
     style = {"name": "grouped-query", "kv_heads": 2}
     order = torch.arange(HEADS).view(2, 2).T.flatten() if interleaved else torch.arange(HEADS)
-    places = (order[:, None] * SIZE + torch.arange(SIZE)).flatten()
+    columns = (order[:, None] * SIZE + torch.arange(SIZE)).flatten()
 
     def module_of(attention, member):
         module = theirs(attention, member, kv_heads=2)
         with torch.no_grad():
-            module.to_q.weight.copy_(module.to_q.weight[places])
-            module.to_out.weight.copy_(module.to_out.weight[:, places])
+            module.to_q.weight.copy_(module.to_q.weight[columns])
+            module.to_out.weight.copy_(module.to_out.weight[:, columns])
         return module
 
     found = differences(module_of, style)
@@ -144,8 +146,8 @@ def test_groups_of_theirs_are_interleaved(interleaved):
 
 
 @pytest.mark.parametrize("layer", [0, 1])
-def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
-    """Theirs pairs map i with map i + h/2 and splits values likewise; its gain is 1."""
+def test_differential_equals_diffllama_with_its_pairs_of_heads(layer):
+    """DiffLlama pairs map i with map i + h/2 and splits values likewise; its gain is 1."""
     from transformers import DiffLlamaConfig
     from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 
@@ -154,7 +156,7 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
     assert attention.context.layer == layer
     x, mask = subject.activations("decoder")[0], subject.mask("decoder")
     halves = torch.arange(HEADS).view(-1, 2).T.flatten()
-    places = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
+    columns = (halves[:, None] * SIZE + torch.arange(SIZE)).flatten()
     with torch.no_grad():
         attention.style.gain.fill_(1.0)
         found = attention(x, None, subject.attention_context("decoder", mask=mask))
@@ -170,15 +172,15 @@ def test_differential_is_diffllamas_with_its_pairs_of_heads(layer):
         module = DiffLlamaAttention(config, layer).double()
         q, k, v = weights["queries_keys_values.weight"][member].split(WIDTH, dim=-1)
         with torch.no_grad():
-            module.q_proj.weight.copy_(q.T[places])
-            module.k_proj.weight.copy_(k.T[places])
-            # Value head i of ours is as wide as two of theirs: i, and i + h/2.
-            module.v_proj.weight.copy_(v.T[places])
+            module.q_proj.weight.copy_(q.T[columns])
+            module.k_proj.weight.copy_(k.T[columns])
+            # Value head i of ours is as wide as two heads of DiffLlama: i and i + h/2.
+            module.v_proj.weight.copy_(v.T[columns])
             module.o_proj.weight.copy_(weights["output.weight"][member].T)
             for name, vector in zip(("q1", "k1", "q2", "k2"), attention.style.vectors[member], strict=True):
                 getattr(module, f"lambda_{name}").copy_(vector)
-            turned = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
+            zero_angles = torch.ones(3, 5, SIZE).double(), torch.zeros(3, 5, SIZE).double()
             hidden = torch.zeros(mask[member].shape).double()
             hidden = hidden.masked_fill(~mask[member], -math.inf)[:, None]
-            expected, _ = module(x[member], turned, hidden)
+            expected, _ = module(x[member], zero_angles, hidden)
         torch.testing.assert_close(found[member], expected, rtol=0, atol=SINGLE)

@@ -37,7 +37,7 @@ OUTPUT = [
 ]
 
 
-def test_printed_weights_and_output_come_from_the_printed_embeddings():
+def test_weights_and_output_equal_the_printed_values_of_the_notebook():
     config = tiny_config("none", "embedding-softmax", "causal", d_model=6, heads=2, norm="post")
     subject = Subject(config)
     attention = subject.attention("decoder")
@@ -53,7 +53,7 @@ def test_printed_weights_and_output_come_from_the_printed_embeddings():
     assert seen["values"].shape == (2, 3, 1, 6, 6)
 
 
-def test_mask_is_added_to_embeddings_where_keys_are_hidden():
+def test_mask_is_added_to_embeddings_of_hidden_keys():
     x = torch.zeros(1, 1, 3, 3)
     hidden = masked_embeddings(x, torch.ones(3, 3).tril().bool()[None, None, None])
     assert hidden[0, 0, 0].tolist() == [[0, -1e9, -1e9], [0, 0, -1e9], [0, 0, 0]]
@@ -72,7 +72,7 @@ def reason(train=None, quirks=None, decode="teacher-forced", longest=None, **cho
 LENGTH = "embedding-softmax needs as many target tokens as d_model, got {} and 6; set model.d_model: {}"
 
 
-def test_target_must_have_as_many_tokens_as_the_model_is_wide():
+def test_target_must_have_d_model_tokens():
     assert reason() is None
     assert reason(longest={"source": 5, "target": 7}) is None
     assert reason(longest={"source": 5, "target": 6}) == LENGTH.format(5, 5)
@@ -81,7 +81,7 @@ def test_target_must_have_as_many_tokens_as_the_model_is_wide():
     assert reason(quirks=same, longest={"source": 5, "target": 7}) == LENGTH.format(7, 7)
 
 
-def test_padding_must_not_change_that():
+def test_padding_to_another_length_is_refused():
     target = {"source": 5, "target": 7}
     assert reason({"batch_size": 2}, {"pad_to": 7}, longest=target) is None
     assert reason({"batch_size": 2}, {"pad_to": 8}, longest=target) == LENGTH.format(7, 7)
@@ -97,7 +97,7 @@ def test_other_roles_are_refused(role):
 
 
 @pytest.mark.parametrize("decode", ["greedy", "non-autoregressive"])
-def test_decoding_that_reads_fewer_tokens_is_refused(decode):
+def test_decoding_with_fewer_tokens_is_refused(decode):
     assert reason(decode=decode) == (
         f"embedding-softmax requires exactly 6 target tokens, which decode '{decode}' does not provide; "
         "set evaluate.decode: teacher-forced"
@@ -118,12 +118,12 @@ def test_sentence_of_another_length_is_refused_in_one_line():
 
 
 def test_targets_of_several_lengths_are_refused_before_training():
-    def said(*tokens, quirks=None, **train):
+    def check(*tokens, quirks=None, **train):
         return find_unequal_lengths(tiny_config(attention="embedding-softmax", train=train, quirks=quirks), tokens)
 
-    assert said(17, 17) is None
-    assert said(17, 12) == (
+    assert check(17, 17) is None
+    assert check(17, 12) == (
         "embedding-softmax requires exactly 16 tokens, but targets have 12 to 17; use targets of equal length"
     )
-    assert said(17, 12, batch_size=2, quirks={"pad_to": 17}) is None
+    assert check(17, 12, batch_size=2, quirks={"pad_to": 17}) is None
     assert find_unequal_lengths(tiny_config(), (17, 12)) is None

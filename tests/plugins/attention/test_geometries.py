@@ -34,7 +34,7 @@ def geometry(name, options, model=MODEL):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_geometry_is_the_papers(name):
+def test_geometry_equals_that_of_the_paper(name):
     options, (heads, kv_heads, key_width, value_width, scaled_by) = EXPECTED[name]
     found = geometry(name, options)
     assert (found.heads, found.kv_heads) == (heads, kv_heads)
@@ -42,8 +42,8 @@ def test_geometry_is_the_papers(name):
     assert found.scale == pytest.approx(scaled_by**-0.5, rel=1e-15)
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in STYLES.items() if one.entry.projects))
-def test_projections_count_as_the_catalogue_says(name):
+@pytest.mark.parametrize("name", sorted(name for name, style in STYLES.items() if style.entry.projects))
+def test_parameter_counts_of_projections_equal_the_catalogue(name):
     """Weights without biases: 4d² split and single, 4h·d² independent, 2d² + 2d·g·d_k grouped.
 
     Half as many without queries and keys.
@@ -109,13 +109,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("name", "options", "model", "said"), REFUSED.values(), ids=REFUSED.keys())
-def test_numbers_that_do_not_fit_are_named(name, options, model, said):
-    with pytest.raises(HeadToHeadError, match=said):
+@pytest.mark.parametrize(("name", "options", "model", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_errors_name_inconsistent_sizes(name, options, model, message):
+    with pytest.raises(HeadToHeadError, match=message):
         geometry(name, options, model)
 
 
-def test_width_that_heads_do_not_divide_suits_styles_without_a_split():
+def test_styles_without_split_heads_accept_any_width():
     model = ModelInput(d_model=10, heads=4)
     assert geometry("independent-heads", {}, model).key_width == 10
     assert geometry("single-head", {}, model).heads == 1

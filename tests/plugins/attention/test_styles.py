@@ -24,19 +24,19 @@ NEW = ("multi-query", "qk-norm", "talking-heads", "differential", "sigmoid", "li
 REGISTRY = current()
 INVARIANT = {invariant.name: invariant for invariant in INVARIANTS}
 
-# -- reductions ----------------------------------------------------------------------------------
+# -- special cases -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 def test_multi_query_is_grouped_query_with_one_group(positional):
-    one = tiny_config(positional, "multi-query")
-    other = tiny_config(positional, {"name": "grouped-query", "kv_heads": 1})
-    assert same_function(one, other).state == "holds"
+    multi_query = tiny_config(positional, "multi-query")
+    grouped_query = tiny_config(positional, {"name": "grouped-query", "kv_heads": 1})
+    assert same_function(multi_query, grouped_query).state == "holds"
 
 
 @pytest.mark.parametrize("positional", ["sinusoidal", "rotary", "alibi"])
 @pytest.mark.parametrize(("shift", "same"), [(0, True), (1, False)])
-def test_talking_heads_that_say_nothing_are_split_heads(positional, shift, same):
+def test_talking_heads_with_identity_projections_are_split_heads(positional, shift, same):
     """With heads shifted by 1, scores and weights belong to other values."""
     talking = tiny_config(positional, "talking-heads")
     names = [name for name in Subject(talking).model.state_dict() if ".style." in name]
@@ -51,16 +51,16 @@ def test_talking_heads_that_say_nothing_are_split_heads(positional, shift, same)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "heads"),
+    ("style", "reduced", "heads"),
     [("independent-heads", "single-head", 1), ({"name": "grouped-query", "kv_heads": 4}, "split-heads", 4)],
 )
 @pytest.mark.parametrize("masking", [{"name": "window", "width": 2}, {"name": "prefix"}])
-def test_geometries_reduce_under_every_masking(one, other, heads, masking):
-    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (one, other))
+def test_geometries_reduce_under_every_masking(style, reduced, heads, masking):
+    configs = (tiny_config("rotary", name, masking, heads=heads) for name in (style, reduced))
     assert same_function(*configs).state == "holds"
 
 
-# -- starts --------------------------------------------------------------------------------------
+# -- initialisation ------------------------------------------------------------------------------
 
 
 def style(choice, role="encoder", layer=0, **model):
@@ -70,29 +70,29 @@ def style(choice, role="encoder", layer=0, **model):
     return stack[layer].attention.style
 
 
-def test_learned_scale_starts_where_the_paper_starts_it():
+def test_learned_scale_is_initialised_as_in_the_paper():
     assert style({"name": "qk-norm", "length": 10}).gain.eq(math.log2(90)).all()
     assert style({"name": "qk-norm", "norm": "rms"}).gain.eq(1).all()
 
 
-def test_talking_heads_start_as_split_heads_or_as_the_authors_draw_them():
-    still = style("talking-heads")
-    assert still.before.eq(torch.eye(4)).all()
-    assert still.after.eq(torch.eye(4)).all()
+def test_talking_heads_are_initialised_as_split_heads_or_as_by_the_authors():
+    identity = style("talking-heads")
+    assert identity.before.eq(torch.eye(4)).all()
+    assert identity.after.eq(torch.eye(4)).all()
     drawn = style({"name": "talking-heads", "start": "random"}, d_model=128, heads=64)
     assert abs(float(drawn.before.detach().std()) - 64**-0.5) < 0.005
     assert not drawn.before[0].eq(drawn.before[1]).any()
 
 
 @pytest.mark.parametrize(("layer", "share"), [(0, 0.2), (1, 0.8 - 0.6 * math.exp(-0.3))])
-def test_share_of_the_second_map_starts_at_what_the_layer_says(layer, share):
+def test_factor_of_the_second_map_is_initialised_by_layer(layer, share):
     found = style("differential", "decoder", layer)
     assert found.lambda_init == pytest.approx(share, abs=1e-12)
     assert (found.lambda_() - share).abs().max() < 0.25
     assert found.gain.eq(1).all()
 
 
-def test_weights_of_a_differential_head_sum_to_one_less_its_share():
+def test_weights_of_a_differential_head_sum_to_one_minus_its_factor():
     subject = Subject(tiny_config("none", "differential"))
     attention, seen = subject.attention("encoder"), {}
     x, _ = subject.activations("encoder")
@@ -103,7 +103,7 @@ def test_weights_of_a_differential_head_sum_to_one_less_its_share():
     assert bool((seen["weights"] < 0).any())
 
 
-def test_random_matrix_learns_or_stays_as_it_was_drawn():
+def test_random_matrix_is_trained_or_stays_at_its_initial_values():
     trained = style("random")
     assert [name for name, _ in trained.named_parameters()] == ["table"]
     fixed = style({"name": "random", "trained": False, "max_length": 300, "std": 0.5})
@@ -113,7 +113,7 @@ def test_random_matrix_learns_or_stays_as_it_was_drawn():
     assert not fixed.table[0].eq(fixed.table[1]).any()
 
 
-def test_uniform_without_an_encoding_is_a_mean_and_with_one_is_the_encodings():
+def test_uniform_attention_is_a_mean_or_weighted_by_the_encoding_only():
     for positional, expected in (
         ("none", torch.full((6,), 1 / 6, dtype=torch.float64)),
         ("alibi", (-(2.0**-2) * torch.arange(6, dtype=torch.float64)).softmax(-1)),
@@ -124,7 +124,7 @@ def test_uniform_without_an_encoding_is_a_mean_and_with_one_is_the_encodings():
         torch.testing.assert_close(seen["weights"][1, 2, 0, 0], expected, rtol=0, atol=1e-12)
 
 
-# -- refusals ------------------------------------------------------------------------------------
+# -- incompatibility -----------------------------------------------------------------------------
 
 ON_QUERIES = "acts on queries, and {} attention has none; use an encoding that is added to"
 REFUSED = {
@@ -136,7 +136,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("positional", "attention"), REFUSED)
-def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, attention):
+def test_incompatible_encodings_are_refused_with_the_reason(positional, attention):
     config = tiny_config(positional, attention)
     reason = find_incompatibility(config, {}, REGISTRY)
     assert reason is not None
@@ -147,12 +147,12 @@ def test_encodings_without_a_meaning_are_refused_with_the_reason(positional, att
 @pytest.mark.parametrize(
     ("positional", "attention"), list(itertools.product(["none", "sinusoidal", "learned", "rotary", "alibi"], NEW))
 )
-def test_everything_else_is_defined(positional, attention):
+def test_other_encodings_are_compatible(positional, attention):
     refused = find_incompatibility(tiny_config(positional, attention), {}, REGISTRY)
     assert (refused is not None) is ((positional, attention) in REFUSED)
 
 
-def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
+def test_sentences_longer_than_the_random_matrix_are_refused():
     config = tiny_config("none", {"name": "random", "max_length": 7})
     assert find_incompatibility(config, {"source": 7, "target": 7}, REGISTRY) is None
     assert find_incompatibility(config, {"source": 8, "target": 7}, REGISTRY) == (
@@ -168,7 +168,7 @@ def test_sentences_beyond_the_random_matrix_are_refused_before_they_are_read():
         model(ids, lengths, ids, lengths)
 
 
-def test_decoding_ends_where_the_random_matrix_ends():
+def test_decoding_stops_at_the_size_of_the_random_matrix():
     subject = Subject(tiny_config("none", {"name": "random", "max_length": 7}))
     read = subject.sentences
     assert greedy(subject.model, read.source, read.source_lengths, 50).shape[-1] == 7
@@ -183,7 +183,7 @@ def test_decoding_ends_where_the_random_matrix_ends():
 
 @pytest.mark.parametrize("masking", ["padding-causal", "causal", {"name": "window", "width": 2}])
 @pytest.mark.parametrize("attention", NEW)
-def test_decoding_with_a_cache_is_reading_at_once(attention, masking):
+def test_cached_decoding_equals_a_full_forward_pass(attention, masking):
     subject = Subject(tiny_config("sinusoidal", attention, masking))
     for name in ("cached-decoding", "greedy-decoding"):
         assert INVARIANT[name](subject).state == "holds"
@@ -193,7 +193,7 @@ def costs(attention, heads=4, time=40.0, **choices):
     return count(tiny_config("none", attention, heads=heads, d_model=32, **choices), 50, 50, time, time)
 
 
-def test_parameters_of_styles_differ_from_split_heads_by_their_closed_forms():
+def test_parameter_counts_differ_from_split_heads_by_closed_forms():
     split, d, h = costs("split-heads").total, 32, 4
     attentions = 1 + 2 * 2
     beyond = {
@@ -207,12 +207,12 @@ def test_parameters_of_styles_differ_from_split_heads_by_their_closed_forms():
         "random": h * 64 * 64 - 2 * d * (d + 1),
     }
     assert {name: costs(name).total - split for name in beyond} == {
-        name: attentions * one for name, one in beyond.items()
+        name: attentions * per_attention for name, per_attention in beyond.items()
     }
 
 
-def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
-    """FLOPs per token of a forward pass: the part that grows with time doubles for twice the time."""
+def test_flops_grow_quadratically_with_length_except_for_linear_attention():
+    """FLOPs per token of a forward pass: the part that depends on length doubles if the length doubles."""
     for name, growing in (("split-heads", True), ("sigmoid", True), ("linear", False)):
         short, long, longer = (costs(name, time=t).flops_per_token for t in (96.0, 192.0, 384.0))
         assert (long - short > 1000) is growing
@@ -222,7 +222,7 @@ def test_operations_grow_with_the_square_of_time_but_for_linear_attention():
             assert longer == pytest.approx(long, rel=0.02)
 
 
-def test_dropout_of_weights_needs_weights_and_plans_say_so():
+def test_dropout_of_weights_requires_the_explicit_path_and_plans_record_it():
     """A fast path computes no weights, so dropout of weights requires the explicit path."""
     for rate, path in ((0.0, "fused"), (0.1, "explicit")):
         config = tiny_config("none", "linear", "padding-causal", dropout_attention=rate)
@@ -232,7 +232,7 @@ def test_dropout_of_weights_needs_weights_and_plans_say_so():
         assert set(count(config, 64, 64, 8.0, 8.0).path.values()) == {path}
 
 
-def test_content_free_styles_cost_no_scores():
+def test_content_free_styles_have_no_flops_for_scores():
     """What remains is the product of weights and values, and the projections."""
     split, uniform = costs("split-heads"), costs("uniform")
     queries_and_keys = 2 * 2 * 32 * 32
@@ -242,7 +242,7 @@ def test_content_free_styles_cost_no_scores():
     assert uniform.inner_width == 0
 
 
-def test_masks_are_told_apart_once_for_all_layers(monkeypatch):
+def test_masks_are_classified_once_for_all_layers(monkeypatch):
     looked = []
     own = AttentionContext.__dict__["pattern"].func
     counted = cached_property(lambda view: looked.append(own(view)) or looked[-1])

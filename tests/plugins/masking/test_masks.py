@@ -60,7 +60,7 @@ def test_decoder_mask_of_notebook_1():
     assert (~mask).tolist() == printed_masked
 
 
-PROMISED = {
+PROPERTIES = {
     "window in the encoder": ("window", {"width": 2}, "encoder", {"hides-padding"}),
     "window in the decoder": ("window", {"width": 2}, "decoder", {"hides-padding", "hides-future"}),
     "prefix of words": ("prefix", {"length": 2}, "decoder", {"hides-padding"}),
@@ -68,12 +68,12 @@ PROMISED = {
 }
 
 
-@pytest.mark.parametrize(("name", "options", "role", "said"), PROMISED.values(), ids=PROMISED)
-def test_promises_follow_role_and_options(name, options, role, said):
-    assert masking(name, **options).role_properties(role) == said
+@pytest.mark.parametrize(("name", "options", "role", "properties"), PROPERTIES.values(), ids=PROPERTIES)
+def test_properties_depend_on_role_and_options(name, options, role, properties):
+    assert masking(name, **options).role_properties(role) == properties
 
 
-def test_bare_names_mean_padding_where_the_scheme_has_no_say():
+def test_plain_names_set_a_padding_mask_in_roles_without_the_scheme():
     names = {
         name: [tiny_config(masking=name).masking.role(role).name for role in ("encoder", "decoder", "cross")]
         for name in ("window", "prefix")
@@ -107,13 +107,13 @@ def test_window_without_a_key_is_refused():
     ],
 )
 def test_wide_windows_and_empty_prefixes_are_padding_causal(reduced, same, attention, positional):
-    one = tiny_config(positional, attention, reduced)
+    plain = tiny_config(positional, attention, reduced)
     for other in ("padding-causal", {"encoder": "padding", "decoder": "causal"}):
-        found = same_function(one, tiny_config(positional, attention, other))
+        found = same_function(plain, tiny_config(positional, attention, other))
         assert (found.state == "holds") is same
 
 
-def test_a_prefix_of_words_is_named_a_fault_and_decodes_without_a_cache():
+def test_a_prefix_mask_is_a_pitfall_and_is_decoded_without_a_cache():
     for length, shown in ((1, False), (2, True)):
         config = tiny_config(masking={"name": "prefix", "length": length})
         names = [pitfall.name for pitfall in find_pitfalls(config, current())]

@@ -17,7 +17,7 @@ SLOPES = {
 
 
 @pytest.mark.parametrize("heads", SLOPES)
-def test_slopes_are_the_papers(heads):
+def test_slopes_equal_those_of_the_paper(heads):
     assert slopes(heads) == pytest.approx(SLOPES[heads], rel=1e-15)
 
 
@@ -28,9 +28,9 @@ def test_every_number_of_heads_gets_distinct_positive_slopes(heads):
     assert all(0 < slope < 1 for slope in found)
 
 
-def test_biases_fall_with_distance_on_both_sides():
-    places = torch.arange(4).unsqueeze(0)
-    found = biases(places, places, 2)
+def test_biases_fall_with_distance_in_both_directions():
+    positions = torch.arange(4).unsqueeze(0)
+    found = biases(positions, positions, 2)
     assert found.shape == (1, 1, 2, 4, 4)
     for head, slope in enumerate((2**-4, 2**-8)):
         for i in range(4):
@@ -38,10 +38,10 @@ def test_biases_fall_with_distance_on_both_sides():
                 assert found[0, 0, head, i, j].item() == -slope * abs(i - j)
 
 
-def test_mean_attended_distance_is_near_and_not_far():
-    """The flipped sign of a well-known tutorial gives 61.5 of 64 keys instead of 1.5."""
-    places = torch.arange(64).unsqueeze(0)
-    weights = biases(places, places, 1)[0, 0, 0] * 2**7
+def test_mean_attended_distance_is_small():
+    """The wrong sign of a well-known tutorial gives a mean distance of 61.5 instead of 1.5 over 64 keys."""
+    positions = torch.arange(64).unsqueeze(0)
+    weights = biases(positions, positions, 1)[0, 0, 0] * 2**7
     weights = weights.masked_fill(torch.ones(64, 64).triu(1).bool(), -torch.inf).softmax(-1)
-    distance = (weights * (places[0][:, None] - places[0][None, :])).sum(-1)
+    distance = (weights * (positions[0][:, None] - positions[0][None, :])).sum(-1)
     assert distance[-1].item() == pytest.approx(1 / (2.718281828**0.5 - 1), rel=1e-6)

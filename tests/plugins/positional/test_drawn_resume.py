@@ -32,22 +32,22 @@ def training(positional, path=None):
     return StackTraining(config, [1, 2, 3], data, torch.device("cpu"), path)
 
 
-def cut_off(positional, path, at):
+def train_until(positional, path, at):
     first = training(positional, path)
     with pytest.raises(TimeoutError):
         first.run(lambda: at - first.progress.step)
 
 
-def same(one, other):
-    states = (stack.model.state_dict() for stack in (one, other))
+def same(stack_a, stack_b):
+    states = (stack.model.state_dict() for stack in (stack_a, stack_b))
     return all(torch.equal(a, b) for a, b in zip(*(s.values() for s in states), strict=True))
 
 
 @pytest.mark.parametrize("positional", DRAWING.values(), ids=DRAWING.keys())
-def test_resumed_training_is_bit_equal_to_an_undisturbed_one(positional, tmp_path):
+def test_resumed_training_is_bit_equal_to_uninterrupted_training(positional, tmp_path):
     whole, path = training(positional), tmp_path / "resume.safetensors"
     whole.run()
-    cut_off(positional, path, 6)
+    train_until(positional, path, 6)
     rest = training(positional, path)
     rest.run()
     assert rest.progress.step == 10
@@ -55,11 +55,11 @@ def test_resumed_training_is_bit_equal_to_an_undisturbed_one(positional, tmp_pat
     assert whole.progress.members == rest.progress.members
 
 
-def test_resume_that_forgets_how_far_the_draws_had_come_is_seen(tmp_path):
+def test_a_resume_with_a_lost_sampling_step_is_detected(tmp_path):
     """The planted fault: the comparison above must be able to fail."""
     whole, path = training("shape"), tmp_path / "resume.safetensors"
     whole.run()
-    cut_off("shape", path, 6)
+    train_until("shape", path, 6)
     tensors, state = checkpoint.load(path)
     counts = [name for name in tensors if name.endswith("rng.state")]
     assert len(counts) == 2, "one for each side"

@@ -42,7 +42,7 @@ def h2h(folder, h2h_here):
     return partial(h2h_here, folder, H2H_CACHE=str(folder / "cache"), COLUMNS="400")
 
 
-def test_plan_names_every_entry_and_leaves_out_fire_in_the_encoder_with_the_reason(h2h):
+def test_plan_lists_every_entry_and_excludes_fire_in_the_encoder_with_the_reason(h2h):
     done = h2h("plan", "encodings.yaml")
     assert done.returncode == 0, done.stderr
     for name in ("t5-relative", "shaw-relative", "kerple-log", "sandwich", "shape", "randomised"):
@@ -60,7 +60,7 @@ def trained(folder, h2h, no_figures):
     return folder / "runs" / "encodings"
 
 
-def test_every_entry_trains_decodes_and_leaves_maps(trained):
+def test_every_entry_trains_decodes_and_writes_maps(trained):
     runs = [path.parent for path in trained.glob("*/status.json")]
     assert len(runs) == 18
     for run in runs:
@@ -81,7 +81,7 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("variant", FORMULAS)
-def test_trained_run_is_traced_with_the_formula_of_its_encoding(h2h, trained, variant):
+def test_trace_of_a_trained_run_shows_the_formula_of_its_encoding(h2h, trained, variant):
     (run,) = trained.glob(f"*{variant}*-s1-*")
     sentence = (run / "translations.tsv").read_text("utf-8").splitlines()[1].split("\t")[0]
     done = h2h("trace", run.name, sentence)

@@ -28,10 +28,10 @@ def network(part, member, own, share):
 @pytest.mark.parametrize("layers", ["own", "shared"])
 @pytest.mark.parametrize("layer", [0, 1])
 @torch.no_grad()
-def test_biases_equal_the_function_of_the_share_of_the_way(layers, layer):
+def test_biases_equal_the_function_of_the_relative_distance(layers, layer):
     part = fire(layers=layers, threshold=3.0).positional("decoder")
-    places = torch.arange(9)[None]
-    found = part.bias(places, places, "decoder", layer)
+    positions = torch.arange(9)[None]
+    found = part.bias(positions, positions, "decoder", layer)
     assert found.shape == (2, 1, 4, 9, 9)
     for member in range(2):
         own = layer if layers == "own" else 0
@@ -46,7 +46,7 @@ def test_biases_equal_the_function_of_the_share_of_the_way(layers, layer):
                 assert value == pytest.approx(expected, abs=1e-12)
 
 
-def test_start_is_the_authors_but_for_the_threshold():
+def test_initial_values_are_those_of_the_authors_except_for_the_threshold():
     subject = fire()
     fresh = type(subject.model)(subject.config, [1], 5, 5).positionals["decoder"]
     assert fresh.c.tolist() == [pytest.approx([0.1, 0.1])]
@@ -54,7 +54,7 @@ def test_start_is_the_authors_but_for_the_threshold():
     assert fresh.options.threshold == 4.0
 
 
-def test_before_the_threshold_distances_count_and_behind_it_shares_of_the_way():
+def test_biases_depend_on_distance_below_the_threshold_and_on_relative_distance_above():
     part = fire(threshold=8.0).positional("decoder")
     with torch.no_grad():
         part.multiple.fill_(1.0)
@@ -64,16 +64,16 @@ def test_before_the_threshold_distances_count_and_behind_it_shares_of_the_way():
 
     torch.testing.assert_close(at(3, 1), at(7, 5), rtol=0, atol=0)
     assert not torch.isclose(at(9, 7), at(29, 27)).any()
-    # Where psi is a logarithm of large numbers, a start of the sentence is one at any length.
+    # If psi is the logarithm of large numbers, the relative distance of the first token is 1 at any length.
     torch.testing.assert_close(at(9, 0), at(5000, 0), rtol=0, atol=1e-5)
 
 
-def test_later_keys_leave_no_trace_in_value_or_gradient():
+def test_later_keys_cause_no_nan_in_values_or_gradients():
     subject = fire()
-    part, places = subject.positional("decoder"), torch.arange(5)[None]
+    part, positions = subject.positional("decoder"), torch.arange(5)[None]
     with torch.no_grad():
-        part.c.fill_(1.0)  # log(1 - 1) and log(1 - 2) are no numbers
-    assert part.bias(places, places, "decoder", 0).isfinite().all()
+        part.c.fill_(1.0)  # log(1 - 1) and log(1 - 2) are not finite
+    assert part.bias(positions, positions, "decoder", 0).isfinite().all()
     loss = subject.model(*vars(subject.sentences).values()).square().sum()
     loss.backward()
     for name, parameter in part.named_parameters():
@@ -85,25 +85,25 @@ def reason(positional, masking="padding-causal", **model):
     return find_incompatibility(tiny_config(positional, masking=masking, **model), {}, current())
 
 
-BEHIND = (
+NOT_CAUSAL = (
     "fire divides the distance by the query's position, which is defined only where keys "
     "precede the query; use another encoding for the {}"
 )
 
 
 def test_encoder_and_cross_attention_are_refused_with_the_reason():
-    assert reason("fire") == BEHIND.format("encoder")
-    assert reason({"cross": "fire"}) == BEHIND.format("cross")
+    assert reason("fire") == NOT_CAUSAL.format("encoder")
+    assert reason({"cross": "fire"}) == NOT_CAUSAL.format("cross")
     assert reason({"encoder": "alibi", "decoder": "fire"}) is None
 
 
 @pytest.mark.parametrize("masking", ["none", "padding", "prefix"])
-def test_decoders_that_see_later_tokens_are_refused(masking):
+def test_decoders_that_attend_to_later_tokens_are_refused(masking):
     assert reason({"encoder": "none", "decoder": "fire"}, masking) == (
         f"fire requires a causal decoder, but masking {masking} shows later tokens; use a causal masking"
     )
 
 
 @pytest.mark.parametrize("masking", ["causal", "window", {"name": "prefix", "length": 0}])
-def test_decoders_that_see_what_is_behind_are_not(masking):
+def test_causal_decoders_are_accepted(masking):
     assert reason({"encoder": "none", "decoder": "fire"}, masking) is None

@@ -36,21 +36,21 @@ def test_biases_equal_the_kernel_of_each_pair(role, layers):
                     assert value == pytest.approx(expected, abs=1e-12)
 
 
-def test_shared_numbers_serve_every_layer_and_own_numbers_one():
+def test_parameters_are_shared_by_all_layers_or_separate_per_layer():
     shared = Subject(tiny_config("kerple-log")).positional("decoder")
     own = Subject(tiny_config({"name": "kerple-log", "layers": "own"})).positional("decoder")
     assert shared.r1.shape == (2, 1, 4)
     assert own.r1.shape == (2, 2, 4)
-    places = torch.arange(5)[None]
+    positions = torch.arange(5)[None]
 
     def layers(part):
-        return [part.bias(places, places, "decoder", layer) for layer in (0, 1)]
+        return [part.bias(positions, positions, "decoder", layer) for layer in (0, 1)]
 
     assert torch.equal(*layers(shared))
     assert not torch.equal(*layers(own))
 
 
-def test_numbers_start_as_the_authors_code_draws_them():
+def test_initial_values_have_the_distribution_of_the_authors_code():
     config = tiny_config("kerple-log", d_model=100, heads=100, d_ff=1)
     part = Transformer(config, range(10), 5, 5).positionals["encoder"]
     for raw, most in ((part.r1, 2.0), (part.r2, 1.0)):
@@ -62,12 +62,12 @@ def test_numbers_start_as_the_authors_code_draws_them():
             assert found == pytest.approx(quantile, abs=0.04)
 
 
-def test_penalties_stay_penalties_wherever_training_drives_the_numbers():
+def test_nearer_keys_have_larger_biases_for_all_parameter_values():
     part = Subject(tiny_config("kerple-log")).positional("decoder")
-    places = torch.arange(6)[None]
-    for driven in (-30.0, 0.0, 30.0):
+    positions = torch.arange(6)[None]
+    for value in (-30.0, 0.0, 30.0):
         with torch.no_grad():
-            part.r1.fill_(driven)
-            part.r2.fill_(driven)
-        falls = part.bias(places, places, "decoder", 0)[..., -1, :].diff(dim=-1)
-        assert (falls > 0).all(), "nearer keys cost less"
+            part.r1.fill_(value)
+            part.r2.fill_(value)
+        differences = part.bias(positions, positions, "decoder", 0)[..., -1, :].diff(dim=-1)
+        assert (differences > 0).all(), "nearer keys cost less"

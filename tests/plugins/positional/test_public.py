@@ -1,7 +1,7 @@
 """Encodings against public implementations on PyPI.
 
-Where one computes in float32, the tolerance is that of float32; where one has another convention,
-the test says which and undoes it.
+If a package computes in float32, the tolerance is that of float32. If its convention differs, the test converts the
+result and states the difference.
 """
 
 import importlib
@@ -15,9 +15,9 @@ from headtohead.testing.subject import Subject
 from headtohead.testing.tiny import tiny_config
 
 SINGLE = 1e-5
-"""Largest difference where the package computes in float32, from numbers of order one."""
+"""Largest difference if the package computes in float32, for numbers near 1."""
 
-PLACES = torch.arange(40)[None]
+POSITIONS = torch.arange(40)[None]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def random(*shape):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
-def test_t5_relative_is_that_of_transformers(role):
+def test_t5_relative_equals_transformers(role):
     """Bitwise equal at distances up to 700, and for a cached step."""
     from transformers.models.t5.configuration_t5 import T5Config
     from transformers.models.t5.modeling_t5 import T5Attention
@@ -48,24 +48,24 @@ def test_t5_relative_is_that_of_transformers(role):
     own = part("t5-relative", role)
     config = T5Config(d_model=16, d_kv=4, num_heads=4, is_decoder=role == "decoder")
     theirs = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double()
-    places = torch.arange(700)[None]
+    positions = torch.arange(700)[None]
     with torch.no_grad():
         for member in range(2):
             theirs.relative_attention_bias.weight.copy_(own.table[member].T)
-            found = own.bias(places, places, role, 0)[member]
+            found = own.bias(positions, positions, role, 0)[member]
             assert torch.equal(found, theirs.compute_bias(700, 700))
-            step = own.bias(torch.tensor([[699]]), places, role, 0)[member]
+            step = own.bias(torch.tensor([[699]]), positions, role, 0)[member]
             assert torch.equal(step, theirs.compute_bias(1, 700, past_seen_tokens=699))
 
 
 @pytest.mark.parametrize("role", ["encoder", "decoder"])
-def test_t5_relative_is_that_of_x_transformers_without_its_scale(role, lucidrains):
-    """It multiplies biases by sqrt(d_k), to undo a scale that comes later: here that is 1."""
+def test_t5_relative_equals_x_transformers_without_its_scale(role, lucidrains):
+    """x-transformers multiplies biases by sqrt(d_k) to undo a later scale, which is 1 here."""
     own = part("t5-relative", role)
     theirs = lucidrains.RelativePositionBias(1.0, causal=role == "decoder", heads=4).double()
     with torch.no_grad():
         theirs.relative_attention_bias.weight.copy_(own.table[1].T)
-        assert torch.equal(own.bias(PLACES, PLACES, role, 0)[1, 0], theirs(40, 40))
+        assert torch.equal(own.bias(POSITIONS, POSITIONS, role, 0)[1, 0], theirs(40, 40))
 
 
 @pytest.mark.slow
@@ -103,68 +103,68 @@ def test_shaw_on_keys_is_that_of_transformers_speech_encoder():
                 linear.weight.copy_(weight.T)
                 linear.bias.copy_(bias.flatten())
             theirs.distance_embedding.weight.copy_(own.on_keys[member, 0, 0])
-            places = torch.arange(9)[None]
-            view = type(subject.attention_context("encoder"))(places, places, None)
+            positions = torch.arange(9)[None]
+            view = type(subject.attention_context("encoder"))(positions, positions, None)
             found = attention(x, None, view)[member]
             torch.testing.assert_close(found, theirs(x[member])[0], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("heads", range(1, 17))
-def test_alibi_is_that_of_x_transformers(heads, lucidrains):
+def test_alibi_equals_x_transformers(heads, lucidrains):
     """Slopes are equal for any number of heads; biases are symmetric as in our encoder."""
     theirs = lucidrains.AlibiPositionalBias(heads)
-    found = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "encoder", 0)
+    found = part("alibi", heads=heads, d_model=2 * heads).bias(POSITIONS, POSITIONS, "encoder", 0)
     torch.testing.assert_close(found[0, 0].float(), theirs(40, 40), rtol=1e-6, atol=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12])
-def test_alibi_is_that_of_transformers_up_to_a_number_per_row(heads):
-    """Bloom adds slope · j, not -slope · (i - j): to a softmax over what is behind, the same.
+def test_alibi_equals_transformers_up_to_a_constant_per_row(heads):
+    """Bloom adds slope · j instead of -slope · (i - j), which gives the same softmax over earlier keys.
 
-    In an encoder it would not be: there it prefers the end of the sentence to what is near.
+    In an encoder the result differs: Bloom's bias prefers the end of the sentence to near keys.
     """
     from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
     theirs = build_alibi_tensor(torch.ones(1, 40), heads, torch.float64).view(heads, 1, 40)
-    ours = part("alibi", heads=heads, d_model=2 * heads).bias(PLACES, PLACES, "decoder", 0)[0, 0]
+    ours = part("alibi", heads=heads, d_model=2 * heads).bias(POSITIONS, POSITIONS, "decoder", 0)[0, 0]
     theirs = theirs.expand_as(ours)
     later = torch.ones(40, 40).triu(1).bool()
     weights = [biases.masked_fill(later, -torch.inf).softmax(-1) for biases in (theirs, ours)]
     torch.testing.assert_close(*weights, rtol=0, atol=SINGLE)
     assert (theirs.argmax(-1) == 39).all()
-    assert torch.equal(ours.argmax(-1), PLACES.expand(heads, -1))
+    assert torch.equal(ours.argmax(-1), POSITIONS.expand(heads, -1))
 
 
 @pytest.mark.parametrize("theta", [10000.0, 50.0])
-def test_rotary_is_that_of_rotary_embedding_torch(theta):
+def test_rotary_equals_rotary_embedding_torch(theta):
     from rotary_embedding_torch import RotaryEmbedding
 
     theirs = RotaryEmbedding(8, theta=theta)
     x = random(1, 2, 3, 40, 8)
     own = part("rotary", heads=2, theta=theta)
-    found = own.rotate(x, PLACES, "encoder")
-    # Frequencies are float32: at place 39 an angle is off by some 39 · 6e-8.
+    found = own.rotate(x, POSITIONS, "encoder")
+    # Frequencies are float32: at position 39 the error of an angle is about 39 · 6e-8.
     torch.testing.assert_close(found[0], theirs.rotate_queries_or_keys(x[0]), rtol=0, atol=SINGLE)
 
 
-def test_rotary_is_that_of_x_transformers(lucidrains):
-    freqs, scale = lucidrains.RotaryEmbedding(8)(PLACES[0])
+def test_rotary_equals_x_transformers(lucidrains):
+    freqs, scale = lucidrains.RotaryEmbedding(8)(POSITIONS[0])
     x = random(1, 2, 2, 40, 8)
     expected = lucidrains.apply_rotary_pos_emb(x[0], freqs, scale)
-    found = part("rotary", heads=2).rotate(x, PLACES, "encoder")
+    found = part("rotary", heads=2).rotate(x, POSITIONS, "encoder")
     torch.testing.assert_close(found[0], expected, rtol=0, atol=SINGLE)
 
 
 def halves(table):
-    """Bring ``sin, cos, sin, cos, ...`` to all sines and then all cosines."""
+    """Reorder ``sin, cos, sin, cos, ...`` to all sines and then all cosines."""
     return torch.cat([table[..., 0::2], table[..., 1::2]], dim=-1)
 
 
-def test_sinusoidal_is_that_of_x_transformers_in_another_order(lucidrains):
-    """It has all sines, then all cosines, and a trained factor that starts at 1 / sqrt(d)."""
+def test_sinusoidal_equals_x_transformers_in_another_order(lucidrains):
+    """x-transformers has all sines, then all cosines, and a trained factor with initial value 1 / sqrt(d)."""
     theirs = lucidrains.ScaledSinusoidalEmbedding(16)
-    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    own = part("sinusoidal").embed(POSITIONS, "encoder")[0, 0]
     expected = theirs(torch.empty(1, 40, 16)).double() * 4
     torch.testing.assert_close(halves(own), expected, rtol=0, atol=SINGLE)
     assert (own - expected).abs().max() > 1, "without undoing the order they differ"
@@ -180,27 +180,27 @@ def test_sinusoidal_is_that_of_transformers_in_another_order():
     theirs = MarianSinusoidalPositionalEmbedding(40, config.d_model)
     with torch.no_grad():
         theirs.weight.copy_(theirs.create_weight())
-    own = part("sinusoidal").embed(PLACES, "encoder")[0, 0]
+    own = part("sinusoidal").embed(POSITIONS, "encoder")[0, 0]
     torch.testing.assert_close(halves(own), theirs.weight.double(), rtol=0, atol=1e-7)
 
 
-def test_sandwich_is_the_inner_product_of_x_transformers_sinusoids(lucidrains):
+def test_sandwich_equals_the_inner_product_of_x_transformers_sinusoids(lucidrains):
     theirs = lucidrains.ScaledSinusoidalEmbedding(128)
     rows = theirs(torch.empty(1, 40, 16)).double() * math.sqrt(128)
     ratios = torch.arange(1, 5)[:, None, None] * 2.0
     expected = (rows @ rows.T - 64) / ratios
-    found = part("sandwich").bias(PLACES, PLACES, "encoder", 0)[0, 0]
-    # 128 products of float32 numbers, each off by up to 40 · 6e-8 in its angle.
+    found = part("sandwich").bias(POSITIONS, POSITIONS, "encoder", 0)[0, 0]
+    # 128 products of float32 numbers; the error of each angle is at most 40 · 6e-8.
     torch.testing.assert_close(found, expected.detach(), rtol=0, atol=1e-4)
 
 
-def test_learned_is_that_of_torch_and_of_x_transformers_without_its_scale(lucidrains):
+def test_learned_equals_torch_and_x_transformers_without_its_scale(lucidrains):
     """x-transformers multiplies the table by 1 / sqrt(d)."""
     own = part("learned", max_length=40)
     table = torch.nn.Embedding.from_pretrained(own.table[1].detach())
     theirs = lucidrains.AbsolutePositionalEmbedding(16, 40).double()
     with torch.no_grad():
         theirs.emb.weight.copy_(own.table[1])
-        found = own.embed(PLACES, "encoder")[1, 0]
-        assert torch.equal(found, table(PLACES[0]))
+        found = own.embed(POSITIONS, "encoder")[1, 0]
+        assert torch.equal(found, table(POSITIONS[0]))
         torch.testing.assert_close(found, theirs(random(1, 40, 16)) * 4, rtol=0, atol=1e-15)

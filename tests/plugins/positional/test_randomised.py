@@ -28,7 +28,7 @@ def part(training=False, **options):
 
 
 @pytest.mark.parametrize(("most", "count"), [(5, 2), (6, 5), (4, 1)])
-def test_every_subset_is_drawn_as_often(most, count):
+def test_all_subsets_are_equally_likely(most, count):
     drawn = sorted_subset(most, count, 12_000, torch.Generator().manual_seed(3)).tolist()
     found = Counter(map(tuple, drawn))
     every = list(combinations(range(1, most + 1), count))
@@ -40,24 +40,24 @@ def test_every_subset_is_drawn_as_often(most, count):
     assert surplus < freedom + 5 * (2 * freedom) ** 0.5
 
 
-def test_all_numbers_are_one_subset():
+def test_a_subset_of_all_numbers_is_all_numbers():
     drawn = sorted_subset(9, 9, 3, torch.Generator().manual_seed(1))
     assert torch.equal(drawn, torch.arange(1, 10).expand(3, 9))
 
 
-def test_training_tells_sorted_numbers_anew_for_each_sentence_step_and_member():
+def test_training_samples_sorted_positions_per_sentence_step_and_member():
     own = part(numbers=1000)
     first, second = own.draw(30, 12), own.draw(30, 12)
     assert first.shape == (2, 30, 12)
     assert (first.diff(dim=-1) > 0).all()
     assert first.min() >= 1
     assert first.max() <= 1000
-    for one, other in ((first, second), (first[0], first[1]), (first[:, :1], first[:, 1:])):
-        assert not (one == other).all(-1).any()
+    for sample, other_sample in ((first, second), (first[0], first[1]), (first[:, :1], first[:, 1:])):
+        assert not (sample == other_sample).all(-1).any()
 
 
 @pytest.mark.parametrize("of", ALL)
-def test_training_hands_the_numbers_to_the_encoding(of):
+def test_training_passes_the_sampled_positions_to_the_encoding(of):
     own, plain = part(True, of=of), Subject(tiny_config(of)).positional("decoder")
     drawn = own.draw(3, 5).flatten(0, 1)
     x = torch.randn(1, 6, 4, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
@@ -69,18 +69,18 @@ def test_training_hands_the_numbers_to_the_encoding(of):
         assert found is None or torch.equal(found, expected)
 
 
-def test_alibi_counts_the_gaps_between_the_numbers():
+def test_alibi_uses_distances_between_sampled_positions():
     own = part(True, of="alibi")
     drawn = own.draw(1, 4).flatten(0, 1)
     found = own.bias(drawn, drawn, "decoder", 0)
     for row in range(2):
         for head, slope in enumerate(slopes(4)):
-            for i, one in enumerate(drawn[row].tolist()):
-                for j, other in enumerate(drawn[row].tolist()):
-                    assert found[0, row, head, i, j].item() == -slope * abs(one - other)
+            for i, query in enumerate(drawn[row].tolist()):
+                for j, key in enumerate(drawn[row].tolist()):
+                    assert found[0, row, head, i, j].item() == -slope * abs(query - key)
 
 
-def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
+def test_evaluation_uses_a_fixed_sorted_subset_for_all_lengths():
     own = part()
     fixed = evaluation_positions(torch.arange(32), 2048, 32).tolist()
     assert fixed == sorted(set(fixed)) == evaluation_positions(torch.arange(32), 2048, 32).tolist()
@@ -96,7 +96,7 @@ def test_evaluation_tells_one_sorted_subset_whose_first_numbers_stay():
 
 
 @pytest.mark.parametrize("of", ALL)
-def test_evaluation_is_the_same_twice_and_draws_nothing(of):
+def test_evaluation_is_deterministic_and_samples_nothing(of):
     subject = Subject(randomised(of=of))
     before = {name: value.clone() for name, value in subject.model.state_dict().items()}
     assert torch.equal(subject.logits(), subject.logits())
@@ -104,14 +104,14 @@ def test_evaluation_is_the_same_twice_and_draws_nothing(of):
         assert torch.equal(value, before[name])
 
 
-def test_numbers_of_a_member_are_the_same_alone_and_in_a_stack():
+def test_sampled_positions_of_a_member_do_not_depend_on_its_stack():
     models = [Transformer(randomised(), seeds, 12, 9) for seeds in ((2,), (1, 2))]
-    alone, stacked = (model.positionals["encoder"] for model in models)
+    single, stacked = (model.positionals["encoder"] for model in models)
     for _ in range(3):
-        assert torch.equal(alone.draw(4, 5)[0], stacked.draw(4, 5)[1])
+        assert torch.equal(single.draw(4, 5)[0], stacked.draw(4, 5)[1])
 
 
-def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
+def test_positions_beyond_the_maximum_length_are_refused_in_one_line():
     own = part(max_length=6)
     assert own.limit(own.options) == 6
     model = Transformer(randomised(max_length=6), [1], 12, 9).eval()
@@ -126,7 +126,7 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
 
 
 @pytest.mark.parametrize(
-    ("of", "attention", "is_defined"),
+    ("of", "attention", "is_compatible"),
     [
         ("sinusoidal", "linear", True),
         ("rotary", "linear", False),
@@ -137,6 +137,6 @@ def test_places_beyond_those_that_have_numbers_are_refused_in_one_line():
         ("sinusoidal", "random", False),
     ],
 )
-def test_beside_a_style_it_is_as_defined_as_what_it_is_made_of(of, attention, is_defined):
+def test_randomised_is_compatible_with_a_style_if_its_encoding_is(of, attention, is_compatible):
     config = tiny_config({"name": "randomised", "of": of}, attention)
-    assert (find_incompatibility(config, {}, current()) is None) is is_defined
+    assert (find_incompatibility(config, {}, current()) is None) is is_compatible

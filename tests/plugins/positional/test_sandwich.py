@@ -15,7 +15,7 @@ def sandwich(heads=4, **options):
 
 @pytest.mark.parametrize("width", [128, 6])
 @pytest.mark.parametrize("heads", [1, 4, 8])
-def test_biases_equal_the_sum_of_cosines_over_the_ratio_of_the_head(heads, width):
+def test_biases_equal_the_sum_of_cosines_divided_by_the_ratio_of_the_head(heads, width):
     queries, keys = torch.tensor([[0, 5]]), torch.tensor([[0, 2, 5, 90]])
     found = sandwich(heads, width=width).bias(queries, keys, "encoder", 0)
     assert found.shape == (1, 1, heads, 2, 4)
@@ -28,19 +28,19 @@ def test_biases_equal_the_sum_of_cosines_over_the_ratio_of_the_head(heads, width
                 assert found[0, 0, head, a, b].item() == pytest.approx(expected, abs=1e-10)
 
 
-def test_the_formula_numbers_heads_from_0():
+def test_the_formula_counts_heads_from_0():
     assert sandwich(width=6).formula().endswith(" − 3) / (8(n + 1)/h) in head n of h")
 
 
-def test_what_is_subtracted_is_not_seen_by_a_softmax():
-    places = torch.arange(12)[None]
-    found = sandwich().bias(places, places, "encoder", 0)
+def test_the_subtracted_constant_does_not_change_the_softmax():
+    positions = torch.arange(12)[None]
+    found = sandwich().bias(positions, positions, "encoder", 0)
     paper = found + 64 / (2.0 * torch.arange(1, 5, dtype=torch.float64)[:, None, None])
     torch.testing.assert_close(found.softmax(-1), paper.softmax(-1), rtol=0, atol=1e-12)
     assert (found.diagonal(dim1=-2, dim2=-1) == 0).all()
 
 
-def test_it_falls_as_a_logarithm_does_though_not_at_every_step():
+def test_biases_fall_logarithmically_but_not_at_every_distance():
     far = torch.arange(1, 51)[None]
     falls = -sandwich(heads=1).bias(torch.tensor([[0]]), far, "encoder", 0)[0, 0, 0, 0]
 
@@ -52,12 +52,12 @@ def test_it_falls_as_a_logarithm_does_though_not_at_every_step():
     assert (falls.diff() < 0).any(), "cosines turn back: it promises no strict fall"
 
 
-def test_cosine_is_not_left_out():
-    """One public copy sums the angles themselves: distances behind then cost, distances ahead pay.
+def test_biases_are_symmetric_because_of_the_cosine():
+    """A public copy sums the angles themselves, which penalises earlier keys and favours later keys.
 
     github.com/NVIDIA/NeMo had ``sum(relative_position * inv_freq)`` in ``sandwich_pos_bias``.
     """
-    places = torch.arange(6)[None]
-    found = sandwich().bias(places, places, "encoder", 0)
+    positions = torch.arange(6)[None]
+    found = sandwich().bias(positions, positions, "encoder", 0)
     assert torch.equal(found, found.transpose(-2, -1))
     assert (found <= 0).all()

@@ -16,18 +16,18 @@ def built(seeds=(1, 2), **options):
     return Transformer(config, seeds, 12, 9).double()
 
 
-def wave(place, i, width=16):
-    angle = place / 10000 ** ((i - i % 2) / width)
+def wave(position, i, width=16):
+    angle = position / 10000 ** ((i - i % 2) / width)
     return math.sin(angle) if i % 2 == 0 else math.cos(angle)
 
 
-def test_offsets_are_one_per_sentence_and_anew_in_every_step():
+def test_offsets_are_sampled_per_sentence_and_step():
     part = built().positionals["encoder"]
     first, second = part.draw(50, 7), part.draw(50, 7)
     assert first.shape == (2, 50, 7)
     assert torch.equal(first - first[..., :1], torch.arange(7).expand(2, 50, 7))
-    for one, other in ((first, second), (first[:1], first[1:])):
-        assert (one[..., 0] != other[..., 0]).float().mean() > 0.9
+    for offsets, other_offsets in ((first, second), (first[:1], first[1:])):
+        assert (offsets[..., 0] != other_offsets[..., 0]).float().mean() > 0.9
 
 
 def test_offsets_are_uniform_from_zero_to_the_largest_shift():
@@ -35,11 +35,11 @@ def test_offsets_are_uniform_from_zero_to_the_largest_shift():
     shifts = torch.stack([part.draw(100, 1)[0, :, 0] for _ in range(10)])
     counts = torch.bincount(shifts.flatten(), minlength=4)
     assert len(counts) == 4, "3 is drawn and 4 is not"
-    # The chi-squared distribution of 3 degrees of freedom is above 16.3 once in a thousand.
+    # The chi-squared distribution with 3 degrees of freedom exceeds 16.3 with probability 0.001.
     assert ((counts - 250.0).square() / 250).sum() < 16.3
 
 
-def test_encoder_and_decoder_draw_apart():
+def test_encoder_and_decoder_have_independent_offsets():
     model = built()
     drawn = [model.positionals[role].draw(40, 1) for role in ("encoder", "decoder")]
     assert (drawn[0] != drawn[1]).float().mean() > 0.9
@@ -52,24 +52,24 @@ def test_training_embeds_the_shifted_rows():
     part = model.positionals["encoder"]
     plain = part.draw
 
-    def listen(batch, time):
+    def record(batch, time):
         recorded["drawn"] = plain(batch, time)
         return recorded["drawn"]
 
-    part.draw = listen
+    part.draw = record
     model.encode(source, torch.full((2, 2), 3), lambda role, layer, name, x: recorded.update({name: x}))
     added = recorded["positions"].view(2, 2, 3, 16)
     for member in range(2):
         for row in range(2):
-            for place in range(3):
-                p = int(recorded["drawn"][member, row, place])
+            for index in range(3):
+                p = int(recorded["drawn"][member, row, index])
                 assert p > 0
                 expected = [wave(p, i) for i in range(16)]
-                found = added[member, row, place].tolist()
+                found = added[member, row, index].tolist()
                 assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_evaluation_is_that_of_sinusoids_and_draws_nothing():
+def test_evaluation_equals_sinusoidal_and_samples_nothing():
     shape, plain = tiny_config("shape"), tiny_config("sinusoidal")
 
     def without_draws(weights):
@@ -82,13 +82,13 @@ def test_evaluation_is_that_of_sinusoids_and_draws_nothing():
     assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
 
 
-def test_without_room_to_shift_it_trains_as_itself_twice_and_with_room_otherwise():
-    still, free = tiny_config({"name": "shape", "max_shift": 0}), tiny_config("shape")
-    assert same_training(still, still).state == "holds"
-    assert same_training(still, free).state == "violated"
+def test_training_is_deterministic_without_offsets_and_differs_with_offsets():
+    without_offsets, with_offsets = tiny_config({"name": "shape", "max_shift": 0}), tiny_config("shape")
+    assert same_training(without_offsets, without_offsets).state == "holds"
+    assert same_training(without_offsets, with_offsets).state == "violated"
 
 
-def test_offsets_of_a_member_are_the_same_alone_and_in_a_stack():
-    alone, stacked = (built(seeds).positionals["encoder"] for seeds in ((2,), (1, 2)))
+def test_offsets_of_a_member_do_not_depend_on_its_stack():
+    single, stacked = (built(seeds).positionals["encoder"] for seeds in ((2,), (1, 2)))
     for _ in range(3):
-        assert torch.equal(alone.draw(4, 5)[0], stacked.draw(4, 5)[1])
+        assert torch.equal(single.draw(4, 5)[0], stacked.draw(4, 5)[1])

@@ -13,8 +13,8 @@ WIDTH, CLIP = 4, 2
 
 
 def shaw(**options):
-    one = {"name": "shaw-relative", "clip": CLIP, **options}
-    return Subject(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), one)))
+    options_by_role = {"name": "shaw-relative", "clip": CLIP, **options}
+    return Subject(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), options_by_role)))
 
 
 def of(table, member, layer, head, c):
@@ -58,33 +58,33 @@ def test_scores_and_outputs_equal_the_papers_equations(role, on, heads):
             assert seen["heads"][member, row, head, i].tolist() == pytest.approx(out, abs=1e-12)
 
 
-def test_each_layer_has_tables_of_its_own():
+def test_each_layer_has_separate_tables():
     part = shaw().positional("decoder")
     assert part.on_keys.shape == part.on_values.shape == (2, 2, 1, 5, WIDTH)
     own = shaw(heads="own").positional("decoder")
     assert own.on_keys.shape == (2, 2, 4, 5, WIDTH)
     assert not torch.equal(part.on_keys[:, 0], part.on_keys[:, 1])
-    places = torch.arange(4)[None]
+    positions = torch.arange(4)[None]
     q = torch.ones(2, 1, 4, 4, WIDTH, dtype=torch.float64)
-    first, second = (part.score(q, places, places, "decoder", layer) for layer in (0, 1))
+    first, second = (part.score(q, positions, positions, "decoder", layer) for layer in (0, 1))
     assert not torch.isclose(first, second).any()
 
 
-def test_vectors_on_values_alone_leave_scores_and_on_keys_alone_leave_outputs():
+def test_vectors_on_values_do_not_change_scores_and_vectors_on_keys_do_not_change_outputs():
     keys, values = shaw(on="keys").positional("encoder"), shaw(on="values").positional("encoder")
     assert [name for name, _ in keys.named_parameters()] == ["on_keys"]
     assert [name for name, _ in values.named_parameters()] == ["on_values"]
-    places, q = torch.arange(3)[None], torch.ones(2, 1, 4, 3, WIDTH)
-    assert values.score(q, places, places, "encoder", 0) is None
-    assert keys.values(q[..., :3], places, places, "encoder", 0) is None
+    positions, q = torch.arange(3)[None], torch.ones(2, 1, 4, 3, WIDTH)
+    assert values.score(q, positions, positions, "encoder", 0) is None
+    assert keys.values(q[..., :3], positions, positions, "encoder", 0) is None
 
 
-def test_plan_says_that_training_takes_the_explicit_path():
+def test_plan_records_the_explicit_path_for_training():
     costs = count(tiny_config("shaw-relative"), 20, 20, 6, 5)
     assert costs.path == {"encoder": "explicit", "decoder": "explicit", "cross": "fused"}
 
 
-def test_training_moves_the_vectors_of_distances_that_occur_and_no_others():
+def test_training_changes_only_vectors_of_distances_that_occur():
     subject = Subject(tiny_config({"name": "shaw-relative", "clip": CLIP}))
     words = map(len, (subject.data.source_vocabulary, subject.data.target_vocabulary))
     start = Transformer(subject.config, subject.seeds, *words).double().state_dict()
@@ -93,6 +93,6 @@ def test_training_moves_the_vectors_of_distances_that_occur_and_no_others():
             for table in ("on_keys", "on_values"):
                 name = f"positionals.{role}.{table}"
                 moved = (weights[name] - start[name][member]).abs().amin(-1) > 0
-                # Rows run from two behind to two ahead, and the decoder never looks ahead.
+                # Rows cover distances from two behind to two ahead, and the decoder never attends ahead.
                 expected = torch.tensor([True] * 3 + [role == "encoder"] * 2)
                 assert torch.equal(moved, expected.expand_as(moved)), name

@@ -27,21 +27,21 @@ WIDTH_8 = [
 
 
 @pytest.mark.parametrize(("printed", "half_digit"), [(WIDTH_6, 0.51e-8), (WIDTH_8, 0.51e-5)], ids=["6", "8"])
-def test_table_equals_what_a_notebook_printed(printed, half_digit):
+def test_table_equals_the_printed_values_of_a_notebook(printed, half_digit):
     table = sinusoids(torch.arange(len(printed)), len(printed[0]))
     expected = torch.tensor(printed, dtype=torch.float64)
     torch.testing.assert_close(table, expected, rtol=0, atol=half_digit)
 
 
 def test_odd_width_drops_the_last_cosine():
-    places = torch.arange(4)
+    positions = torch.arange(4)
     even = torch.arange(0, 7, 2, dtype=torch.float64)
-    table = sinusoids(places, 7)
+    table = sinusoids(positions, 7)
     assert table.shape == (4, 7)
-    torch.testing.assert_close(table[:, -1], (places * 10000.0 ** (-even[-1] / 7)).sin())
+    torch.testing.assert_close(table[:, -1], (positions * 10000.0 ** (-even[-1] / 7)).sin())
 
 
-def test_far_positions_keep_their_digits():
+def test_distant_positions_keep_full_precision():
     far = sinusoids(torch.tensor([100_000]), 4)[0]
     expected = [0.0357487979720, -0.9993608074, 0.8268795405, 0.5623790763]
     torch.testing.assert_close(far, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
@@ -69,13 +69,13 @@ def test_logits_depend_on_the_row_of_the_sentence():
     assert subject.model.position_is_row
     assert not Subject(tiny_config()).model.position_is_row
     sentences = subject.sentences
-    turned = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
-    moved = (forward(subject.model, turned).flip(1) - subject.reference_logits)[sentences.target_nonpad].abs()
+    flipped = type(sentences)(*(getattr(sentences, name).flip(1) for name in vars(sentences)))
+    moved = (forward(subject.model, flipped).flip(1) - subject.reference_logits)[sentences.target_nonpad].abs()
     assert moved.max() > 0.1
     assert moved.amax(-1).min() == 0.0, "the middle row stays where it is"
 
 
-def test_batch_beyond_the_table_is_refused_in_one_line():
+def test_a_batch_larger_than_the_table_is_refused_in_one_line():
     assert by_row(max_len=3).logits().isfinite().all()
     with pytest.raises(
         HeadToHeadError,

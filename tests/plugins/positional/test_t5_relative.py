@@ -32,21 +32,21 @@ def bucket(apart, buckets, most, both):
 
 @pytest.mark.parametrize("both", [True, False], ids=["encoder", "decoder"])
 @pytest.mark.parametrize(("buckets", "most"), [(32, 128), (16, 40), (8, 9), (64, 1000), (4, 3)])
-def test_every_distance_falls_into_the_bucket_of_the_definition(buckets, most, both):
+def test_every_distance_has_the_bucket_of_the_definition(buckets, most, both):
     queries, keys = torch.arange(0, 300, 7), torch.arange(300)
     found = find_buckets(queries[None], keys[None], buckets, most, both)
     expected = [[bucket(j - i, buckets, most, both) for j in range(300)] for i in queries.tolist()]
     assert found.tolist() == [expected]
 
 
-def test_first_distances_of_the_papers_numbers():
+def test_bucket_boundaries_of_the_papers_sizes():
     assert first_distances(16, 128)[8:] == [8, 12, 16, 23, 32, 46, 64, 91]
     assert first_distances(32, 128)[16:] == [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
 
 
 @pytest.mark.parametrize("role", ["encoder", "decoder", "cross"])
 @torch.no_grad()
-def test_scores_are_scaled_products_plus_the_number_of_the_bucket(role):
+def test_scores_are_scaled_products_plus_the_bias_of_the_bucket(role):
     subject = Subject(tiny_config(EVERYWHERE))
     attention, table = subject.attention(role), subject.positional(role).table
     x, memory = subject.activations(role)
@@ -62,26 +62,26 @@ def test_scores_are_scaled_products_plus_the_number_of_the_bucket(role):
             assert scores[member, row, head, i, j].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_encoder_tells_directions_apart_and_decoder_looks_back_alone():
-    places = torch.arange(6)[None]
+def test_encoder_buckets_distinguish_directions_and_decoder_buckets_cover_earlier_keys():
+    positions = torch.arange(6)[None]
     encoder, decoder = (Subject(tiny_config("t5-relative")).positional(role) for role in ("encoder", "decoder"))
-    both = encoder.bias(places, places, "encoder", 0)
+    both = encoder.bias(positions, positions, "encoder", 0)
     assert not torch.isclose(both, both.transpose(-2, -1))[..., 0, 1:].any()
-    back = decoder.bias(places, places, "decoder", 0)
+    back = decoder.bias(positions, positions, "decoder", 0)
     later = torch.ones(6, 6).triu(1).bool()
     here = decoder.table[:, None, :, :1].expand(-1, -1, -1, int(later.sum()))
     assert torch.equal(back[..., later], here), "what is ahead is at distance 0"
 
 
-def test_one_table_serves_all_layers():
+def test_all_layers_share_a_table():
     subject = Subject(tiny_config("t5-relative", encoder_layers=3))
-    part, places = subject.positional("encoder"), torch.arange(4)[None]
-    first, last = (part.bias(places, places, "encoder", layer) for layer in (0, 2))
+    part, positions = subject.positional("encoder"), torch.arange(4)[None]
+    first, last = (part.bias(positions, positions, "encoder", layer) for layer in (0, 2))
     assert torch.equal(first, last)
     assert [tuple(parameter.shape) for parameter in part.parameters()] == [(2, 4, 32)]
 
 
-def test_start_has_the_variance_of_the_authors_code():
+def test_initial_values_have_the_variance_of_the_authors_code():
     config = tiny_config({"name": "t5-relative", "buckets": 4000}, d_model=16)
     # The subject multiplies each element by a factor that is uniform from 0.6 to 1.4.
     spread = Subject(config).positional("encoder").table.std(dim=(1, 2))

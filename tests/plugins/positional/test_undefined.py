@@ -43,7 +43,7 @@ UNBOUNDED = ["none", "sinusoidal", "alibi", "t5-relative", "shaw-relative", "ker
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
-def test_others_are_defined_at_every_width_and_length(name):
+def test_other_encodings_are_compatible_with_every_width_and_length(name):
     entry = current().positional(name)
     setting = Setting(tiny_config(name, d_model=9, heads=3), "encoder", {"source": 9999})
     assert entry.incompatible_with(entry.Options(), setting) is None
@@ -53,23 +53,23 @@ BY_ROW = {"name": "sinusoidal", "index": "row", "max_len": 20}
 
 
 def test_positions_by_row_refuse_batches_that_may_be_larger_than_the_table():
-    def defined(evaluated, **train):
+    def incompatibility(evaluated, **train):
         config = tiny_config(BY_ROW, train=train)
         smaller = config.evaluate.model_copy(update={"batch_size": evaluated})
         return reason(config.model_copy(update={"evaluate": smaller}))
 
-    said = (
+    message = (
         "sinusoidal supports 20 batch rows, but a batch may have {} sentences; "
         "set train.batch_size and evaluate.batch_size to at most 20"
     )
-    assert defined(20, batch_size=20) is None
-    assert defined(21, batch_size=20) == said.format(21)
-    assert defined(20, batch_size=64) == said.format(64)
-    assert defined(20, batch_tokens=512) == said.format(512)
-    assert defined(20, batch_tokens=20) is None
+    assert incompatibility(20, batch_size=20) is None
+    assert incompatibility(21, batch_size=20) == message.format(21)
+    assert incompatibility(20, batch_size=64) == message.format(64)
+    assert incompatibility(20, batch_tokens=512) == message.format(512)
+    assert incompatibility(20, batch_tokens=20) is None
 
 
-def test_options_of_the_table_do_not_matter_to_positions_in_time():
+def test_options_for_rows_do_not_apply_to_positions_in_time():
     assert reason(tiny_config({"name": "sinusoidal", "max_len": 2})) is None
 
 
@@ -86,7 +86,7 @@ def test_encodings_of_scores_refuse_a_style_without_scores(name):
 
 
 @pytest.mark.parametrize("name", ["alibi", "t5-relative", "shaw-relative", "kerple-log", "sandwich"])
-def test_encodings_of_distances_are_defined_in_every_role(name):
+def test_encodings_of_distances_are_compatible_with_every_role(name):
     assert reason(tiny_config(dict.fromkeys(("encoder", "decoder", "cross"), name))) is None
 
 
@@ -94,21 +94,21 @@ def test_t5_refuses_a_largest_distance_without_room_for_logarithmic_buckets():
     def t5(role, most):
         return reason(tiny_config({role: {"name": "t5-relative", "max_distance": most}}))
 
-    said = (
+    message = (
         "t5-relative with 32 buckets has {0} for single distances in the {1}; "
         "set positional.{1}.max_distance to more than {0}"
     )
-    assert t5("encoder", 8) == said.format(8, "encoder")
+    assert t5("encoder", 8) == message.format(8, "encoder")
     assert t5("encoder", 9) is None
-    assert t5("decoder", 16) == said.format(16, "decoder")
+    assert t5("decoder", 16) == message.format(16, "decoder")
     assert t5("decoder", 17) is None
-    assert t5("cross", 8) == said.format(8, "cross")
+    assert t5("cross", 8) == message.format(8, "cross")
 
 
 RANDOMISED = {"name": "randomised", "max_length": 12}
 
 
-def test_randomised_refuses_cross_attention_whose_places_are_of_two_sentences():
+def test_randomised_refuses_cross_attention():
     assert reason(tiny_config({"cross": "randomised"})) == (
         "randomised adds to embeddings, and cross-attention has none of its own; use 'none'"
     )
@@ -117,14 +117,14 @@ def test_randomised_refuses_cross_attention_whose_places_are_of_two_sentences():
     )
 
 
-def test_randomised_refuses_fewer_numbers_than_places():
+def test_randomised_refuses_fewer_numbers_than_positions():
     assert reason(tiny_config(RANDOMISED | {"numbers": 11})) == (
         "randomised cannot sample 12 positions from 11 numbers; set positional.encoder.numbers to at least 12"
     )
     assert reason(tiny_config(RANDOMISED | {"numbers": 12})) is None
 
 
-def test_randomised_refuses_data_longer_than_its_places():
+def test_randomised_refuses_data_longer_than_its_maximum_length():
     config = tiny_config(RANDOMISED)
     assert reason(config, source=12, target=12) is None
     assert reason(config, source=9, target=13) == (
@@ -133,14 +133,14 @@ def test_randomised_refuses_data_longer_than_its_places():
     )
 
 
-def test_randomised_refuses_what_its_encoding_refuses():
+def test_randomised_is_incompatible_where_its_encoding_is():
     odd = {"d_model": 9, "heads": 3}
     assert reason(tiny_config(RANDOMISED | {"of": "rotary"}, **odd)) == ODD_WIDTH
     assert reason(tiny_config(RANDOMISED | {"of": "alibi"}, **odd)) is None
 
 
 @pytest.mark.parametrize("name", ["rotary", "shaw-relative"])
-def test_encodings_of_queries_refuse_a_style_without_any(name):
+def test_encodings_of_queries_refuse_a_style_without_queries(name):
     assert reason(tiny_config(name, "uniform")) == (
         f"{name} acts on queries, and uniform attention has none; use an encoding that is added to "
         "embeddings or to scores, or 'none'"

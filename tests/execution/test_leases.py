@@ -203,7 +203,7 @@ def test_exactly_one_of_many_processes_takes_over_a_dead_lease(run: Path) -> Non
         answered.set()
         for process in processes:
             process.join()
-        assert sum(acquired) == 1
+        assert sum(won) == 1
 
 
 def test_a_lease_file_emptied_by_a_power_failure_is_free(run: Path) -> None:

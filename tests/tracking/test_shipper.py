@@ -125,8 +125,8 @@ def test_it_polls_until_the_marker_file_exists(
             (folder / ".shipping-done").touch()
 
     monkeypatch.setattr(room, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(StudyShipper, "poll", look)
-    monkeypatch.setattr(StudyShipper, "finish", lambda shipper: len(looks) == 3)
+    monkeypatch.setattr(StudyShipper, "poll", poll)
+    monkeypatch.setattr(StudyShipper, "finish", lambda shipper: len(polls) == 3)
     assert room.follow(StudyShipper(folder, "sqlite:///unused.db"), os.getpid())
 
 

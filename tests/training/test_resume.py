@@ -72,7 +72,7 @@ def test_a_lost_momentum_in_a_resume_point_is_detected(tmp_path: Path) -> None:
     config, path = tiny(), tmp_path / "resume.safetensors"
     whole = training(config)
     whole.run()
-    cut_off(config, path, 13)
+    train_until(config, path, 13)
     tensors, state = checkpoint.load(path)
     name = next(name for name in tensors if name.startswith("optimizer/"))
     tensors[name] = torch.zeros_like(tensors[name])

@@ -1,5 +1,5 @@
-# Two commands are all a newcomer needs: `make demo` answers the first question, `make test` checks
-# the house. Each is complete on a fresh machine with Python 3.11 or newer, git and make.
+# Two commands are all a newcomer needs: `make demo` answers the first question, `make test` tests
+# the project. Each is complete on a fresh machine with Python 3.11 or newer, git and make.
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -13,7 +13,7 @@ help:
 	@echo "make test-slow run the slow tier: clusters, kills, installs, exhaustive grids"
 	@echo "make test-all run both tiers"
 	@echo "make lint     style, formatting and types"
-	@echo "make format   mend style and formatting where a tool can"
+	@echo "make format   fix style and formatting where a tool can"
 	@echo "make wheel    build dist/headtohead-*.whl"
 	@echo "make docs     regenerate the generated pages of docs/"
 	@echo "make site     build the documentation site into site/; warnings are errors"

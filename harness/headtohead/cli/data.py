@@ -75,14 +75,14 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
     parts = ", ".join(f"{part} {count}" for part, count in record["counts"].items())
     dropped = ", ".join(f"{n} {why.replace('_', '-')}" for why, n in record["dropped"].items())
     sizes, unknown = record["vocabulary"], record["unk_rate"]["test"]
-    ceiling = record["bag_of_words_upper_bound"]
+    bound = record["bag_of_words_upper_bound"]
     return [
         ("dataset", f"{record['dataset']}, {source} to {target}, normalise {record['normalise']}"),
         ("pairs", f"{_pairs(record)}: {parts}"),
         ("dropped", dropped),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
-        ("ceiling", f"{ceiling:.3f} exact match on test is the most a bag of source words allows"),
+        ("bag-of-words upper bound", f"{bound:.3f} exact match on test"),
         ("vocabulary", f"source {sizes['source']}, target {sizes['target']} ({_specials(data)} special tokens in)"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),

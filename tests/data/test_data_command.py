@@ -36,7 +36,7 @@ def test_stats_of_a_dataset_by_name(run: Run) -> None:
     shown = table(run("stats", "toy-grammar", "--set", "size=1000"))
     assert shown["pairs"] == "1000: train 900, valid 50, test 50"
     assert shown["leak"].startswith("0.0% of test pairs")
-    assert 0.3 < float(shown["ceiling"].split()[0]) < 0.8
+    assert 0.3 < float(shown["upper bound"].split()[0]) < 0.8
     assert shown["licence"] == "MIT"
 
 

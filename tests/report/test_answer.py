@@ -3,7 +3,7 @@ import json
 import pytest
 
 from headtohead.analysis.study import analyse
-from headtohead.report.answer import answer
+from headtohead.report.answer import answer, short_answer
 from headtohead.report.facts import facts
 from headtohead.storage.frames import load_frames
 
@@ -27,6 +27,22 @@ def test_the_answer_of_the_quickstart_is_one_sentence_by_axis(quickstart):
     assert ("; attention independent-heads against split-heads: inconclusive (MDE 0.0") in text
     assert text.endswith(".")
     assert ". " not in text
+
+
+def test_the_short_answer_has_a_line_per_axis_without_intervals(quickstart):
+    analysis = analyse(load_frames(quickstart))
+    question, *lines, note = short_answer(analysis).splitlines()
+    assert question == analysis.frames.record.question
+    assert [line.split()[0] for line in lines] == ["positional", "attention", "masking"]
+    assert "rotary against sinusoidal: better by 0.031 exact match; none against sinusoidal: worse by 0.447" in lines[0]
+    assert lines[1].endswith("independent-heads against split-heads: inconclusive")
+    assert note.startswith("  Inconclusive: ")
+    assert "interval" not in "".join(lines)
+
+
+def test_without_factor_contrasts_the_short_answer_is_the_answer(study):
+    analysis = analyse(load_frames(study(one_at_a_time=True)))
+    assert short_answer(analysis) == answer(analysis)
 
 
 def test_effect_sizes_and_intervals_are_positive_for_either_sign_of_the_difference(quickstart):

@@ -82,7 +82,7 @@ def lines(data: PreparedData) -> list[tuple[str, str]]:
         ("dropped", dropped),
         ("split", f"{record['split']}{', leaky' if record['leaky'] else ''}"),
         ("leak", f"{record['leak']:.1%} of test pairs have a source sentence that train has too"),
-        ("bag-of-words upper bound", f"{bound:.3f} exact match on test"),
+        ("upper bound", f"{bound:.3f} exact match on test for a model without word order"),
         ("vocabulary", f"source {sizes['source']}, target {sizes['target']} ({_specials(data)} special tokens in)"),
         ("unknown", f"source {unknown['source']:.2%}, target {unknown['target']:.2%} of test"),
         ("source", lengths([text for s in data.splits.values() for text in s.source_text])),

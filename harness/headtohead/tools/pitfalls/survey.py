@@ -113,7 +113,7 @@ def survey_page(result: Survey, registry: Registry) -> str:
         if not counts:
             return "–"
         if counts["violated"]:
-            return f"**{counts['broken']} of {counts.total()} broken**"
+            return f"**{counts['violated']} of {counts.total()} violated**"
         return f"{counts.total()}{'*' if counts['known violation'] else ''}"
 
     page = environment("pitfalls").get_template("survey.md.j2")

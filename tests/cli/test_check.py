@@ -233,7 +233,7 @@ def test_all_checks_every_compatible_combination_and_lists_the_others(h2h):
     assert code == 0
     assert found["sound"] is True
     assert pairs["linear", "alibi"]["outcomes"] == {}
-    assert "acts on the matrix of scores" in pairs["linear", "alibi"]["refused"]
+    assert "acts on the matrix of scores" in pairs["linear", "alibi"]["incompatible"]
     assert set(pairs["split-heads", "alibi"]["outcomes"]) == {"holds"}
     combinations = sum(sum(pair["outcomes"].values()) for pair in pairs.values())
     assert combinations == found["combinations"]
@@ -258,7 +258,7 @@ def test_all_accepts_no_names_and_its_markdown_equals_the_page(h2h):
 def test_a_recipe_with_a_faulty_plugin_is_broken_without_a_known_violation(h2h, plugin):
     code, output = h2h("check", "--plugin", plugin(PEEKING), "recipe/peeped")
     assert code == 1
-    assert rows(output)["causality"].startswith("broken ")
+    assert rows(output)["causality"].startswith("violated ")
     assert not rows(output)["causality"].startswith("known violation")
 
 
@@ -337,7 +337,7 @@ def test_a_name_in_two_families_checks_both_entries(h2h, few):
     assert code == 0
     assert "positional/none\n" in output
     assert "masking/none\n" in output
-    assert output.splitlines()[-1] == "2 checked, 0 broken"
+    assert output.splitlines()[-1] == "2 checked, 0 with violations"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,6 @@ def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
     assert page.count('<article class="row"') == 5
     assert 'href="positions-fixed-or-learned-quick/index.html"' in page
     assert (folder / "reports/notebooks/positions-fixed-or-learned-quick/index.html").is_file()
-    assert (folder / "reports/notebooks/report.md").is_file()
     assert "8 of 8 runs done, 2 seeds" in page
     assert "Not answered: not run: h2h notebooks runs it" in page
 
@@ -105,7 +104,7 @@ def test_options_that_would_replace_the_results_need_a_name(folder: Path, call: 
     assert refused.returncode == 2
     assert "add --name LABEL" in refused.stderr
     fewer = call(*SMALL, "--seeds", "1")
-    assert (fewer.returncode, "leave out 4 of them" in fewer.stderr) == (2, True)
+    assert (fewer.returncode, "would drop 4 of them" in fewer.stderr) == (2, True)
     named = call(*SMALL, "--set", "train.steps=1", "--seeds", "1", "--name", "try")
     assert named.returncode == 0, named.stderr
     report = "reports/notebooks/positions-fixed-or-learned-quick-try/index.html"

@@ -87,8 +87,8 @@ def test_shapley_values_of_trained_runs_add_up_to_the_trained_difference(trained
     assert total == pytest.approx(found.total.paired.mean, abs=1e-12)
 
 
-def test_the_report_of_the_command_names_inseparable_choices(walked):
-    folder, _ = walked
+def test_the_report_of_the_command_names_inseparable_choices(trained_path):
+    folder, _ = trained_path
     text = (folder / "reports" / "walk" / "report.md").read_text(encoding="utf-8").replace("\\", "")
     assert "## Choice by choice" in text
     assert (

@@ -144,7 +144,7 @@ def test_a_replayed_training_is_the_eager_one_bit_for_bit(kind: str, pieces: int
     replays = replayed(stack, log=log)
     found = train(stack)
     assert not log
-    assert replays() >= 4
+    assert replays() >= (4 if pieces == 1 else 2)
     assert same(found, trained_eagerly(kind, pieces))
 
 

@@ -19,4 +19,4 @@ def test_stacks_of_one_and_of_sixteen_runs_reach_the_recorded_speed():
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 runs, stacked / one by one" in done.stdout
+    assert "16 runs, stacked / in sequence" in done.stdout

@@ -165,13 +165,13 @@ def _held_by(file: str) -> int:
 
 def test_a_large_report_states_which_part_of_the_variants_it_shows(studies: tuple[Path, Path]) -> None:
     small, large = (ReportContent(analyse(load_frames(file.parent / "runs" / "large"))) for file in studies)
-    assert small.parts == {}
-    found = large.parts
+    assert small.omissions == {}
+    found = large.omissions
     rows = len(drawn_variants(large.analysis))
     assert 40 < rows < 80
-    assert found["scores"] == f"{rows} of 80 variants: the best, and the baseline."
-    assert found["lines"] == "24 of 80 variants: the best, and the baseline."
-    assert found["translations"] == "Of the first 24 variants of the design."
+    assert found["scores"] == f"{rows} of 80 variants: the best and the baseline."
+    assert found["lines"] == "24 of 80 variants: the best and the baseline."
+    assert found["translations"] == "Only the first 24 variants of the design are included."
     figures = {"scores": "<svg/>", "lengths": "<svg/>"}
     blocks = report_blocks(large, tuple(figures))
     for text in (page(large, blocks, figures), markdown_page(blocks)):
@@ -190,7 +190,7 @@ def test_a_forest_of_many_contrasts_shows_the_largest_differences(studies: tuple
     left_out = [abs(contrast.paired.mean) for contrast in tested if contrast not in rows]
     assert min(sizes) >= max(left_out)
     assert rows == [contrast for contrast in tested if contrast in rows]
-    shown = ReportContent(analysis).parts["contrasts"]
+    shown = ReportContent(analysis).omissions["contrasts"]
     assert shown == f"The {MOST_ROWS} largest of {len(tested)} differences."
 
 

@@ -221,7 +221,7 @@ def test_any_command_on_a_full_disk_is_one_line(undisturbed: Study, study: Study
     shutil.copytree(undisturbed.runs, study.runs)
     run = study.directories()[0]
     done = subprocess.run(
-        [sys.executable, "-c", LIMIT.format(bytes=100), *study.command("heads", run.name, "--no-decode")],
+        [sys.executable, "-c", LIMIT.format(bytes=100), *study.command("ablate-heads", run.name, "--no-decode")],
         cwd=study.folder,
         env=study.environment,
         text=True,

@@ -127,7 +127,7 @@ def check(study: Study, messages: list[tuple[float, str]], uri: str) -> None:
 
 def sync(study: Study, command: str) -> None:
     """Run the command of the last line, with a store that works."""
-    words = shlex.split(command.rpartition("type ")[2])
+    words = shlex.split(command.rpartition("run ")[2])
     assert words[0] == "h2h"
     done = subprocess.run(
         study.command(*words[1:]), cwd=study.folder, env=study.environment, text=True, capture_output=True, check=False

@@ -230,5 +230,5 @@ def test_any_command_on_a_full_disk_is_one_line(undisturbed: Study, study: Study
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("h2h: cannot write or read a file ([Errno 27] File too large")
+    assert done.stderr.startswith("h2h: cannot read or write a file ([Errno 27] File too large")
     assert len(done.stderr.strip().splitlines()) == 1

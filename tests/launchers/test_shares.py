@@ -167,5 +167,5 @@ def test_a_machine_without_a_gpu_sends_stacks_to_gpus(
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         f"h2h: node '{socket.gethostname()}' has no GPU that torch {torch.__version__} can use; "
-        "install torch with CUDA there, or type --device cpu"
+        "install torch with CUDA there, or use --device cpu"
     )

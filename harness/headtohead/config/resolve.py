@@ -92,14 +92,14 @@ def build_consistent_config(builder: ConfigBuilder) -> RunConfig:
 
 
 def complete_data(data: DataInput, registry: Registry) -> DataConfig:
-    """Fill the dataset's default split and normalisation in."""
+    """Complete the section with the default split and normalisation of the dataset."""
     dataset = registry.dataset(data.dataset)
     defaults = {"split": dataset.splits[0], "normalise": dataset.normalise}
     return DataConfig(**defaults | _given(data))
 
 
 def complete_model(model: ModelInput) -> ModelConfig:
-    """Fill the fields in whose defaults ``layers``, ``dropout`` and ``norm`` determine."""
+    """Complete the section: ``layers``, ``dropout`` and ``norm`` set the defaults of other fields."""
     defaults: dict[str, Any] = {"final_norm": model.norm == "pre"}
     for (_, shorthand), names in SHORTHANDS.items():
         defaults |= dict.fromkeys(names, getattr(model, shorthand))

@@ -63,7 +63,7 @@ def test_the_last_line_is_the_path_of_the_page_and_the_exit_code_is_0(
     assert 'href="positions-fixed-or-learned-quick/index.html"' in page
     assert (folder / "reports/notebooks/positions-fixed-or-learned-quick/index.html").is_file()
     assert "8 of 8 runs done, 2 seeds" in page
-    assert "Not answered: not run: h2h notebooks runs it" in page
+    assert "No answer: not run yet." in page
 
 
 @pytest.mark.slow

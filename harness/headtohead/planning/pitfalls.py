@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headtohead.plugins.registry import Registry
+from headtohead.schema.roles import ROLES
 from headtohead.schema.run_config import STEPWISE, RunConfig
 
 
@@ -96,12 +97,9 @@ def _positional(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
 
 
 def _attention(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:
-    if config.attention.decoder.name == "embedding-softmax":
-        yield Pitfall(
-            "mask on embeddings",
-            "attention.decoder",
-            "the mask is added to embeddings, not to scores: -1e9 removes nearly all information of earlier tokens",
-        )
+    for role in ROLES:
+        for name, consequence in registry.attention(config.attention.role(role).name).pitfalls.items():
+            yield Pitfall(name, f"attention.{role}", consequence)
 
 
 def _masking(config: RunConfig, registry: Registry) -> Iterator[Pitfall]:

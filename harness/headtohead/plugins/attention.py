@@ -76,6 +76,9 @@ class Attention(Component):
     of 0.
     """
 
+    pitfalls: ClassVar[Mapping[str, str]] = {}
+    """Pitfalls of the style: names and consequences, which plan, record and report state for each variant."""
+
     known_violations: ClassVar[frozenset[str]] = frozenset()
     """Invariants that the style violates by design, because it was published or taught that way.
 

@@ -105,7 +105,7 @@ def translator(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamC
         decode: ``"greedy"``, ``"beam"``, ``"non-autoregressive"`` or ``"teacher-forced"``.
         vocabulary: Target vocabulary.
         max_length: Maximum length of a translation in stepwise decoding, <eos> not counted.
-        beam: Settings of a beam search.
+        beam: Settings of a beam search, with ``"beam"``.
 
     Raises:
         UndefinedError: If stepwise decoding is impossible, as the vocabulary has no <sos> or <eos>.
@@ -114,7 +114,7 @@ def translator(decode: str, vocabulary: Vocabulary, max_length: int, beam: BeamC
         return translate_non_autoregressive
     if decode == "teacher-forced":
         return translate_teacher_forced
-    return stepwise_translator(vocabulary, max_length, (beam or BeamConfig()) if decode == "beam" else None)
+    return stepwise_translator(vocabulary, max_length, beam)
 
 
 def stepwise_translator(vocabulary: Vocabulary, max_length: int, beam: BeamConfig | None = None) -> Translator:

@@ -33,6 +33,10 @@ class EmbeddingSoftmax(Attention):
     cost = Cost(flops="2*d**3")
     role_defaults: ClassVar[Mapping[str, str]] = {"encoder": "split-heads", "cross": "split-heads"}
     projects = False
+    pitfalls: ClassVar[Mapping[str, str]] = {
+        "mask on embeddings": "the mask is added to embeddings, not to scores: -1e9 removes nearly all information "
+        "of earlier tokens"
+    }
     # Those from source-reaches-logits on are violated under pre-norm, where -1e9 stays in the residual stream.
     known_violations = frozenset(
         {

@@ -58,7 +58,7 @@ def letters_lost(case: Case) -> SentenceNumbers:
     """Count the rows with a letter that normalisation replaces by a space."""
     case.require_data()
     corpus = read_corpus(case.config.data, case.cache, registry=case.registry)
-    normalise = normaliser(case.config.data.normalise or "none")
+    normalise = normaliser(case.config.data.normalise)
     letters = {letter for pair in corpus.pairs for letter in pair.source + pair.target}
     lost = {letter for letter in letters if letter.isalpha() and not normalise(letter).strip()}
     rows_by_letter: Counter[str] = Counter()

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from headtohead.cli.output import echo
 from headtohead.errors import HeadToHeadError, is_disk_error, nearest
+from headtohead.escaping import single_line
 
 COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
@@ -60,14 +62,17 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:  # the message may quote a file name
+            error.message = single_line(error.message)
+            raise
         except HeadToHeadError as error:
-            click.echo(f"h2h: {error}", err=True)
+            echo(f"h2h: {error}", err=True)
             sys.exit(2)
         except Exception as error:
             if not is_disk_error(error):
                 raise
             reason = " ".join(str(error).split())
-            click.echo(
+            echo(
                 f"h2h: cannot read or write a file ({reason}); free disk space or correct the "
                 "permissions, then run the same command",
                 err=True,

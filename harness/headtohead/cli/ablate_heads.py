@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from headtohead.cli.options import format_option, plugin_option, runs_option
+from headtohead.cli.output import echo, echo_json
 
 
 @click.command("ablate-heads")
@@ -39,7 +39,7 @@ def command(
         if form == "text":
             _print(path.name, record)
     if form == "json":
-        click.echo(json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False))
+        echo_json(records)
 
 
 def _directories(target: str, runs_root: Path) -> list[Path]:
@@ -69,7 +69,7 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
     from headtohead.cli.tables import print_table
 
     whole = ", ".join(f"{name} {value:.4g}" for name, value in record["whole"].items())
-    click.echo(f"{run_name}: {whole} with all heads")
+    echo(f"{run_name}: {whole} with all heads")
     names = list(record["whole"])
     columns = [
         "role",
@@ -93,7 +93,7 @@ def _print(run_name: str, record: dict[str, Any]) -> None:
         for head in record["heads"]
     ]
     print_table(columns, rows, right=set(range(1, len(columns))))
-    click.echo("")
+    echo()
 
 
 def _number(value: float | None) -> str:

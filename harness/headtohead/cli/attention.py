@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.output import echo, echo_text
+from headtohead.escaping import single_line
 
 SHADES = " ░▒▓█"
 
@@ -52,7 +54,7 @@ def command(
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_maps(out, [maps])
-        click.echo(f"written: {out / 'maps.safetensors'}")
+        echo(f"written: {out / 'maps.safetensors'}")
     weights = maps.weights[role]
     for name, chosen, count in (("layer", layer, len(weights)), ("head", head, weights.shape[1])):
         if chosen is not None and chosen >= count:
@@ -63,21 +65,23 @@ def command(
         columns = maps.record.get("cross_tokens", columns)
     note = maps.record.get("map_notes", {}).get(role)
     if note:
-        click.echo(f"{role}: {note}\n")
+        echo(f"{role}: {note}", "")
     for layer_index, heads in enumerate(weights):
         for head_index, matrix in enumerate(heads):
             if layer in {None, layer_index} and head in {None, head_index}:
                 statistics = maps.record["heads"][role][layer_index][head_index]
-                click.echo(
+                echo(
                     f"{role}, layer {layer_index}, head {head_index}: entropy "
                     f"{_number(statistics['entropy'])} nats, mean distance "
                     f"{_number(statistics['distance'])} tokens"
                 )
-                click.echo(table(matrix.tolist(), rows, columns))
+                echo_text(table(matrix.tolist(), rows, columns))
+                echo()
 
 
 def table(matrix: list[list[float]], rows: list[str], columns: list[str]) -> str:
     """Format weights as text: a row per query, a column per key, and shading by absolute weight."""
+    rows, columns = [list(map(single_line, tokens)) for tokens in (rows, columns)]
     label = max(len(row) for row in rows)
     widths = [max(6, len(column)) for column in columns]
     lines = [" " * label + "".join(f"  {c:>{w}}" for c, w in zip(columns, widths, strict=True))]

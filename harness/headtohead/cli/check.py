@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option
+from headtohead.cli.output import echo, echo_json, echo_text
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
@@ -84,14 +84,15 @@ def _check(
         except HeadToHeadError as error:
             if names or len(chosen) == 1:
                 raise
-            click.echo(f"not checked: {entry.family}/{entry.name}: {error}", err=True)
+            echo(f"not checked: {entry.family}/{entry.name}: {error}", err=True)
             continue
         if form == "text":
-            click.echo("\n" if len(examinations) > 1 else "", nl=False)
+            if len(examinations) > 1:
+                echo()
             _print_examination(examinations[-1])
     if form == "json":
         records = [examination.to_json() for examination in examinations]
-        click.echo(json.dumps(records, ensure_ascii=False, indent=1, allow_nan=False))
+        echo_json(records)
     elif len(examinations) > 1:
         _print_totals(examinations)
     return 0 if all(examination.is_sound for examination in examinations) else 1
@@ -100,7 +101,7 @@ def _check(
 def _print_examination(examination: Examination) -> None:
     from headtohead.cli.tables import print_table
 
-    click.echo(examination.name)
+    echo(examination.name)
     errors: dict[str, list[str]] = {}
     for result in examination.results:
         if result.error is not None:
@@ -118,15 +119,16 @@ def _print_examination(examination: Examination) -> None:
     if rows:
         print_table(["invariant", "outcome", "number", "measurement"], rows, right={2})
     for error, invariants in errors.items():
-        click.echo(f"\nviolated: {error}\n  raised by {', '.join(invariants)}")
+        echo("", f"violated: {error}", f"  raised by {', '.join(invariants)}")
     for result in examination.results:
         if result.outcome == "violated" and result.example and result.error is None:
-            click.echo(f"\nsmallest example of {result.invariant}:\n  {result.example}")
+            echo("", f"smallest example of {result.invariant}:")
+            echo_text(f"  {result.example}")
     for pitfall in examination.pitfalls:
-        click.echo(f"\npitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
+        echo("", f"pitfall: {pitfall.name} ({pitfall.field}): {pitfall.consequence}")
         for fact in examination.facts:
             if fact.pitfall == pitfall.name:
-                click.echo(f"  {fact.sentence}")
+                echo(f"  {fact.sentence}")
 
 
 def _print_totals(examinations: list[Examination]) -> None:
@@ -136,9 +138,9 @@ def _print_totals(examinations: list[Examination]) -> None:
         for examination in examinations
         if examination.is_sound and any(result.outcome == "known violation" for result in examination.results)
     ]
-    click.echo(f"\n{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
+    echo("", f"{len(examinations)} checked, {len(violated)} with violations{_listed(violated)}")
     if named:
-        click.echo(f"known violations{_listed(named)}")
+        echo(f"known violations{_listed(named)}")
 
 
 def _listed(names: list[str]) -> str:
@@ -156,9 +158,9 @@ def _survey(registry: Registry, form: str) -> int:
     if sys.stderr.isatty():
         click.echo("\r", nl=False, err=True)
     if form == "markdown":
-        click.echo(survey_page(result, registry))
+        echo_text(survey_page(result, registry))
     elif form == "json":
-        click.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1, allow_nan=False))
+        echo_json(result.to_json())
     else:
         _print_survey(result)
     return 0 if result.is_sound else 1
@@ -171,5 +173,6 @@ def _print_survey(result: Survey) -> None:
     rows = [[name, *(str(counts[outcome]) for outcome in outcomes)] for name, counts in result.invariants.items()]
     print_table(["invariant", *outcomes], rows, right={1, 2, 3, 4})
     for variant, violation in result.violations:
-        click.echo(f"\nviolated: {violation.invariant} by {variant}\n  {violation.example or violation.reason}")
-    click.echo(f"\n{result.combinations} combinations checked, {len(result.violations)} invariants violated")
+        echo("", f"violated: {violation.invariant} by {variant}")
+        echo_text(f"  {violation.example or violation.reason}")
+    echo("", f"{result.combinations} combinations checked, {len(result.violations)} invariants violated")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headtohead.cli.options import cache_option, plugin_option
+from headtohead.cli.output import echo
 
 if TYPE_CHECKING:
     from headtohead.data import PreparedData
@@ -44,9 +45,9 @@ def fetch(dataset: str, overrides: tuple[str, ...], cache: Path | None, plugin_f
     folder = cache or cache_root()
     corpus = read_corpus(_dataset_data(dataset, overrides, registry), folder, registry=registry)
     source, target = corpus.languages
-    click.echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
-    click.echo(f"licence: {corpus.licence}")
-    click.echo(f"citation: {corpus.citation}")
+    echo(f"{dataset}: {len(corpus.pairs)} pairs, {source} to {target}, read from {folder}")
+    echo(f"licence: {corpus.licence}")
+    echo(f"citation: {corpus.citation}")
 
 
 @command.command()
@@ -65,7 +66,7 @@ def stats(target: str, overrides: tuple[str, ...], cache: Path | None, plugin_fi
     read_config = _experiment_data if target.endswith((".yaml", ".yml")) else _dataset_data
     config = read_config(target, overrides, registry)
     for label, text in lines(prepare(config, cache or cache_root(), registry=registry)):
-        click.echo(f"{label:<12}{text}")
+        echo(f"{label:<12}{text}")
 
 
 def lines(data: PreparedData) -> list[tuple[str, str]]:

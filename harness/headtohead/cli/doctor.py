@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.output import echo
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -43,7 +44,7 @@ def command(runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
     for check in _checks(runs_root, plugin_files):
         for diagnosis in check():
             failed |= diagnosis.level == FAIL
-            click.echo(f"{diagnosis.level:4}  {diagnosis.subject}: {diagnosis.text}")
+            echo(f"{diagnosis.level:4}  {diagnosis.subject}: {diagnosis.text}")
     if failed:
         sys.exit(1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, recipe_set_option, runs_option
+from headtohead.cli.output import echo
 
 
 @click.command("import-checkpoint")
@@ -43,6 +44,6 @@ def command(
 
     use_files(plugin_files)
     path = api.import_checkpoint(
-        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, log=click.echo
+        file, recipe=recipe, name=name, data=data, overrides=overrides, runs=runs_root, force=force, log=echo
     )
-    click.echo(path)
+    echo(path)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option
+from headtohead.cli.output import echo
 
 INSTALL = "pip install -e '.[test]'"
 
@@ -34,5 +35,5 @@ def command(family: str, name: str, folder: Path | None, plugin_files: tuple[Pat
     folder = folder or Path(name)
     written = write_package(family, name, folder, use_files(plugin_files))
     for path in written:
-        click.echo(f"wrote {path}")
-    click.echo(f"\nnext:\n  cd {shlex.quote(str(folder))}\n  {INSTALL}\n  pytest")
+        echo(f"wrote {path}")
+    echo("", "next:", f"  cd {shlex.quote(str(folder))}", f"  {INSTALL}", "  pytest")

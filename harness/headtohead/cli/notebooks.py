@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import name_option, runs_option, seeds_option, set_option
+from headtohead.cli.output import echo
 
 if TYPE_CHECKING:
     from headtohead.tools.notebooks import Edition
@@ -86,7 +87,7 @@ def command(
     complete = True
     for edition in list(_chosen(all_editions, only)):
         complete &= _run(edition, runs_root, out, workers, retry)
-    click.echo("measuring the pitfalls of the notebooks")
+    echo("measuring the pitfalls of the notebooks")
     page = write_page(
         all_editions,
         runs=runs_root,
@@ -99,7 +100,7 @@ def command(
     )
     if opened:
         click.launch(str(page))
-    click.echo(page)
+    echo(page)
     sys.exit(0 if complete else 1)
 
 
@@ -121,15 +122,15 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
 
     name = edition.experiment.name
     if edition.reason is not None:
-        click.echo(f"{name}: not run: {edition.reason}")
+        echo(f"{name}: not run: {edition.reason}")
         return True
     for recipe, reason in edition.omitted.items():
-        click.echo(f"{name}: without {recipe}: not run: {reason}")
+        echo(f"{name}: without {recipe}: not run: {reason}")
     file = edition.write(out / EDITIONS)
     if is_complete(edition, runs, out):
-        click.echo(f"{name}: done")
+        echo(f"{name}: done")
         return True
-    click.echo(f"{name}: {edition.experiment.question}")
+    echo(f"{name}: {edition.experiment.question}")
     messages: list[str] = []
     try:
         result = api.run(
@@ -145,9 +146,9 @@ def _run(edition: Edition, runs: Path, out: Path, workers: int | None, retry: bo
             log=messages.append,
         )
     except KeyboardInterrupt:
-        click.echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
+        echo(f"{name}: {messages[-1] if messages else 'interrupted'}", err=True)
         raise
     if not result.complete:
         for line in messages:
-            click.echo(f"{name}: {line}", err=True)
+            echo(f"{name}: {line}", err=True)
     return result.complete

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import format_option, plan_options, plugin_option
+from headtohead.cli.output import echo, echo_json
 
 if TYPE_CHECKING:
     from headtohead.planning.plan import Plan
@@ -50,7 +51,7 @@ def command(
     else:
         _print_text(plan)
         if refused:
-            click.echo(f"\nh2h run refuses this: {refused}")
+            echo("", f"h2h run refuses this: {refused}")
 
 
 @contextmanager
@@ -66,7 +67,6 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 def _print_json(plan: Plan) -> None:
-    import json
 
     content = plan.record().to_json()
     for record, run in zip(content["runs"], plan.runs, strict=True):
@@ -76,7 +76,7 @@ def _print_json(plan: Plan) -> None:
         {name: value if value == value else None for name, value in vars(family).items()} for family in plan.power
     ]  # JSON has no NaN
     content["stacks"] = [[run.directory for run in stack] for stack in plan.stacks]
-    click.echo(json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
+    echo_json(content)
 
 
 def _print_text(plan: Plan) -> None:
@@ -85,9 +85,9 @@ def _print_text(plan: Plan) -> None:
 
     text = overview(plan)
     for line in (text.heading, *text.lines, ""):
-        click.echo(line)
+        echo(line)
     print_table(COLUMNS, text.rows, right=NUMBERS)
     for heading, lines in text.sections.items():
-        click.echo(f"\n{heading}:")
+        echo("", f"{heading}:")
         for line in lines:
-            click.echo(f"  {line}")
+            echo(f"  {line}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import plugin_option
+from headtohead.cli.output import echo
 
 if TYPE_CHECKING:
     from headtohead.plugins.registry import Registered, Registry
@@ -26,7 +27,7 @@ def command(name: str | None, plugin_files: tuple[Path, ...]) -> None:
         return
     for index, entry in enumerate(_find(registry, name)):
         if index:
-            click.echo()
+            echo()
         _print_entry(entry)
 
 
@@ -63,23 +64,23 @@ def _find(registry: Registry, name: str) -> list[Registered]:
 def _print_entry(entry: Registered) -> None:
     from headtohead.cli.tables import print_table
 
-    click.echo(f"{entry.name} ({entry.family})")
+    echo(f"{entry.name} ({entry.family})")
     for line in _documentation(entry):
-        click.echo(f"  {line}".rstrip())
-    click.echo(f"from: {_origin(entry)}")
-    click.echo(f"source sha256: {entry.source_sha256}")
+        echo(f"  {line}".rstrip())
+    echo(f"from: {_origin(entry)}")
+    echo(f"source sha256: {entry.source_sha256}")
     for role, default in entry.entry.role_defaults.items():
-        click.echo(f"default in {role}: '{default}'")
+        echo(f"default in {role}: '{default}'")
     values = list(_values(entry))
     rows = list(_options(entry))
     if values:
-        click.echo()
+        echo()
         print_table(["field", "value"], values)
     elif rows:
-        click.echo()
+        echo()
         print_table(["option", "type", "default", "meaning"], rows)
     else:
-        click.echo("no options")
+        echo("no options")
 
 
 def _documentation(entry: Registered) -> list[str]:

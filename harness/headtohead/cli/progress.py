@@ -6,8 +6,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-import click
-
+from headtohead.cli.output import echo
+from headtohead.escaping import single_line
 from headtohead.execution.scheduler import Watcher
 from headtohead.storage import exits, states
 from headtohead.storage.stack import StackFolder
@@ -52,7 +52,7 @@ class LineWatcher:
         self.total = len(folders)
         self.ends = 0
         self.started = time.monotonic()
-        click.echo(f"training {size(folders)}", err=True)
+        echo(f"training {size(folders)}", err=True)
 
     def tick(self) -> None:
         """Print nothing between the ends of stacks."""
@@ -63,7 +63,7 @@ class LineWatcher:
             self.ends += 1
         seconds = time.monotonic() - self.started
         line = f"[{min(self.ends, self.total)}/{self.total}] {describe_end(folder, code)}"
-        click.echo(f"{line} ({seconds:.0f} s)", err=True)
+        echo(f"{line} ({seconds:.0f} s)", err=True)
 
     def close(self) -> None:
         """Print nothing."""
@@ -115,7 +115,7 @@ class ProgressBarWatcher:
             self.bar.update(self.task, total=len(self.folders))
         if code not in {exits.BUSY, exits.OOM}:
             self.finished.add(folder.path.name)
-        self.bar.console.print(describe_end(folder, code), highlight=False, markup=False)
+        self.bar.console.print(single_line(describe_end(folder, code)), highlight=False, markup=False)
         self.tick()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, reports_option, runs_option
+from headtohead.cli.output import echo
 
 if TYPE_CHECKING:
     from headtohead.report import ReportPaths
@@ -36,10 +37,10 @@ def command(
         paths = write_report(folder, root, allow_partial=allow_partial)
     else:
         paths = _from_store(experiment, store, root, allow_partial)
-    click.echo(paths.answer)
-    click.echo(f"report:   {paths.html}")
-    click.echo(f"markdown: {paths.markdown}")
-    click.echo(f"table:    {paths.csv}")
+    echo(paths.answer)
+    echo(f"report:   {paths.html}")
+    echo(f"markdown: {paths.markdown}")
+    echo(f"table:    {paths.csv}")
 
 
 def _from_store(experiment: Path, store: str, reports_root: Path, allow_partial: bool) -> ReportPaths:

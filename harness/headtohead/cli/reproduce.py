@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.output import echo
 
 
 @click.command("reproduce")
@@ -26,5 +27,5 @@ def command(run: str, runs_root: Path, plugin_files: tuple[Path, ...]) -> None:
 
     use_files(plugin_files)
     result = reproduce(run, runs_root, make_watcher())
-    click.echo(result.summary)
+    echo(result.summary)
     sys.exit(0 if result.equal else 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import launcher_options, plan_options, plugin_option, read_launcher_options, reports_option
+from headtohead.cli.output import echo
 
 
 @click.command("run")
@@ -84,7 +85,7 @@ def command(
         allow_partial=allow_partial,
         watcher=make_watcher(),
         command=_command(experiment, runs_root),
-        log=click.echo,
+        log=echo,
     )
     sys.exit(0 if result.complete else 1)
 

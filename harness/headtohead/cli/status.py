@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import experiment_argument, format_option, runs_option
+from headtohead.cli.output import echo, echo_json
 from headtohead.storage import states
 
 if TYPE_CHECKING:
@@ -26,10 +27,8 @@ def command(experiment: Path, runs_root: Path, form: str) -> None:
     folder = find_experiment(experiment, runs_root)
     progress = read_progress(folder)
     if form == "json":
-        import json
-
         records = [run.__dict__ for run in progress.runs]
-        click.echo(json.dumps({"name": progress.name, "runs": records}, ensure_ascii=False))
+        echo_json({"name": progress.name, "runs": records})
     else:
         _print_text(progress, folder)
 
@@ -39,17 +38,17 @@ def _print_text(progress: ExperimentProgress, folder: Path) -> None:
 
     counts = Counter(run.state for run in progress.runs)
     shown = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    click.echo(f"{progress.name}: {progress.question}")
-    click.echo(f"{len(progress.runs)} runs: {shown}")
+    echo(f"{progress.name}: {progress.question}")
+    echo(f"{len(progress.runs)} runs: {shown}")
     seeds = list(dict.fromkeys(run.seed for run in progress.runs))
     variants: dict[str, dict[int, RunProgress]] = {}
     for run in progress.runs:
         variants.setdefault(run.variant, {})[run.seed] = run
     rows = [[slug, *(_cell(runs[seed]) if seed in runs else "-" for seed in seeds)] for slug, runs in variants.items()]
-    click.echo()
+    echo()
     print_table(["variant", *(f"seed {seed}" for seed in seeds)], rows)
     for slug, other in progress.equal.items():
-        click.echo(f"{slug} = {other} by construction")
+        echo(f"{slug} = {other} by construction")
     _print_unfinished(progress, folder)
 
 
@@ -69,12 +68,12 @@ def _print_unfinished(progress: ExperimentProgress, folder: Path) -> None:
 
     stopped = progress.with_state(*states.ABNORMAL)
     if stopped:
-        click.echo("\nwithout a complete result:")
+        echo("", "without a complete result:")
     for run in stopped:
         reason = f": {run.reason}" if run.reason else ""
-        click.echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
+        echo(f"  {run.directory} {run.state} at step {run.step}{reason}")
     for line in failure_lines(folder, [run.directory for run in stopped]):
-        click.echo(line)
+        echo(line)
     step = next_step(Counter(run.state for run in stopped), "the same h2h run")
     if step:
-        click.echo(step)
+        echo(step)

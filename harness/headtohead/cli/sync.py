@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import reports_option, runs_option
+from headtohead.cli.output import echo
 
 
 @click.command()
@@ -30,14 +31,14 @@ def command(experiments: tuple[str, ...], runs_root: Path, reports_root: Path | 
     incomplete = False
     for folder in _folders(runs_root, experiments):
         report = ship(folder, uri, reports_root=reports_root)
-        click.echo(report.line())
+        echo(report.line())
         for line in (*report.failures, *report.notes):
-            click.echo(f"  {line}", err=True)
-        click.echo(f"  {report.link(server_of(uri))}")
+            echo(f"  {line}", err=True)
+        echo(f"  {report.link(server_of(uri))}")
         incomplete |= not report.complete
     if not uri.startswith("http"):
         ui = next_command("ui", None, runs_root)
-        click.echo(f"store: {readable(uri)}; the links require a running {ui}")
+        echo(f"store: {readable(uri)}; the links require a running {ui}")
     if incomplete:
         raise SystemExit(1)
 

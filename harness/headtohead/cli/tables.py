@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Sequence
 
-import click
+from headtohead.cli.output import echo
+from headtohead.escaping import single_line
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> None:
     """Print a table; ``right`` holds the indices of right-aligned columns."""
+    columns = [single_line(column) for column in columns]
+    rows = [[single_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _draw(columns, rows, right)
         return
-    for line in plain_lines(columns, rows, right):
-        click.echo(line)
+    echo(*plain_lines(columns, rows, right))
 
 
 def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
@@ -39,7 +41,7 @@ def _draw(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Containe
     table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
         justify = "right" if number in right else "left"
-        table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
+        table.add_column(Text(column), justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headtohead.cli.options import cache_option, format_option, plugin_option, recipe_set_option, runs_option
+from headtohead.cli.output import echo, echo_text
 
 if TYPE_CHECKING:
     from headtohead.tools.trace import Trace
@@ -67,13 +68,13 @@ def command(
     if only is not None:
         trace = trace.only(only)
     if out is None:
-        click.echo(_text(trace, form), nl=False)
+        echo_text(_text(trace, form))
         return
     try:
         _write(trace, form, out)
     except OSError as error:
         raise HeadToHeadError(f"cannot write '{out}': {error.strerror}") from error
-    click.echo(out)
+    echo(out)
 
 
 def _text(trace: Trace, form: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import plugin_option, runs_option
+from headtohead.cli.output import echo
 
 
 @click.command("translate")
@@ -51,9 +52,9 @@ def command(
     loaded = load(run, runs_root)
     translations = loaded.translate(sentences, beam_config)
     if loaded.pitfalls:
-        click.echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
+        echo(f"note: pitfalls of this run: {', '.join(loaded.pitfalls)}", err=True)
     for sentence, translation in zip(sentences, translations, strict=True):
         unknown = loaded.unknown_words(sentence)
         if unknown:
-            click.echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
-        click.echo(translation)
+            echo(f"note: not in the vocabulary: {', '.join(unknown)}", err=True)
+        echo(translation)

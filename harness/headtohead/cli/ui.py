@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from headtohead.cli.options import runs_option
+from headtohead.cli.output import echo
 
 
 @click.command()
@@ -35,13 +36,13 @@ def command(runs_root: Path, port: int, no_browser: bool) -> None:
         return
     with ended_by_signals(), Server(uri, port) as server:
         _print_links(links or {"(no study yet)": server.address}, no_browser)
-        click.echo("Ctrl-C stops the server")
+        echo("Ctrl-C stops the server")
         server.wait()
 
 
 def _print_links(links: dict[str, str], no_browser: bool) -> None:
     for study, link in links.items():
-        click.echo(f"{study}: {link}")
+        echo(f"{study}: {link}")
     if links and not no_browser:
         _open(next(iter(links.values())))
 

@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from headtohead.escaping import visible
+
 INK, MUTED, GRID, PAPER = "#1f2328", "#667080", "#e3e6ea", "#ffffff"
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6f9b", "#8c8c8c")
 """Okabe and Ito's colours without yellow, which is invisible on white, plus two muted colours."""
@@ -94,7 +96,7 @@ def to_svg(figure: Figure, salt: str) -> str:
     tips: Mapping[str, str] = getattr(figure, "tips", {})
     for gid, tooltip in tips.items():
         text = text.replace(f'<g id="{gid}">', f"<g><title>{escape(tooltip)}</title>", 1)
-    return text
+    return visible(text)  # XML allows no control characters
 
 
 def to_png(figure: Figure, dots_per_inch: int = 144) -> bytes:

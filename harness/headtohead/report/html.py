@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from markupsafe import Markup
 
+from headtohead.escaping import MOST_MARKDOWN, content_policy, is_safe_link, visible, visible_values
 from headtohead.figures.style import PALETTE, themed
 from headtohead.report.blocks import (
     AttentionMaps,
@@ -40,6 +41,7 @@ _PAGE = Markup("""\
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <link rel="icon" href="data:,">
@@ -82,17 +84,22 @@ def html_page(blocks: Sequence[Block], figures: Mapping[str, str], *, title: str
         kicker: Line above the first heading.
     """
     interactive = any(isinstance(block, AttentionMaps) for block in blocks)
-    script = Markup("<script>\n{}\n</script>\n").format(Markup(_asset("report.js"))) if interactive else Markup()
-    css = Markup(_asset("report.css"))
-    return str(
-        _PAGE.format(title=title, css=css, kicker=kicker, body=Markup(html_blocks(blocks, figures)), script=script)
+    scripts = [_asset("report.js")] if interactive else []
+    page = _PAGE.format(
+        policy=content_policy(*scripts),
+        title=title,
+        css=Markup(_asset("report.css")),
+        kicker=kicker,
+        body=Markup(html_blocks(blocks, figures)),
+        script=Markup().join(Markup("<script>{}</script>\n").format(Markup(script)) for script in scripts),
     )
+    return visible(str(page))
 
 
 def html_blocks(blocks: Sequence[Block], figures: Mapping[str, str] | None = None, *, inline: bool = False) -> str:
     """Return blocks as HTML; with ``inline``, for notebook output without a style sheet."""
     renderer = _Renderer(figures or {}, inline, [block for block in blocks if isinstance(block, Heading)])
-    return str(renderer.blocks(blocks))
+    return visible(str(renderer.blocks(blocks)))
 
 
 class _Renderer:
@@ -233,16 +240,18 @@ def _attributes(**values: str) -> Markup:
 
 
 def _prose(text: str) -> Markup:
-    """Return Markdown as HTML, with raw HTML escaped and images disabled."""
+    """Return Markdown as HTML, with raw HTML escaped, and without images and unsafe links."""
     from markdown_it import MarkdownIt
 
-    return Markup(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))
+    parser = MarkdownIt("commonmark", {"html": False}).disable("image")
+    parser.validateLink = is_safe_link  # type: ignore[method-assign]
+    return Markup(parser.render(text[:MOST_MARKDOWN]))
 
 
 def _json(value: Any) -> Markup:
     """Return JSON that is safe in a script element."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+    text = json.dumps(visible_values(value), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c"))
 
 
 def _asset(name: str) -> str:

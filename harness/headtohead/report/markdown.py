@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
+from headtohead.escaping import markdown_code, markdown_escape, safe_markdown, visible
 from headtohead.report.blocks import (
     AttentionMaps,
     Block,
@@ -36,14 +37,7 @@ _PARAGRAPHS = {"body": "{}", "answer": "**{}**", "banner": "> **{}**", "note": "
 
 def markdown_page(blocks: Sequence[Block]) -> str:
     """Return the report as a Markdown file."""
-    return "\n\n".join(filter(None, map(_block, blocks))) + "\n"
-
-
-def markdown_escape(text: object) -> str:
-    """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
-    plain = re.sub(r"\s*[\r\n]+\s*", " ", str(text))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
+    return visible("\n\n".join(filter(None, map(_block, blocks))) + "\n")
 
 
 def _block(block: Block) -> str:
@@ -55,7 +49,7 @@ def _block(block: Block) -> str:
         case Paragraph(text, role):
             return _PARAGRAPHS[role].format(_text(text))
         case Prose(markdown):
-            return markdown.strip().replace("&", "&amp;").replace("<", "&lt;")
+            return safe_markdown(markdown)
         case BulletList(items):
             return "\n".join(f"- {_text(item)}" for item in items)
         case Definitions(items):
@@ -86,7 +80,7 @@ def _text(text: Text) -> str:
         case str():
             return markdown_escape(text)
         case Span(content, "code"):
-            return f"`{content.replace('`', '')}`"
+            return markdown_code(content)
         case Span(content, style):
             return _SPANS[style].format(markdown_escape(content))
         case Link(content, target):

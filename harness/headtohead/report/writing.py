@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from matplotlib.figure import Figure
+from pandas.api.types import is_numeric_dtype
 
 from headtohead.analysis.study import Analysis, analyse
 from headtohead.errors import HeadToHeadError
+from headtohead.escaping import spreadsheet_text
 from headtohead.figures import style
 from headtohead.files import write_text
 from headtohead.report.answer import short_answer
@@ -29,7 +31,7 @@ from headtohead.report.figures.shapley import waterfall_figure
 from headtohead.report.figures.strip import strip_figure
 from headtohead.report.html import html_blocks, html_page
 from headtohead.report.markdown import markdown_page
-from headtohead.storage.frames import load_frames
+from headtohead.storage.frames import Frames, load_frames
 from headtohead.storage.paths import inside
 
 FIGURES: dict[str, Callable[[Analysis], Figure | None]] = {
@@ -109,7 +111,7 @@ def write_content(content: ReportContent, reports_root: Path) -> ReportPaths:
                 old.unlink()
         for name, svg in figures.items():
             write_text(folder / "figures" / f"{name}.svg", svg)
-        write_text(paths.csv, content.analysis.frames.runs.reset_index().to_csv(index=False))
+        write_text(paths.csv, _table(content.analysis.frames))
         write_text(paths.markdown, markdown_page(blocks))
         write_text(paths.html, page(content, blocks, figures))
     return paths
@@ -121,6 +123,14 @@ def page(content: ReportContent, blocks: Sequence[Block], figures: Mapping[str, 
     source = f" · from {content.source}" if content.source else ""
     title = f"{record.name}: {record.question}"
     return html_page(blocks, figures, title=title, kicker=f"headtohead · {record.name}{source}")
+
+
+def _table(frames: Frames) -> str:
+    """Return the table of the runs as CSV in which no text is a formula of a spreadsheet."""
+    table = frames.runs.reset_index()
+    for name in table.columns[[not is_numeric_dtype(dtype) for dtype in table.dtypes]]:
+        table[name] = [spreadsheet_text(value) if isinstance(value, str) else value for value in table[name]]
+    return str(table.rename(columns=spreadsheet_text).to_csv(index=False))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from headtohead.analysis.study import analyse
+from headtohead.escaping import visible
 from headtohead.report import ReportPaths
 from headtohead.report.blocks import Block, Column, DataTable, Paragraph, Span, TableCell, TableRow
 from headtohead.report.cells import difference_cell
@@ -34,7 +35,9 @@ def rows_html(runs: pd.DataFrame) -> str:
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     num_omitted = len(runs.columns) - len(columns)
     note = f"{len(runs)} runs; .columns lists {num_omitted} more columns: axes, sizes, costs"
-    return str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")) + html_blocks([Paragraph(note)], inline=True)
+    return visible(str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep=""))) + html_blocks(
+        [Paragraph(note)], inline=True
+    )
 
 
 def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from headtohead.errors import HeadToHeadError
+from headtohead.escaping import content_policy, visible
 from headtohead.plugins.registry import Registry
 from headtohead.tools.notebooks.content import PageContent, read_result
 from headtohead.tools.notebooks.descriptions import NOTEBOOKS
@@ -70,8 +71,15 @@ def _html(content: PageContent) -> str:
         for package, name in (("headtohead.report", "report.css"), ("headtohead.tools.notebooks", "notebooks.css"))
     ]
     template = environment("notebooks", html=True).get_template("index.html.j2")
-    return template.render(
-        c=content, css=Markup("\n".join(styles)), draw=draw, interval=interval, code_spans=_code_spans
+    return visible(
+        template.render(
+            c=content,
+            css=Markup("\n".join(styles)),
+            policy=content_policy(),
+            draw=draw,
+            interval=interval,
+            code_spans=_code_spans,
+        )
     )
 
 

@@ -10,6 +10,7 @@ from importlib.resources import files
 import numpy as np
 from markupsafe import Markup
 
+from headtohead.escaping import content_policy, visible
 from headtohead.tools.rendering import environment
 from headtohead.tools.trace.examples import LARGE, number
 from headtohead.tools.trace.steps import Array, Trace, TraceStep
@@ -32,8 +33,10 @@ PROBABILITIES = ("weights", "unmixed weights", "probabilities")
 
 def as_html(trace: Trace) -> str:
     """Return the whole page."""
-    css = files("headtohead.tools.trace").joinpath("templates", "page.css").read_text(encoding="utf-8")
-    return (
+    templates = files("headtohead.tools.trace").joinpath("templates")
+    css = templates.joinpath("page.css").read_text(encoding="utf-8")
+    script = templates.joinpath("page.js").read_text(encoding="utf-8")
+    return visible(
         environment("trace", html=True)
         .get_template("page.html.j2")
         .render(
@@ -41,6 +44,8 @@ def as_html(trace: Trace) -> str:
             parts=as_tree(trace),
             open_all=len(trace.steps) <= MAX_OPEN_STEPS,
             css=Markup(css),
+            script=Markup(script),
+            policy=content_policy(script),
             inks=INKS,
             levels=LEVELS,
             max_rows=MAX_ROWS,

@@ -1,0 +1,28 @@
+"""Output of the commands: every text passes through `echo` or `echo_json`, which escape hidden characters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headtohead.escaping import json_text, single_line
+
+
+def echo(*lines: object, err: bool = False) -> None:
+    """Print each argument as one line; without arguments, an empty line.
+
+    Line breaks and control characters inside a line come from files or servers and are escaped.
+    """
+    for line in lines or ("",):
+        click.echo(single_line(line), err=err)
+
+
+def echo_text(text: str) -> None:
+    """Print a text of several lines that headtohead has laid out."""
+    echo(*text.removesuffix("\n").split("\n"))
+
+
+def echo_json(value: Any) -> None:
+    """Print JSON whose values are exact."""
+    click.echo(json_text(value, indent=1))

@@ -1,0 +1,130 @@
+"""Escaping of text from files, data and servers, for terminals, pages and spreadsheets.
+
+Records keep text exactly; each output escapes it. A character is hidden if it controls a terminal, reorders the text
+around it, or has no width: control characters except tab and newline, bidirectional controls, invisible format and tag
+characters, and lone surrogates. Letters of every script, combining marks, joiners and emoji are unchanged.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0, DEL and C1: the escape sequences of terminals begin with these
+    r"\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    r"\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+MOST_MARKDOWN = 50_000
+"""Maximum number of characters of a text that is rendered as Markdown; the parser reads 25,000 per second."""
+_PLAIN_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+
+
+def visible(text: str) -> str:
+    r"""Return text with hidden characters as escapes such as ``\x1b`` and ``\u202e``."""
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text.replace("\r\n", "\n"))
+
+
+def single_line(text: object) -> str:
+    """Return text as one line without hidden characters; line breaks become spaces."""
+    return visible(_joined(str(text).replace("\r\n", "\n"), "\n"))
+
+
+def visible_values(value: Any) -> Any:
+    """Return JSON data in which every text is `visible`."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {name: visible_values(inner) for name, inner in value.items()}
+    return [visible_values(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return JSON for a terminal: hidden characters are JSON escapes, so a reader of the JSON gets the exact text."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
+    return _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+class VisibleFormatter(logging.Formatter):
+    """Formats log records without hidden characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
+def markdown_escape(text: object) -> str:
+    """Return text with Markdown and HTML characters escaped, for a paragraph or a table cell."""
+    plain = visible(_joined(str(text), "\r\n"))
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~!])", r"\\\1", plain)
+
+
+def markdown_code(text: object) -> str:
+    """Return text as a Markdown code span, or escaped if it contains characters that end a span or a table cell."""
+    plain = single_line(text)
+    return markdown_escape(plain) if re.search(r"[`|<]", plain) else f"`{plain}`"
+
+
+def safe_markdown(text: str) -> str:
+    """Return Markdown without raw HTML, images and unsafe links (`is_safe_link`).
+
+    Images become literal text. If an unsafe link remains, all links become literal text.
+    """
+    shortened = text if len(text) <= MOST_MARKDOWN else f"{text[:MOST_MARKDOWN]}…"
+    source = visible(shortened).strip().replace("&", "&amp;").replace("<", "&lt;")
+    if _has_unsafe_targets(source):
+        source = source.replace("![", "!&#91;")
+    if _has_unsafe_targets(source):
+        # Entities never delimit a link, whatever precedes them.
+        source = source.replace("[", "&#91;").replace("]", "&#93;")
+    return source
+
+
+def is_safe_link(target: str) -> bool:
+    """Return whether a link is relative or has the scheme http, https or mailto."""
+    target = re.sub(r"[\x00-\x20\x7f-\xa0]", "", target)  # browsers ignore some of these characters in a scheme
+    scheme, colon, _ = re.split(r"[/?#\\]", target, maxsplit=1)[0].partition(":")
+    if colon:
+        return scheme.lower() in ("http", "https", "mailto")
+    return re.match(r"[/\\]{2}", target) is None
+
+
+def _has_unsafe_targets(markdown: str) -> bool:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False})
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    environment: dict[str, Any] = {}
+    inline = [child for token in parser.parse(markdown, environment) for child in token.children or ()]
+    targets = [str(token.attrGet("href")) for token in inline if token.type == "link_open"]
+    targets += [reference["href"] for reference in environment.get("references", {}).values()]
+    return any(token.type == "image" for token in inline) or not all(map(is_safe_link, targets))
+
+
+def spreadsheet_text(text: str) -> str:
+    """Return the text of a CSV cell, with an apostrophe in front if a spreadsheet would evaluate it as a formula."""
+    # Excel also accepts the full-width forms.
+    is_formula = text.startswith(tuple("=+-@\t\r\n＝＋－＠")) and not _PLAIN_NUMBER.fullmatch(text)
+    return f"'{text}" if is_formula else text
+
+
+def content_policy(*scripts: str) -> str:
+    """Return the Content-Security-Policy of a page that loads nothing and executes only these inline scripts."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii") for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _joined(text: str, breaks: str) -> str:
+    """Return text with every sequence of line breaks, and the white space around it, as a single space."""
+    if not any(character in text for character in breaks):
+        return text
+    return " ".join(filter(None, (line.strip() for line in re.split(f"[{breaks}]", text))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from headtohead.cli.output import echo
 from headtohead.errors import HeadToHeadError, is_disk_error, nearest
-from headtohead.escaping import single_line
+from headtohead.escaping import VisibleFormatter, single_line
 
 COMMANDS = {
     "run": "Train the runs of an experiment file and report the answer.",
@@ -84,3 +85,5 @@ class LazyGroup(click.Group):
 @click.version_option(package_name="headtohead", prog_name="h2h")
 def main() -> None:
     """Run controlled comparisons of Transformer components, each defined in an experiment file."""
+    if logging.lastResort is not None:  # prints the warnings of headtohead's loggers
+        logging.lastResort.setFormatter(VisibleFormatter())

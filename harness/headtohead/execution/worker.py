@@ -18,6 +18,7 @@ import torch
 from headtohead import files
 from headtohead.data import cache_root, prepare, read_prepared
 from headtohead.errors import HeadToHeadError, is_disk_error
+from headtohead.escaping import visible
 from headtohead.plugins.launcher import WorkerPlugins
 from headtohead.plugins.registry import current
 from headtohead.schema.run_config import RunConfig
@@ -92,7 +93,7 @@ def _report(error: Exception) -> int:
 def _log(text: str) -> bool:
     """Write to the log; return False if the disk is full."""
     try:
-        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+        print(visible(text.rstrip("\n")), file=sys.stderr, flush=True)
     except OSError:
         return False
     return True
@@ -182,7 +183,7 @@ class Worker:
         except Exception as error:
             if is_disk_error(error) or is_out_of_memory(error) or isinstance(error, LeaseLost):
                 raise
-            traceback.print_exception(error, file=sys.stderr)
+            _log("".join(traceback.format_exception(error)))
             self.training.retire(index, "raised")
             reason = current().describe(error)
             self.runs[index].set_state(
@@ -192,7 +193,7 @@ class Worker:
 
     def _on_fall_back(self, reason: str) -> None:
         """Add the reason of a fallback to the log and to the stack's notes, which progress and results include."""
-        print(reason, file=sys.stderr)
+        _log(reason)
         with self._writing():
             self.folder.note(reason)
 
@@ -200,7 +201,7 @@ class Worker:
         try:
             self.hooks.on_run_end(run=self.runs[index].path, state=state)
         except Exception as error:  # the state is already written; an error in a plugin must not change it
-            traceback.print_exception(error, file=sys.stderr)
+            _log("".join(traceback.format_exception(error)))
 
     def _on_progress(self, step: int, steps: int) -> None:
         self.lease.check()

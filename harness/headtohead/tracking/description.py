@@ -7,6 +7,7 @@ import getpass
 from collections.abc import Mapping
 from typing import Any
 
+from headtohead.escaping import markdown_code, markdown_escape
 from headtohead.schema.run_config import RunConfig
 from headtohead.schema.sections import NotHashed
 from headtohead.storage.records import RunRecord, StatusRecord
@@ -96,13 +97,15 @@ def user() -> str:
 def note(study: TrackedStudy, run: TrackedRun, record: RunRecord, state: str, reason: str | None) -> str:
     """Return the run's description in Markdown: question, variant, pitfalls, data and the command to reproduce it."""
     baseline = " (the baseline)" if run.variant.slug == study.record.baseline else ""
-    lines = [f"**Question:** {study.record.question}", f"**Variant:** {run.variant.title}{baseline}, seed {run.seed}"]
-    lines += [f"**Pitfall, {pitfall.name}:** {pitfall.consequence}" for pitfall in record.pitfalls]
+    escape, code = markdown_escape, markdown_code
+    title = escape(run.variant.title)
+    lines = [f"**Question:** {escape(study.record.question)}", f"**Variant:** {title}{baseline}, seed {run.seed}"]
+    lines += [f"**Pitfall, {escape(pitfall.name)}:** {escape(pitfall.consequence)}" for pitfall in record.pitfalls]
     if reason:
-        lines.append(f"**{state}:** {reason}")
+        lines.append(f"**{state}:** {escape(reason)}")
     if run.reused_from:
-        lines.append(f"**Trained in** `{run.reused_from}`; its checkpoint stays there")
-    lines += [_data_line(record.data), f"**Reproduce:** `h2h reproduce {_path(study, run)}`"]
+        lines.append(f"**Trained in** {code(run.reused_from)}; its checkpoint stays there")
+    lines += [_data_line(record.data), f"**Reproduce:** {code(f'h2h reproduce {_path(study, run)}')}"]
     return "\n\n".join(lines)
 
 
@@ -113,7 +116,8 @@ def _path(study: TrackedStudy, run: TrackedRun) -> str:
 def _data_line(data: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count:,} {split}" for split, count in data["counts"].items())
     leaky = "; **leaky split**" if data.get("leaky") else ""
-    return f"**Data:** {data['dataset']}, split {data['split']} ({counts}){leaky}"
+    description = f"{data['dataset']}, split {data['split']} ({counts})"
+    return f"**Data:** {markdown_escape(description)}{leaky}"
 
 
 def _family(family: str, roles: dict[str, Any]) -> dict[str, Any]:

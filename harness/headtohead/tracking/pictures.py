@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from headtohead.escaping import single_line
 from headtohead.figures.heat_map import ColourRange, cell_colours, label
 
 SHEET_PIXELS = 256
@@ -81,6 +82,7 @@ def _tiles(maps: Maps, signed: bool, cell: int, gap: int) -> Pixels:
 
 @functools.lru_cache(maxsize=4096)
 def _text(text: str) -> Pixels:
+    text = single_line(text)
     font = ImageFont.load_default(size=TEXT_HEIGHT)
     image = Image.new("RGB", (max(1, round(font.getlength(text)) + 1), TEXT_HEIGHT + 3), "white")
     ImageDraw.Draw(image).text((0, 0), text, fill="black", font=font)

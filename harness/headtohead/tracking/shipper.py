@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headtohead.errors import HeadToHeadError
+from headtohead.escaping import VisibleFormatter
 from headtohead.storage import states
 from headtohead.storage.leases import process_start
 from headtohead.storage.paths import inside
@@ -162,7 +163,7 @@ def _log_report(report: ShipReport) -> None:
 
 def _log_to(path: Path) -> None:
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False

@@ -15,12 +15,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import numpy as np
 from PIL import Image
 from safetensors.numpy import load_file
 
 from headtohead import files
+from headtohead.escaping import visible
 from headtohead.storage.records import HEADS, METRICS, RESULTS, RUN, STATUS
 from headtohead.tracking.pictures import contact_sheet, labelled_sheet
 from headtohead.tracking.rundirs import TrackedRun
@@ -147,8 +149,8 @@ def _write_buckets(buckets: Sequence[Mapping[str, Any]], into: Path) -> None:
         bars.append(
             f'<rect x="{left}" y="{230 - height:.1f}" width="60" height="{height:.1f}" '
             f'fill="#08519c"/><text x="{left + 30}" y="{224 - height:.1f}">{score:.2f}</text>'
-            f'<text x="{left + 30}" y="248">{bucket["bucket"]}</text>'
-            f'<text x="{left + 30}" y="264" fill="#666">n = {bucket["n"]}</text>'
+            f'<text x="{left + 30}" y="248">{escape(visible(str(bucket["bucket"])))}</text>'
+            f'<text x="{left + 30}" y="264" fill="#666">n = {escape(visible(str(bucket["n"])))}</text>'
         )
     total = 70 + len(buckets) * width
     into.write_text(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headtohead.errors import HeadToHeadError
+from headtohead.escaping import markdown_code, markdown_escape, safe_markdown
 from headtohead.storage import states
 from headtohead.storage.paths import inside
 from headtohead.storage.records import EXPERIMENT, ExperimentRecord
@@ -127,8 +128,8 @@ def _search(destination: Destination) -> str:
 def _experiment_note(destination: Destination, study: TrackedStudy, answer: str) -> str:
     """Return the experiment's description; MLflow shows its first line even if it is collapsed."""
     paragraphs = [
-        f"**{study.record.question}** {answer.replace('**', '')}",
-        study.record.description or "",
+        f"**{markdown_escape(study.record.question)}** {answer.replace('**', '')}",
+        safe_markdown(study.record.description or ""),
         "Views (in the list above the runs): all runs, variants averaged over seeds, a view per "
         f"axis, attention. [Open the view of all runs]({link(destination.experiment_id, '')}).",
         *_probes(study.record),
@@ -137,7 +138,7 @@ def _experiment_note(destination: Destination, study: TrackedStudy, answer: str)
 
 
 def _probes(plan: ExperimentRecord) -> list[str]:
-    sentences = [f"{step}: {probe.source}" for step, probe in enumerate(plan.probes)]
+    sentences = [f"{step}: {markdown_escape(probe.source)}" for step, probe in enumerate(plan.probes)]
     return [f"Steps of the attention images are probe sentences. {'; '.join(sentences)}"]
 
 
@@ -178,27 +179,28 @@ def _report(reports_root: Path, study: TrackedStudy) -> str:
 def _note(destination: Destination, study: TrackedStudy, states_of_runs: Counter[str], report: str) -> str:
     plan = study.record
     counts = ", ".join(f"{count} {state}" for state, count in states_of_runs.most_common())
-    lines = [f"**{plan.question}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
+    lines = [f"**{markdown_escape(plan.question)}**"] + ([report[: TAG_LIMIT // 2]] if report else [])
     lines += [
         f"{len(plan.variants)} variants, {len(plan.seeds)} seeds; runs: {counts}. "
         f"[Open the view of all runs]({link(destination.experiment_id, '')})",
         *_equal(plan),
         *_excluded(plan),
-        f"Command: `{plan.command}`",
+        f"Command: {markdown_code(plan.command)}",
     ]
     return "\n\n".join(lines)
 
 
 def _equal(plan: ExperimentRecord) -> list[str]:
     return [
-        f"`{variant.slug}` equals `{variant.equal_to}` by construction ({variant.equal_reason}); they share their runs"
+        f"{markdown_code(variant.slug)} equals {markdown_code(variant.equal_to)} by construction "
+        f"({markdown_escape(variant.equal_reason)}); they share their runs"
         for variant in plan.variants
         if variant.equal_to
     ]
 
 
 def _excluded(plan: ExperimentRecord) -> list[str]:
-    return [f"Excluded: `{entry.slug}` ({entry.reason})" for entry in plan.excluded]
+    return [f"Excluded: {markdown_code(entry.slug)} ({markdown_escape(entry.reason)})" for entry in plan.excluded]
 
 
 def _ship_files(destination: Destination, study: TrackedStudy, reports_root: Path) -> None:

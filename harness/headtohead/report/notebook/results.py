@@ -35,9 +35,8 @@ def rows_html(runs: pd.DataFrame) -> str:
     rows = pd.DataFrame(runs)[columns].reset_index(drop=True).dropna(axis="columns", how="all")
     num_omitted = len(runs.columns) - len(columns)
     note = f"{len(runs)} runs; .columns lists {num_omitted} more columns: axes, sizes, costs"
-    return visible(str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep=""))) + html_blocks(
-        [Paragraph(note)], inline=True
-    )
+    table = visible(str(rows.to_html(max_rows=MOST_ROWS, border=0, na_rep="")))
+    return table + html_blocks([Paragraph(note)], inline=True)
 
 
 def result_html(folder: Path, states: Mapping[str, int], report: ReportPaths | None) -> str:

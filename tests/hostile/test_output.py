@@ -58,7 +58,8 @@ DESCRIPTION = f"""={{marker}} {ORDINARY} {TERMINAL}{BIDIRECTIONAL} {MARKUP}
 
 [e]: javascript:alert(1)
 [m]: http://far.away/p.png
-"""
+{"long " * 4_000}"""
+"""MLflow limits a description to 20,000 characters."""
 
 
 # What an output must hold, and must not.
@@ -164,7 +165,7 @@ class Outputs:
 
     folder: Path
     h2h: Command
-    store: Path
+    request: pytest.FixtureRequest
     made: dict[str, str]
 
     def of(self, sink: str) -> str:
@@ -232,7 +233,7 @@ class Outputs:
         from mlflow import MlflowClient
 
         self.of("report")
-        shutil.copy(self.store, self.folder / "mlflow.db")
+        shutil.copy(self.request.getfixturevalue("store_template"), self.folder / "mlflow.db")
         uri = f"sqlite:///{self.folder}/mlflow.db"
         self.call("sync", "study", MLFLOW_TRACKING_URI=uri)
         client = MlflowClient(uri)
@@ -336,7 +337,9 @@ def register_positionals():
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, store_template: Path) -> Iterator[Outputs]:
+def outputs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, h2h_here: Command
+) -> Iterator[Outputs]:
     folder = tmp_path_factory.mktemp("output")
     write_study(folder / "runs")
     (folder / "plugin.py").write_text(
@@ -360,7 +363,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory, h2h_here: Command, store_t
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("H2H_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("no_proxy", "127.0.0.1")
-        yield Outputs(folder, h2h_here, store_template, {})
+        yield Outputs(folder, h2h_here, request, {})
 
 
 def write_study(runs: Path) -> None:

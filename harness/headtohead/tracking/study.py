@@ -134,7 +134,7 @@ def _experiment_note(destination: Destination, study: TrackedStudy, answer: str)
         f"axis, attention. [Open the view of all runs]({link(destination.experiment_id, '')}).",
         *_probes(study.record),
     ]
-    return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)
+    return "\n\n".join(paragraph.strip() for paragraph in paragraphs if paragraph)[:TAG_LIMIT]
 
 
 def _probes(plan: ExperimentRecord) -> list[str]:

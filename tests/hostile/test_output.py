@@ -120,6 +120,7 @@ def check_page(page: str, marker: str, scripts: int = 0) -> None:
                 continue  # a heat map
             assert is_safe_link(target) or (tag, target) == ("link", "data:,"), values
             assert tag == "a" or not target.startswith("http"), values
+            assert not re.match(r"\s*(javascript|vbscript|file|data:.)", target, re.IGNORECASE), values
     assert not re.search(r"url\(['\"]?(http|//)|@import", page)
 
 
@@ -520,6 +521,19 @@ def test_words_of_a_model_are_escaped(trained: Callable[..., Any], typed: tuple[
     ended = trained(*typed)
     assert hidden(ended.stdout + ended.stderr) == set()
     assert r"\x1b[31m\u202e" in ended.stdout
+
+
+@pytest.mark.slow
+def test_logged_warnings_are_escaped(h2h_process: Command, tmp_path: Path) -> None:
+    cache = tmp_path / "cache\x1b[31m\u202e"
+    arguments = ("data", "stats", "toy-grammar", "--set", "size=100")
+    assert h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache)).returncode == 0
+    for path in cache.rglob("*.npz"):
+        path.write_bytes(b"damaged")
+    ended = h2h_process(tmp_path, *arguments, H2H_CACHE=str(cache))
+    assert "is damaged" in ended.stderr
+    assert r"cache\x1b[31m\u202e" in ended.stderr
+    assert hidden(ended.stderr) == set()
 
 
 # The functions themselves.

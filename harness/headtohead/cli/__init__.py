@@ -63,9 +63,11 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except click.ClickException as error:  # the message may quote a file name
-            error.message = single_line(error.message)
-            raise
+        except click.UsageError as error:
+            message = error.format_message()  # may quote a file name
+            if message == single_line(message):
+                raise
+            raise click.UsageError(single_line(message), error.ctx) from None
         except HeadToHeadError as error:
             echo(f"h2h: {error}", err=True)
             sys.exit(2)

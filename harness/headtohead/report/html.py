@@ -244,7 +244,7 @@ def _prose(text: str) -> Markup:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).disable("image")
-    parser.validateLink = is_safe_link  # type: ignore[method-assign]
+    parser.validateLink = is_safe_link  # type: ignore[assignment, method-assign]
     return Markup(parser.render(text[:MOST_MARKDOWN]))
 
 

@@ -282,10 +282,17 @@ class _Connections(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follow redirects from http to http or https, and from https to https."""
 
+    def http_error_302(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any
+    ) -> http.client.HTTPResponse | None:
+        fp.close()  # The base class reads the body, which may have no end.
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        fp.close()  # The base class reads the body, which may have no end.
         if newurl.partition(":")[0] not in (req.type, "https"):
             raise urllib.error.HTTPError(newurl, code, f"{msg} - Redirection to {newurl} is not allowed", headers, fp)
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -339,7 +346,9 @@ def _validator(response: http.client.HTTPResponse) -> str | None:
 def _check_content(local: _Local, received: str, sha256: str | None) -> None:
     """Raise an error for a part that is no complete data file, so that it never enters the cache."""
     if sha256 and received != sha256.lower():
-        raise HeadToHeadError(f"its sha256 is {received}, expected {sha256.lower()}; correct data.sha256, or run the command again")
+        raise HeadToHeadError(
+            f"its sha256 is {received}, expected {sha256.lower()}; correct data.sha256, or run the command again"
+        )
     suffix = local.file.suffix.removeprefix(".").lower()
     with local.part.open("rb") as file:
         head = file.read(1000)

@@ -89,8 +89,8 @@ class Options(BaseOptions):
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
-        if value and not _is_url(value):
-            raise ValueError("expected a URL that begins with http:// or https://")
+        if value is not None and not re.match("https?://[^/]", value):
+            raise ValueError("expected http://host or https://host with a path")
         return value
 
     @model_validator(mode="after")

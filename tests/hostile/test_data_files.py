@@ -97,17 +97,16 @@ def link(target: str) -> Plant:
     return lambda path: path.symlink_to(target)
 
 
-ZEROS = bytes(10**7)
-BLANK_ROWS = b"a\tb\n" * 2_500_000
+SPACES = b" " * 10**7
+LONG_ROWS = (b"a" * 240 + b"\tb\n") * 40_000
 XZ_OF_4_GB_DICTIONARY = bytes.fromhex("fd377a585a000004e6d6b4460200210128000000")
 
 CASES = [
-    Case("bomb", "gz", "x.gz", streams(gzip.compress, ZEROS, 300), f"MB; {RAISE_LIMIT}", True),
-    Case("bomb", "gz-rows", "x.gz", streams(gzip.compress, BLANK_ROWS, 300), "unpacks from 2.", True),
-    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, ZEROS, 1000), "MB to more than 10 MB", True),
-    Case("bomb", "xz", "x.xz", streams(lzma.compress, ZEROS, 300), "unpacks from 0.4", True),
-    Case("bomb", "zip", "x.zip", zipped(("a.tsv", ZEROS * 6)), "MB to more than 10 MB", True),
-    Case("bomb", "largest", "x.gz", streams(gzip.compress, BLANK_ROWS, 900), "to more than 500 MB", True),
+    Case("bomb", "gz", "x.gz", streams(gzip.compress, SPACES, 300), f"MB; {RAISE_LIMIT}", True),
+    Case("bomb", "gz-rows", "x.gz", streams(gzip.compress, LONG_ROWS, 300), "to more than 500 MB", True),
+    Case("bomb", "bz2", "x.bz2", streams(bz2.compress, SPACES, 1000), "MB to more than 10 MB", True),
+    Case("bomb", "xz", "x.xz", streams(lzma.compress, SPACES, 300), "unpacks from 0.4", True),
+    Case("bomb", "zip", "x.zip", zipped(("a.tsv", SPACES * 6)), "MB to more than 10 MB", True),
     Case("bomb", "zip-members", "x.zip", many_members, "contains more than 10,000 files; repack the text file alone"),
     Case(
         "zip",
@@ -193,7 +192,7 @@ CASES = [
         "xz-garbage",
         "x.xz",
         content(lzma.compress(ROWS) + b"garbage"),
-        "is damaged: it ends too early; download it again",
+        "is damaged: Input format not supported by decoder; download it again",
     ),
     Case(
         "damage",
@@ -240,18 +239,19 @@ CASES = [
     Case("special", "loop", "x.tsv", link("x.tsv"), "cannot be read: Too many levels of symbolic links"),
     Case("special", "dangling", "x.tsv", link("nowhere"), "does not exist"),
     Case("size", "sparse", "x.tsv", sparse(100 * 10**9), f"has 100,000 MB, more than 500 MB; {RAISE_LIMIT}", True),
-    Case("size", "line", "x.tsv", sparse(499 * 10**6), "line 1 is longer than 1,000,000 bytes; split it", True),
+    Case("size", "sparse-line", "x.tsv", sparse(499 * 10**6), "is not a text file: line 1 has a NUL byte", True),
+    Case("size", "line", "x.tsv", content(b"a" * 10**8), "line 1 is longer than 1,000,000 bytes; split it", True),
     Case(
         "size",
         "blank-lines",
         "x.tsv",
-        content(b"\n" * 6_000_000),
+        content(b"\n" * 20_000_000),
         f"has more than 5,000,000 lines; {RAISE_LIMIT}",
         True,
     ),
     Case("size", "nothing", "x.tsv", content(b""), "is empty"),
     Case("size", "only-blank", "x.tsv", content(b"\n" * 3_000_000), "is empty", True),
-    Case("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 text file"),
+    Case("text", "nul", "x.tsv", content(ROWS + b"a\tb\0\n"), "line 41 has a NUL byte; use a UTF-8 file"),
     Case("text", "utf8", "x.tsv", content(ROWS + b"a\tb\xff\n"), "is not UTF-8: line 41 has the byte 0xff; convert it"),
     Case(
         "text",

@@ -45,7 +45,6 @@ TEXT_SUFFIXES = (".txt", ".tsv", ".csv")
 BLOCK_BYTES = 1 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _RAISE_LIMIT = f"if you trust the file, set {MAX_DATA_BYTES} to a larger number of bytes"
 _SPECIAL = {
     stat.S_IFDIR: "directory",
@@ -66,25 +65,43 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         HeadToHeadError: If the file is missing, special, empty, damaged, too large or not UTF-8.
     """
-    content = io.BytesIO()
+    content, newlines, max_lines = io.BytesIO(), 0, max_data_bytes() // BYTES_PER_LINE
     for block in unpack(path):
+        if not content.tell():
+            _check_start(block, path)
+        if b"\0" in block:
+            number = newlines + block.count(b"\n", 0, block.index(b"\0")) + 1
+            raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; use a UTF-8 file")
+        newlines += block.count(b"\n")
+        if newlines > max_lines:
+            raise HeadToHeadError(f"file '{path}' has more than {max_lines:,} lines; {_RAISE_LIMIT}")
         content.write(block)
     content.seek(0)
-    start = content.read(8)
-    if start.startswith(_UTF16_MARKS):
-        raise HeadToHeadError(f"file '{path}' is UTF-16; convert it with: iconv -f utf-16 -t utf-8")
-    if inner := _packing(start):
-        raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
-    content.seek(len(_BYTE_ORDER_MARK) if start.startswith(_BYTE_ORDER_MARK) else 0)
-    max_lines = max_data_bytes() // BYTES_PER_LINE
+    content.seek(len(_BYTE_ORDER_MARK) if content.read(3) == _BYTE_ORDER_MARK else 0)
     lines: list[str] = []
     while raw := content.readline(MAX_LINE_BYTES + 1):
-        lines.append(_decode(raw, len(lines) + 1, path))
-        if len(lines) > max_lines:
-            raise HeadToHeadError(f"file '{path}' has more than {max_lines:,} lines; {_RAISE_LIMIT}")
+        if len(raw) > MAX_LINE_BYTES:
+            raise HeadToHeadError(
+                f"file '{path}': line {len(lines) + 1} is longer than {MAX_LINE_BYTES:,} bytes; split it"
+            )
+        try:
+            lines.append(raw.decode("utf-8").removesuffix("\n").removesuffix("\r"))
+        except UnicodeDecodeError as error:
+            raise HeadToHeadError(
+                f"file '{path}' is not UTF-8: line {len(lines) + 1} has the byte 0x{raw[error.start]:02x}; "
+                "convert it, for instance with: iconv -f latin1 -t utf-8"
+            ) from error
     if not any(map(str.strip, lines)):
         raise HeadToHeadError(f"file '{path}' is empty")
     return lines
+
+
+def _check_start(block: bytes, path: Path) -> None:
+    """Raise an error for the start of an unpacked file that is no UTF-8 text."""
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise HeadToHeadError(f"file '{path}' is UTF-16; convert it with: iconv -f utf-16 -t utf-8")
+    if inner := _packing(block):
+        raise HeadToHeadError(f"file '{path}' contains another {inner} file; unpack the outer file")
 
 
 def unpack(path: Path) -> Iterator[bytes]:
@@ -177,21 +194,6 @@ def max_data_bytes() -> int:
 def _packing(start: bytes) -> str | None:
     """Return the compression or archive format of a file with these first bytes."""
     return next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), None)
-
-
-def _decode(raw: bytes, number: int, path: Path) -> str:
-    """Return the text of a line without its line end."""
-    if len(raw) > MAX_LINE_BYTES:
-        raise HeadToHeadError(f"file '{path}': line {number} is longer than {MAX_LINE_BYTES:,} bytes; split it")
-    if b"\0" in raw:
-        raise HeadToHeadError(f"file '{path}' is not a text file: line {number} has a NUL byte; use a UTF-8 text file")
-    try:
-        return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise HeadToHeadError(
-            f"file '{path}' is not UTF-8: line {number} has the byte 0x{raw[error.start]:02x}; "
-            "convert it, for instance with: iconv -f latin1 -t utf-8"
-        ) from error
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:

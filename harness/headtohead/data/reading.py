@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from headtohead.errors import HeadToHeadError
 
@@ -143,7 +143,7 @@ def unpack(path: Path) -> Iterator[bytes]:
             raise HeadToHeadError(f"file '{path}' cannot be unpacked: {error}; use another program for it") from error
 
 
-def open_file(path: Path, limit: int | None = None) -> BinaryIO:
+def open_file(path: Path, limit: int | None = None) -> io.BufferedReader:
     """Open a regular file of at most ``limit`` bytes (default: `max_data_bytes`) for reading.
 
     Raises:
@@ -200,14 +200,14 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     return iter(lambda: file.read(BLOCK_BYTES), b"")
 
 
-def _decompress(new: Callable[[], Any]) -> Callable[[BinaryIO, Path], Iterator[bytes]]:
+def _decompress(new: Callable[[], Any]) -> Callable[[IO[bytes], Path], Iterator[bytes]]:
     """Return a function that yields the content of the compressed streams of a file, which follow each other.
 
     Unlike the file objects of `bz2` and `lzma`, it refuses bytes after a stream that are no stream: they are a
     damaged stream as a rule, and its content would be missing.
     """
 
-    def blocks(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    def blocks(file: IO[bytes], path: Path) -> Iterator[bytes]:
         rest = file.read(BLOCK_BYTES)
         while rest:
             stream = new()
@@ -224,7 +224,7 @@ def _decompress(new: Callable[[], Any]) -> Callable[[BinaryIO, Path], Iterator[b
     return blocks
 
 
-def _unzip(file: BinaryIO, path: Path) -> Iterator[bytes]:
+def _unzip(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """Yield the only text file of a zip archive; names that begin with "_" or "." are ignored."""
     if sum(block.count(b"PK\x01\x02") for block in _blocks(file)) > MAX_MEMBERS:
         raise HeadToHeadError(f"file '{path}' contains more than {MAX_MEMBERS:,} files; repack the text file alone")
@@ -253,7 +253,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.3g} MB" if size < 1e9 else f"{size / 1e6:,.0f} MB"
 
 
-_UNPACKERS: dict[str, Callable[[BinaryIO, Path], Iterator[bytes]]] = {
+_UNPACKERS: dict[str, Callable[[IO[bytes], Path], Iterator[bytes]]] = {
     "gz": _decompress(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16)),
     "bz2": _decompress(bz2.BZ2Decompressor),
     "xz": _decompress(lzma.LZMADecompressor),

@@ -340,6 +340,7 @@ def test_the_limit_can_be_raised_and_lowered(tmp_path: Path, h2h_here: Callable,
     for text in ("", "2e9", "-1", "0", "9" * 5000):
         line = refusal(h2h_here(tmp_path, *command, H2H_MAX_DATA_BYTES=text))
         assert line == f"H2H_MAX_DATA_BYTES is '{text[:40]}'; expected a number of bytes such as 2000000000"
+        assert line == refusal(h2h_here(tmp_path, "data", "stats", "copy", H2H_MAX_DATA_BYTES=text))
 
 
 @pytest.mark.parametrize("value", ['"a\\0b.tsv"', "~nobody-has-this-name/x.tsv", "[a", "!!python/name:os.system x"])

@@ -243,7 +243,7 @@ class _PacedReader(io.RawIOBase):
     def readinto(self, buffer: Any) -> int | None:
         if self.received > self.limit:
             raise _TooLarge
-        count: int | None = self.source.readinto(buffer)  # type: ignore[attr-defined]
+        count: int | None = self.source.readinto(buffer)
         now = time.monotonic()
         if not self.received:
             self.started = now

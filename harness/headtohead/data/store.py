@@ -47,6 +47,7 @@ class PreparedStore:
     def __init__(self, folder: Path, config: DataConfig, source_sha256: str) -> None:
         self.folder = folder
         self.identity = [FORMAT, identity_fields(config), source_sha256]
+        self.max_bytes = SIZE_FACTOR * max_data_bytes()
 
     def path(self, key: str) -> Path:
         """Return the path of the file of the prepared data, which need not exist."""
@@ -59,7 +60,7 @@ class PreparedStore:
         if not os.path.lexists(path):
             return None
         try:
-            return _unpack(path, path.stem)
+            return _unpack(path, self.max_bytes, path.stem)
         except _DAMAGE as error:
             reason = " ".join(str(error).split())
             log.warning("prepared data %s is damaged (%s); building it again", path, reason)
@@ -97,7 +98,7 @@ def read_prepared(path: Path) -> PreparedData:
         HeadToHeadError: If the file cannot be read.
     """
     try:
-        return _unpack(path)
+        return _unpack(path, SIZE_FACTOR * max_data_bytes())
     except _DAMAGE as error:
         reason = " ".join(str(error).split())
         raise HeadToHeadError(f"prepared data '{path}' cannot be read: {reason}") from error
@@ -136,8 +137,8 @@ def _pack(data: PreparedData, key: str) -> dict[str, Array]:
     return arrays
 
 
-def _unpack(path: Path, key: str | None = None) -> PreparedData:
-    with open_file(path, SIZE_FACTOR * max_data_bytes()) as file:
+def _unpack(path: Path, max_bytes: int, key: str | None = None) -> PreparedData:
+    with open_file(path, max_bytes) as file:
         if file.read(DIGEST_BYTES) != hashlib.file_digest(file, "sha256").digest():
             raise ValueError("its content does not have its sha256")
         file.seek(DIGEST_BYTES)
